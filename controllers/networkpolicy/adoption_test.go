@@ -18,7 +18,7 @@ import (
 
 var oldSelector = map[string]string{"app": "web"}
 
-// webService returns the Service that callers used before.
+// webService returns the Service that a policy adopts.
 func webService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"team": "shop"}},
@@ -85,7 +85,8 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	p.eventually("shop", "programmed", has("Ready", "Programmed"))
 	p.quiet()
 
-	// It follows a promotion, and the previous release is named until it has moved.
+	// The Service follows a promotion, and the previous release is referenced until the Service has
+	// moved.
 	p.pod("b")
 	p.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.eventually("shop", "confirmed", confirmed("1-x", 2, "b"))
@@ -109,12 +110,12 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 	p.policy("shop", "{{.ReleaseGroupName}}.keep.example.com", adopting(v1alpha1.DeletionRestore))
 	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 
-	// The previous pods are gone: the Service stays where something answers.
+	// There are no previous pods: the Service keeps routing to the release, which has endpoints.
 	if err := server.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	p.remove("shop")
-	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
 	want(t, "selector while there are no previous pods", p.selector()[v1alpha1.LabelRelease], "a")
 
 	var policy v1alpha1.NetworkPolicy
@@ -148,8 +149,8 @@ func TestServerOrphansWhatServes(t *testing.T) {
 	want(t, "owners of the route", len(routes.Items[0].OwnerReferences), 0)
 }
 
-// What remains in the middle of a canary routes to the active release alone:
-// no one takes a share of a canary back any more.
+// TestServerOrphansTheActiveRelease checks that objects that remain during a canary route only to
+// the active release, because no controller will change the weights any more.
 func TestServerOrphansTheActiveRelease(t *testing.T) {
 	t.Parallel()
 	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
@@ -195,7 +196,7 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 	}
 }
 
-// shares of the one HTTPRoute: "<release>=<weight>", in order.
+// shares returns the weights of the only HTTPRoute: "<release>=<weight>", sorted.
 func (p *place) shares() string {
 	p.t.Helper()
 	var list gatewayv1.HTTPRouteList
@@ -245,8 +246,8 @@ func TestServerRefusesToAdopt(t *testing.T) {
 	}
 }
 
-// The pods of the first release may bear the labels that the Service selects by: they
-// are not pods of the Deployment.
+// TestServerAdoptsUnderTheSameLabels checks that pods of the first release that have the labels in
+// the Service's selector do not count as pods of the previous Deployment.
 func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -265,7 +266,8 @@ func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 	p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted))
 }
 
-// A Service that four pods carry is not routed back to the first that is ready.
+// TestServerRestoresToAsManyPods checks that a Service with four ready pods is not restored when
+// the first previous pod is ready.
 func TestServerRestoresToAsManyPods(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -290,7 +292,7 @@ func TestServerRestoresToAsManyPods(t *testing.T) {
 		previous = append(previous, pod)
 	}
 	p.remove("shop")
-	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
 	want(t, "selector with one of four", p.selector()[v1alpha1.LabelRelease], "a")
 	for _, pod := range previous[1:] {
 		ready(pod, corev1.ConditionTrue)

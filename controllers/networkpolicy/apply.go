@@ -26,10 +26,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// write applies a decision: it writes Services and other objects that routes depend on, then
-// the routes that refer to them, then it deletes routes, and then the objects on which these
-// depended. If one object is rejected, the others are still written; if it is one on which a
-// route depends, only the weights of the live route change. Nothing is deleted in a reconcile
+// write applies a decision. It writes Services and other objects on which routes depend, then the
+// routes that refer to them. Then it deletes routes, and finally the objects on which these routes
+// depended. If one object is rejected, the others are still written. If a route depends on the
+// rejected object, only the weights of the live route change. No object is deleted in a reconcile
 // in which a write failed that may succeed when it is repeated.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
@@ -53,7 +53,7 @@ type writing struct {
 	observed *traffic.Observed
 	decision *traffic.Decision
 	applied  traffic.Applied
-	// failed are the errors of writes that may succeed if they are repeated.
+	// failed contains the errors of writes that may succeed when they are repeated.
 	failed []error
 }
 
@@ -90,7 +90,7 @@ func (w *writing) adopt(ctx context.Context, next *corev1.Service) {
 	w.applied.Changed[key] = true
 }
 
-// services writes the Services, and the other objects that routes depend on.
+// services writes the Services, and the other objects on which routes depend.
 func (w *writing) services(ctx context.Context) {
 	f, out := w.observed, w.decision
 	if out.Adoption != nil && out.Adoption.Mark != nil {
@@ -108,7 +108,8 @@ func (w *writing) services(ctx context.Context) {
 	}
 }
 
-// routes writes the routes. Of a route that cannot be written as decided, the weights are written.
+// routes writes the routes. If a route cannot be written as decided, it writes only the weights of
+// the live route.
 func (w *writing) routes(ctx context.Context) error {
 	f, out := w.observed, w.decision
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
@@ -125,7 +126,7 @@ func (w *writing) routes(ctx context.Context) error {
 			}
 		case cause != nil:
 			as := *route
-			as.Port = 0                                       // The Services have the ports that they had.
+			as.Port = 0                                       // The ports of the Services have not changed.
 			_ = w.route(ctx, route.Name, f.WeightsAlone(&as)) // A rejection is recorded in w.applied.
 		default:
 			if refused := w.route(ctx, route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
@@ -144,25 +145,25 @@ func (w *writing) routes(ctx context.Context) error {
 	return nil
 }
 
-// route writes the objects of a route, and returns why one of them was rejected.
+// route writes the objects of a route. It returns the error of the first rejected object, or nil.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {
 		obj := want.DeepCopyObject().(client.Object)
 		if old := traffic.LiveObject(w.observed.Live[name], want); old != nil {
-			// A reconcile that read an older route must not write over a newer one.
+			// A reconcile that read an older route must not overwrite a newer route.
 			obj.SetUID(old.GetUID())
 			obj.SetResourceVersion(old.GetResourceVersion())
 		}
 		w.put(ctx, key, obj)
 		if refused := w.applied.Refused[key]; refused != nil {
-			return refused // Without its route, a canary Ingress would apply to that of another user.
+			return refused // Without its main Ingress, a canary Ingress would apply to the Ingress of another user.
 		}
 	}
 	return nil
 }
 
-// userRoute writes the rules of a user-managed route, or restores them where next is nil.
+// userRoute writes the rules of a user-managed route, or restores them if next is nil.
 func (w *writing) userRoute(ctx context.Context, name string, next client.Object) {
 	f, key := w.observed, traffic.RouteName(name)
 	wrote, err := w.putUser(ctx, f, name, next)
@@ -176,8 +177,8 @@ func (w *writing) userRoute(ctx context.Context, name string, next client.Object
 	}
 }
 
-// deletions restores the rules of user-managed routes, and then, unless a write failed, deletes the
-// objects that the decision no longer needs.
+// deletions restores the rules of user-managed routes. Then it deletes the objects that the
+// decision no longer needs, unless a write failed.
 func (w *writing) deletions(ctx context.Context) error {
 	f, out := w.observed, w.decision
 	for _, name := range out.DeleteRoutes {
@@ -211,20 +212,20 @@ func classify(err error, o client.Object) *status.Error {
 	return status.Classify(err)
 }
 
-// takenAway reports whether an error means that the definition of a kind is deleted or being
+// takenAway reports whether an error means that the definition of a kind was deleted or is being
 // deleted.
 func takenAway(err error) bool {
 	switch {
-	case apierrors.IsNotFound(err): // The path was not found, rather than an object or a namespace.
+	case apierrors.IsNotFound(err): // The API server did not find the path of the request, rather than an object or a namespace.
 		return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	case apierrors.IsForbidden(err): // The API server has no more specific reason for it.
+	case apierrors.IsForbidden(err): // The API server has no more specific reason for this error.
 		return strings.Contains(err.Error(), "while custom resource definition is terminating")
 	}
 	return meta.IsNoMatchError(err)
 }
 
-// patchAdopted patches a Service of the user: only the differences, and only if it is unchanged
-// since it was read.
+// patchAdopted patches a Service of the user. It writes only the differences, and only if the
+// Service has not changed since it was read.
 func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Service) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -234,7 +235,7 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 }
 
 // carryOut plans, applies and reports. It returns the time after which to reconcile again without
-// an event, also with an error.
+// an event, even if it returns an error.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
@@ -244,7 +245,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {
 		r.conflicts.forget(name)
 	} else if r.conflicts.since(name, f.Now) < reportConflict {
-		return 0, failed // It is repeated with the newer object: there is nothing to report.
+		return 0, failed // The write is repeated with the newer object, and the status does not change.
 	}
 	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
@@ -262,7 +263,8 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 	return requeueAfter, nil
 }
 
-// reportConflict is how long the writes of a policy may meet conflicts before its status shows it.
+// reportConflict is the time for which the writes of a policy may end in conflicts before its
+// status reports them.
 const reportConflict = 5 * time.Second
 
 // conflictAlone reports whether all rejected writes were conflicts with a newer object.
@@ -275,7 +277,7 @@ func conflictAlone(w traffic.Applied) bool {
 	return len(w.Refused) > 0
 }
 
-// earliest returns when to reconcile a policy that no watch enqueues.
+// earliest returns the time after which to reconcile a policy that no watch enqueues.
 func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, requeueAfter time.Duration) time.Duration {
 	earlier := func(after time.Duration) {
 		if after > 0 && (requeueAfter == 0 || after < requeueAfter) {
@@ -299,8 +301,8 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	return requeueAfter
 }
 
-// revertedError returns the error that another client reverts a route, with its name as far as the
-// API server knows it.
+// revertedError returns the error that another client reverts a route. It contains the name of that
+// client if the API server reports one.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {

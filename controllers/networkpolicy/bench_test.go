@@ -29,9 +29,9 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// fleet is many policies of one namespace with the parts of a manager that a change goes
-// through: a cache with its indexes, the handlers of its watches, and a queue. It counts
-// what a change costs.
+// fleet contains many policies in one namespace, and the parts of a manager that process a change:
+// a cache with its indexes, the handlers of its watches, and a queue. It counts the cost of a
+// change.
 type fleet struct {
 	client.Client
 	t          testing.TB
@@ -48,7 +48,7 @@ type fleet struct {
 
 const fleetNamespace = "shops"
 
-// newFleet has n policies with five domains each, routed and stable.
+// newFleet returns a fleet of n policies with five domains each, which are routed and stable.
 func newFleet(t testing.TB, n int) *fleet {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
@@ -80,7 +80,7 @@ func newFleet(t testing.TB, n int) *fleet {
 	return f
 }
 
-// rollout returns the canary of the i-th Microservice a weight.
+// rollout sets the weight of the canary of the i-th Microservice.
 func (f *fleet) rollout(i int, revision int64, weight int) {
 	name := fmt.Sprintf("shop-%03d", i)
 	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("uid-" + name)}}
@@ -90,7 +90,7 @@ func (f *fleet) rollout(i int, revision int64, weight int) {
 	f.enqueue(f.reconciler.byMicroservice(f.t.Context(), m)...)
 }
 
-// run makes passes until nothing is asked for any more.
+// run reconciles until the queue is empty.
 func (f *fleet) run() {
 	for len(f.queue) > 0 {
 		request := f.queue[0]
@@ -118,10 +118,10 @@ func (f *fleet) key(o runtime.Object, namespace, name string) (schema.GroupVersi
 	return gvk, strings.TrimSuffix(gvk.Kind, "List") + "/" + namespace + "/" + name
 }
 
-// entries of an object in the indexes of a cache.
+// entries returns the index entries of an object in the cache.
 func (f *fleet) entries(o client.Object) []string {
 	_, prefix := f.key(o, o.GetNamespace(), "")
-	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // Those of the namespace, and all.
+	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // These entries are for lists of the namespace and of all namespaces.
 	fields := map[string]client.IndexerFunc{indexPolicy: labelledPolicy}
 	if _, ok := o.(*v1alpha1.NetworkPolicy); ok {
 		fields = indexes
@@ -170,7 +170,7 @@ func (f *fleet) Get(_ context.Context, key client.ObjectKey, o client.Object, _ 
 	return f.scheme.Convert(live.DeepCopyObject(), o, nil)
 }
 
-// List looks at what the narrowest index has, and filters that by labels, as a cache does.
+// List reads the objects of the narrowest index, and filters them by labels, as a cache does.
 func (f *fleet) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	f.reads++
 	var o client.ListOptions
@@ -204,10 +204,10 @@ func (s labelSet) Lookup(label string) (value string, ok bool) {
 	return value, ok
 }
 
-// fleetWriter writes what a policy owns.
+// fleetWriter writes the objects of a policy.
 type fleetWriter struct{ f *fleet }
 
-// Apply writes, and plays who answers: endpoints of a Service, and acceptance of a route.
+// Apply writes an object, and sets the endpoints of a Service or the acceptance of a route.
 func (w fleetWriter) Apply(_ context.Context, owner, desired client.Object) (apply.Outcome, error) {
 	f := w.f
 	next := desired.DeepCopyObject().(client.Object)
@@ -271,7 +271,7 @@ func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...clien
 	panic("no pass applies a status")
 }
 
-// Patch writes the status of a policy, whose event goes where its watches route it.
+// Patch writes the status of a policy, and enqueues the policies that its watches select.
 func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	s.writes++
 	_, key := s.key(o, o.GetNamespace(), o.GetName())
@@ -287,10 +287,9 @@ func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch,
 	return nil
 }
 
-// BenchmarkStep is a canary step of one Microservice among many, from the rollout state until the
-// policy has confirmed it: the reconciles that it brings, what they ask of the cache and how
-// many objects are looked at for that, and what is written. Nothing of it grows with the
-// number of policies and domains.
+// BenchmarkStep measures a canary step of one Microservice among many, from the rollout state until
+// the policy has confirmed it: the reconciles, the reads of the cache, the objects that these reads
+// examine, and the writes. None of these numbers grows with the number of policies and domains.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{2, 20, 200} {
 		b.Run(fmt.Sprintf("%d domains", 5*n), func(b *testing.B) {
@@ -311,7 +310,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// The cost of a step is the same among two policies and among forty.
+// TestCostGrowsWithWhatChanges checks that a step has the same cost among two policies and among
+// forty.
 func TestCostGrowsWithWhatChanges(t *testing.T) {
 	cost := func(n int) string {
 		f := newFleet(t, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// TestChangedClaimEnqueuesOtherPolicies checks that a younger policy is enqueued whenever an older one gets or loses a host that
-// both want.
+// TestChangedClaimEnqueuesOtherPolicies checks that a younger policy is enqueued whenever an older policy gets or loses a host
+// that both have.
 func TestChangedClaimEnqueuesOtherPolicies(t *testing.T) {
 	at := func(age time.Duration, name string) *v1alpha1.NetworkPolicy {
 		p := newWorld(t).Policy.DeepCopy()
@@ -43,7 +43,7 @@ func TestChangedClaimEnqueuesOtherPolicies(t *testing.T) {
 			p.Spec.Domains[0].ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "public"}}
 		}, func(p *v1alpha1.NetworkPolicy) {
 			p.Generation++
-			p.Spec.Domains[0].ParentRefs = nil // The status stays: the route to the other Gateway is pending, then programmed.
+			p.Spec.Domains[0].ParentRefs = nil // The status does not change: the route to the other Gateway is pending, and then programmed.
 		}},
 		"the domain moves to this Gateway": {func(p *v1alpha1.NetworkPolicy) {
 			p.Spec.Provider.Gateway.ParentRefs[0].Name = "internal"

@@ -25,9 +25,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerKindsInstalledLater routes by kinds that the API server learns of while the
-// manager runs, and then plays the suite with every provider and protocol: what is
-// written is what the definitions take.
+// TestServerKindsInstalledLater installs the kinds of routes while the manager runs, and then runs
+// the suite for every provider and protocol. It checks that the API server accepts the objects that
+// the controller writes.
 func TestServerKindsInstalledLater(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -65,7 +65,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
 	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
 
-	known := allKnown() // With what was installed: to ask the server about each kind takes longer than a step.
+	known := allKnown() // All kinds are discovered once, because a discovery of each kind takes longer than a step.
 	for name, c := range providertest.Cases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	}
 	for name, c := range providertest.Switches() {
 		if strings.Contains(name, "nginx") || strings.Contains(name, "gateway") && !strings.Contains(name, "HTTP") && !strings.Contains(name, "TCP") {
-			continue // In memory only: the kinds are the same.
+			continue // This switch is tested only in memory, because its kinds are the same.
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,11 +83,11 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	}
 }
 
-// onServer plays the suite on an API server, with the controller as the manager runs it.
+// onServer is a Stage on an API server, with the controller as the manager runs it.
 type onServer struct {
 	*place
 	kinds *kinds
-	// seen is what observed has read since the last change.
+	// seen contains the facts that observed has read since the last change.
 	seen *traffic.Observed
 }
 
@@ -147,8 +147,8 @@ func (s *onServer) Confirmed(slug string, revision int64, references ...string) 
 	s.seen = nil
 }
 
-// observed returns the server as a reconcile sees it. It is read once after each change and each
-// wait.
+// observed returns the facts as a reconcile observes them. They are read once after each change and
+// each wait.
 func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
 	if s.seen != nil {
@@ -182,7 +182,7 @@ func (s *onServer) Condition(kind string) string {
 	return ""
 }
 
-// Drain shortens the delay: what has been replaced goes.
+// Drain shortens the drain delay, so that replaced routes are deleted.
 func (s *onServer) Drain() {
 	s.t.Helper()
 	s.Edit(func(spec *v1alpha1.NetworkPolicySpec) { spec.DrainDelay = "0s" })
@@ -228,8 +228,9 @@ func (s *onServer) objects() (names []string) {
 	return names
 }
 
-// Remove deletes the policy, and waits until the garbage collector has what it owned. A reconcile that began before
-// may write an object after that, which it collects too: nothing may be asserted once the wait is over.
+// Remove deletes the policy, and waits until the garbage collector has deleted its objects. A reconcile that began
+// before may write an object afterwards, which the garbage collector deletes too. For this reason nothing may be
+// asserted after the wait.
 func (s *onServer) Remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy

@@ -1,24 +1,24 @@
-// Package networkpolicy is the controller of networkpolicies.hlnr.io: it writes the Services and
-// routes that route to the releases of a Microservice, and reports which of them are programmed. A
-// provider decides which objects a route consists of.
+// Package networkpolicy implements the controller of networkpolicies.hlnr.io. It writes the Services
+// and routes that route to the releases of a Microservice, and reports which of them are programmed.
+// A provider determines the objects of a route.
 //
-// A reconcile observes, plans (package traffic, which is pure), applies and reports. Its
-// files, each of which refers only to those after it:
+// A reconcile observes, plans (package traffic, which is pure), applies and reports. The files of the
+// package refer only to files further down in this list:
 //
 //	controller.go  options, permissions, setup, and Reconcile
-//	delete.go      what a deletionPolicy asks for before a policy may go
+//	delete.go      deletion policies
 //	apply.go       writes
 //	observe.go     reads
-//	status.go      the one write of the status
-//	events.go      events, from what changed in the status
-//	watch.go       watches of kinds that the API server has now or gets later
-//	index.go       indexes of policies, and which policies a change concerns
-//	reconciler.go  what a Reconciler is made of
-//	userroutes.go  the cache of user-managed routes, and who sets them back
-//	domainlist.go  the list of who may have which domain
-//	discovery.go   which kinds of the providers the API server has
-//	lost.go        the cache, which reports kinds that the API server has no longer
-//	journal.go     when this process wrote what
+//	status.go      the write of the status
+//	events.go      events about changes of the status
+//	watch.go       watches of kinds that the API server serves now or later
+//	index.go       indexes of policies, and the policies that a change affects
+//	reconciler.go  the type Reconciler
+//	userroutes.go  the cache of user-managed routes, and clients that revert them
+//	domainlist.go  the list of domains that namespaces may use
+//	discovery.go   discovery of the kinds of the providers
+//	lost.go        a cache that reports kinds that the API server no longer serves
+//	journal.go     times of writes and conflicts
 //	metrics.go     metrics
 package networkpolicy
 
@@ -74,32 +74,33 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io;listenersets.gateway.networking.k8s.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Options of the controller. The zero value has defaults.
+// Options are the options of the controller. The zero value contains the defaults.
 type Options struct {
 	// Concurrency is the number of policies that are reconciled at a time. Defaults to 2.
 	Concurrency int
-	// Namespace of the manager, which contains the list of domains. By default there is no
-	// list, and every namespace can use every host.
+	// Namespace is the namespace of the manager, which contains the list of domains. By default
+	// there is no list, and every namespace can use every host.
 	Namespace string
-	// Namespaces that the manager watches. Defaults to all.
+	// Namespaces are the namespaces that the manager watches. Defaults to all.
 	Namespaces []string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 	// Outbound decides which addresses of Gateways may be probed. Defaults to the default policy.
 	Outbound *outbound.Policy
-	// UserAgent of probes. Defaults to heighliner.
+	// UserAgent is the user agent of probes. Defaults to heighliner.
 	UserAgent string
-	// Metrics to register with. Defaults to those that the manager serves.
+	// Metrics is the registry of the controller's metrics. Defaults to the registry that the
+	// manager serves.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 
-	// pollInterval for objects that are not watched. Defaults to a minute.
+	// pollInterval is the interval of reads of objects that are not watched. Defaults to a minute.
 	pollInterval time.Duration
 }
 
-// SetupWithManager registers the controller. If the API server does not serve a kind of a
-// provider yet, policies that need it report this, and the check is repeated each minute.
+// SetupWithManager registers the controller. If the API server does not serve a kind of a provider
+// yet, policies that need the kind report this, and the check is repeated each minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	for field, index := range indexes {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {
@@ -173,7 +174,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err) // Its objects are garbage collected.
+		return ctrl.Result{}, client.IgnoreNotFound(err) // The objects of a deleted policy are garbage collected.
 	}
 	if policy.DeletionTimestamp != nil {
 		return r.finalize(ctx, &policy)

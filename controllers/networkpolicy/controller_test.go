@@ -37,7 +37,7 @@ func TestServerRollout(t *testing.T) {
 	p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
 	p.eventually("shop", "first release", has("Ready", "Programmed"))
 	p.quiet()
-	// A policy that has not reported may name any release: its objects are written first.
+	// A policy that has not reported may refer to any release: its objects are written first.
 	made := requests.in(p.namespace)
 	want(t, "the first write", strings.Contains(made[0], "/services"), true)
 	unnamed := p.watchServices()
@@ -49,13 +49,15 @@ func TestServerRollout(t *testing.T) {
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 	p.quiet()
-	// The route, the report that the canary is named, the report that it is accepted.
+	// The writes are the route, the report with the reference to the canary, and the report that
+	// the route is accepted.
 	p.atMost(before, 3)
 	before = len(requests.in(p.namespace))
 	p.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
 	p.quiet()
-	// A step costs a route and a status (and their rollout state, which others write).
+	// A step requires writes of a route and a status (and of the rollout state, which another
+	// controller writes).
 	p.atMost(before, 2)
 
 	if got := p.route().Annotations[v1alpha1.AnnotationRevision]; got != "1-x=3" {
@@ -67,7 +69,7 @@ func TestServerRollout(t *testing.T) {
 	p.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: resources.ReleaseServiceName("shop", "shop", "a")}})
 	unnamed()
 
-	// The only pod goes: the Service stays, the route keeps what it had.
+	// The only pod is deleted: the Service stays, and the route keeps its weights.
 	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func TestServerRollout(t *testing.T) {
 	}
 }
 
-// endpoints waits until a Service has a ready one.
+// endpoints waits until a Service has a ready endpoint.
 func (p *place) endpoints(service string) {
 	p.t.Helper()
 	await.Nil(p.t, func(ctx context.Context) error {
@@ -92,7 +94,7 @@ func (p *place) endpoints(service string) {
 	})
 }
 
-// atMost bounds the writes since there were so many.
+// atMost checks that there are at most limit writes in addition to the first before writes.
 func (p *place) atMost(before, limit int) {
 	p.t.Helper()
 	if now := requests.in(p.namespace); len(now)-before > limit {
@@ -127,8 +129,8 @@ func (p *place) gone(o client.Object) {
 	})
 }
 
-// watchServices holds that no Service is deleted while a route names it. The
-// function that it gives ends the watch.
+// watchServices checks that no Service is deleted while a route refers to it. The function that it
+// returns ends the watch.
 func (p *place) watchServices() (end func()) {
 	p.t.Helper()
 	w, err := server.Watch(p.t.Context(), &corev1.ServiceList{}, client.InNamespace(p.namespace))
@@ -189,7 +191,7 @@ func TestServerDomainConflictAcrossNamespaces(t *testing.T) {
 	}
 	first.policy("shop", host)
 	first.eventually("shop", "older", has("Ready", "Programmed"))
-	time.Sleep(1100 * time.Millisecond) // Ages are reported apart by the second.
+	time.Sleep(1100 * time.Millisecond) // Creation timestamps have a resolution of one second.
 	second.policy("shop", host)
 	second.eventually("shop", "younger", has("Ready", "DomainConflict"))
 	first.eventually("shop", "older", has("Ready", "Programmed"))
@@ -264,7 +266,8 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	}
 }
 
-// A leader that lost its Lease may still write what it decided before.
+// TestServerLateWriteOfAnOldLeader checks that a late write of a previous decision, by a leader
+// that lost its Lease, does not revert a newer one.
 func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -301,7 +304,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	}
 }
 
-// allKnown returns kinds of which all that the server has are known.
+// allKnown returns kinds in which all kinds of the server are discovered.
 func allKnown() *kinds {
 	k := &kinds{
 		now:    time.Now,
@@ -322,7 +325,7 @@ func TestServerRefusedRoute(t *testing.T) {
 	p.policy("shop", "refused.example.com", func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "public", SectionName: refusedSection}}
 	})
-	// Until the gateway answers, the policy reports that there is no such listener.
+	// Until the gateway has reported, the policy reports that the listener does not exist.
 	now := p.eventually("shop", "refusal", func(h *v1alpha1.NetworkPolicy) bool {
 		c := meta.FindStatusCondition(h.Status.Conditions, "Ready")
 		return c != nil && c.Reason == traffic.ReasonNotAccepted && !slices.ContainsFunc([]string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"},
@@ -333,7 +336,8 @@ func TestServerRefusedRoute(t *testing.T) {
 	}
 }
 
-// A path whose route cannot be written takes nothing away.
+// TestServerRefusedEdit checks that the live route stays if the route of an edited path cannot be
+// written.
 func TestServerRefusedEdit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -356,8 +360,8 @@ func TestServerRefusedEdit(t *testing.T) {
 	p.get(live.Name, &gatewayv1.HTTPRoute{})
 }
 
-// Where the server refuses what the specification asks for of a route, traffic leaves a
-// release without pods all the same, and what is refused is reported.
+// TestServerRefusedSpecificationKeepsNoTraffic checks that a release without pods loses its traffic
+// even if the API server rejects the specified route, and that the rejection is reported.
 func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -402,7 +406,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return routes.Items[0], out
 	}
 	filter := v1alpha1.RouteFilter{RequestHeaderModifier: &v1alpha1.HeaderModifier{Set: []v1alpha1.HeaderValue{{Name: header, Value: "a"}}}}
-	await.Nil(t, func(ctx context.Context) error { // The server takes a moment to know its rules.
+	await.Nil(t, func(ctx context.Context) error { // The rules of the server apply a moment later.
 		route, _ := backends()
 		route.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{
 			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: header, Value: "a"}}},
@@ -433,7 +437,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	p.eventually("shop", "withheld", func(h *v1alpha1.NetworkPolicy) bool {
 		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Withheld, "b")
 	})
-	time.Sleep(time.Second) // The pass that its own report requeues tries what is refused once more.
+	time.Sleep(time.Second) // The reconcile after the status write repeats the rejected write once.
 	p.quiet()
 	await.Nil(t, func(ctx context.Context) error {
 		p.get("shop", &policy)

@@ -24,36 +24,38 @@ import (
 
 const (
 	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
-	// even if not everything is done.
+	// even if the deletionPolicy is not fully applied.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline is the maximum time for which Orphan waits until the routes that it leaves route
-	// only to active releases. It is less than the time that hack/uninstall.sh waits for finalizers.
+	// orphanDeadline is the maximum time for which a deletion with Orphan is blocked until the
+	// remaining routes route only to active releases. It is less than the time for which
+	// hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
+	// restoreDrain is the time for which gateways and kube-proxies can observe that a Service was
 	// restored, before the pods that it selected may be deleted.
 	restoreDrain = 5 * time.Second
-	// podInterval is when to reconcile again for pods, which are not watched here.
+	// podInterval is the time after which to reconcile again for pods, which the controller does
+	// not watch.
 	podInterval = 2 * time.Second
 )
 
-// ensureFinalizer adds the finalizer that the deletionPolicy needs, or removes it. It reports
-// whether it wrote.
+// ensureFinalizer adds the finalizer if the deletionPolicy needs it, otherwise it removes the
+// finalizer. It reports whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
-		len(policy.Status.Routes) > 0 // An earlier route does not have its rules back yet.
+		len(policy.Status.Routes) > 0 // The rules of an earlier route are not restored yet.
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// finalize applies the deletionPolicy, and then removes the finalizer. It delays the deletion
-// by at most leaveDeadline, and not at all in a namespace that is being deleted. Until then
-// the routes follow the releases.
+// finalize applies the deletionPolicy, and then removes the finalizer. It delays the deletion by at
+// most deletionDeadline, and not at all in a namespace that is being deleted. Until then the routes
+// follow the releases.
 func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))
-		return ctrl.Result{}, nil // Its objects are garbage collected.
+		return ctrl.Result{}, nil // The objects of the policy are garbage collected.
 	}
 	if r.journal.Behind(policy) {
-		return ctrl.Result{}, nil // The event of the last report comes.
+		return ctrl.Result{}, nil // The event of the last status write triggers the next reconcile.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > deletionDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
@@ -85,9 +87,9 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 	return status.Again(ctx, err)
 }
 
-// reconcileDelete applies the deletionPolicy, and returns how long to wait before the next check, also with an error;
-// 0 without an error means that it is done. After the deadline only user-managed routes are restored, which would
-// otherwise have no backend.
+// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, also with an error;
+// 0 without an error means that the deletionPolicy is applied. After the deadline it restores only user-managed
+// routes, which would otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
@@ -115,9 +117,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	return wait, err
 }
 
-// settle changes the routes that stay so that they route to active releases (rule 20), and returns
-// how long to wait before the next check, or 0 if they do or the time is over. Nothing is reported:
-// the planner must not mistake the canary's loss of traffic for a step.
+// settle changes the remaining routes so that they route to active releases (rule 20). It returns
+// the time to wait before the next check; 0 means that they do, or that the time is over. It does
+// not write the status: the planner must not mistake the canary's loss of traffic for a step.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	w, err := r.write(ctx, f, out)
@@ -136,7 +138,7 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 	return 0, nil
 }
 
-// orphan removes the policy's owner reference from all its objects, which stay and serve.
+// orphan removes the policy's owner reference from all its objects, which remain and keep serving.
 func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
 	for _, name := range traffic.SortedKeys(f.Services) {
 		if err := r.disown(ctx, f, f.Services[name]); err != nil {
@@ -145,7 +147,7 @@ func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
 	}
 	for _, name := range traffic.SortedKeys(f.Live) {
 		if f.Live[name].User {
-			continue // The policy does not own it.
+			continue // The policy does not own user-managed routes.
 		}
 		for _, o := range f.Live[name].Objects {
 			if err := r.disown(ctx, f, o); err != nil {
@@ -172,7 +174,7 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
 	}
 	labels := next.GetLabels()
-	delete(labels, v1alpha1.LabelPolicy) // A policy of the same name must not adopt it.
+	delete(labels, v1alpha1.LabelPolicy) // A policy with the same name must not adopt the object.
 	next.SetLabels(labels)
 	if err := r.Client.Patch(ctx, next, client.MergeFrom(live), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
@@ -180,8 +182,8 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 	return nil
 }
 
-// restore restores the adopted Service once the pods that it selected before are ready again, and
-// waits until this has been observed everywhere.
+// restore restores the adopted Service when the pods that it selected before are ready again, and
+// then waits until gateways and kube-proxies have observed this.
 func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	s := f.Adopted
 	if s == nil || !resources.Marked(s, f.Policy.Name) {
@@ -190,7 +192,7 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	next, err := resources.Restore(s)
 	if err != nil {
 		r.Events.Record(f.Policy, serviceNotRestoredEvent(err))
-		return 0, nil // Only a user can fix it: nothing waits for that.
+		return 0, nil // Only a user can fix the annotation, so the deletion is not blocked by this error.
 	}
 	ready, err := r.readyPods(ctx, f.Policy.Namespace, next.Spec.Selector)
 	if err != nil {
@@ -207,8 +209,8 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	return restoreDrain, nil
 }
 
-// drainLeft returns the remaining time for callers to observe that the Service was restored. A
-// manager that was just started does not know when that was, and waits the whole time.
+// drainLeft returns the remaining time for which callers can observe that the Service was restored.
+// A manager that was just started does not know the time of the restore, and waits the whole time.
 func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
 		return 0
@@ -222,8 +224,8 @@ func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	return max(0, restoreDrain-r.Now().Sub(at))
 }
 
-// enough returns how many ready pods the adopted Service must have before it selects them again: as
-// many as serve its traffic now and, after half of the time, one.
+// enough returns the number of ready pods that the adopted Service must have before it selects them
+// again: as many as it has now or, after half of the time, one.
 func (r *Reconciler) enough(f *traffic.Observed) int {
 	began := f.Policy.DeletionTimestamp
 	if began == nil && f.Microservice != nil {
@@ -235,7 +237,7 @@ func (r *Reconciler) enough(f *traffic.Observed) int {
 	return max(1, len(f.Endpoints[f.Adopted.Name].Ready))
 }
 
-// readyPods counts the ready pods that a selector selects, without those of releases.
+// readyPods returns the number of ready pods that a selector selects, without pods of releases.
 func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (int, error) {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
@@ -254,16 +256,16 @@ func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector m
 }
 
 // restoresService reports whether the Microservice is being deleted and restores its previous
-// Deployment: then the adopted Service follows.
+// Deployment. In this case the adopted Service must be restored as well.
 func restoresService(f *traffic.Observed) bool {
 	return f.Microservice != nil && f.Microservice.DeletionTimestamp != nil && f.Microservice.Spec.DeletionPolicy == v1alpha1.DeletionRestore &&
 		f.Adopted != nil && resources.Marked(f.Adopted, f.Policy.Name)
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// how long to wait before the next check. With Restore it waits, unless forced, for a ready
+// the time to wait before the next check. With Restore it waits, unless forced, for a ready
 // endpoint of the previous backends, then for the parents of the route, and then for the gateways
-// to observe it.
+// to observe the route.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
@@ -298,7 +300,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 		_, err := r.restoreRules(ctx, f, read)
 		if class := status.Classify(err); class != nil && class.Class == status.Terminal {
 			r.Events.Record(f.Policy, ruleNotRestoredEvent(err))
-			continue // Only a user can fix it: nothing waits for that.
+			continue // Only a user can fix the route, so the deletion is not blocked by this error.
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return 0, err
@@ -312,8 +314,8 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 	return max(wait, r.drainLeft(f)), nil
 }
 
-// previousReady reports whether any Service that the rules routed to before has a ready endpoint,
-// or they did not route to Services.
+// previousReady reports whether any Service to which the rules routed before has a ready endpoint,
+// or there is no such Service.
 func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	previous := gatewayapi.Previous(read, f.Policy.Name)
 	for _, name := range previous {

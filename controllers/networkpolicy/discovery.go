@@ -29,14 +29,14 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// AddToScheme adds the kinds that providers write and read to a scheme.
+// AddToScheme adds the kinds that providers read and write to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
-// NewCache returns cache.New restricted to objects with the label v1alpha1.LabelPolicy for kinds
-// that providers write. This applies to the kinds that the API server has now; kinds that are
-// installed later are cached without restriction until the next start.
+// NewCache returns the cache of cache.New. For kinds that providers write, it contains only objects
+// with the label v1alpha1.LabelPolicy. This applies to the kinds that the API server serves now.
+// Kinds that are installed later are cached without this restriction until the next start.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
@@ -66,9 +66,10 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	return kindCache{c, errs}, err
 }
 
-// served returns the version in which the API server serves a kind, or an empty one.
+// served returns the version in which the API server serves a kind. The version is empty if the API
+// server does not serve the kind.
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
-	for _, version := range kind.Versions { // One by one: a mapper may not know that a later version is gone.
+	for _, version := range kind.Versions { // Versions are checked separately, because a mapper may not know that a later version was removed.
 		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
 		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
 		if err == nil {
@@ -102,39 +103,40 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 	return o.(client.ObjectList), nil
 }
 
-// kinds tracks which kinds of the providers the API server has, and starts a watch for each. While
-// a policy needs a kind that is missing or cannot be listed, the check is repeated, so that no
-// restart is needed. Policies that do not need the kind are not delayed: no lock is held during a
-// request to the API server.
+// kinds tracks which kinds of the providers the API server serves, and starts a watch for each.
+// While a policy needs a kind that is missing or cannot be listed, the check is repeated, so that
+// no restart is needed. Policies that do not need the kind are not delayed: no lock is held during
+// a request to the API server.
 type kinds struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
 	// every is the time after which a policy that needs a missing kind is reconciled again.
 	every time.Duration
-	// watch starts the watch of a kind, which is written or only read. A failure leaves no watch
-	// behind.
+	// watch starts the watch of a kind, which the controller writes or only reads. If it fails,
+	// there is no watch.
 	watch func(gvk schema.GroupVersionKind, written bool) error
-	// channel returns whether a kind's definition is experimental.
+	// channel reports whether the definition of a kind is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
-	// unread is why a kind that the API server has, as far as known, is not watched.
+	// unread contains, by kind, the error due to which a kind that the API server seems to serve is
+	// not watched.
 	unread map[string]error
 	next   map[string]time.Time
 }
 
-// seenKind is a kind that the API server has.
+// seenKind is a kind that the API server serves.
 type seenKind struct {
-	// name of the kind in the tables of the providers.
+	// name is the name of the kind in the tables of the providers.
 	name string
 	gvk  schema.GroupVersionKind
 	providers.Served
 }
 
-// discover checks the kinds that are not known yet, each at most once in half of every, whether it
-// was missing or could not be listed. If another goroutine is checking a kind, its state does not
-// change.
+// discover checks the kinds that are not known yet. Each kind is checked at most once in half of
+// every, whether it was missing or could not be listed. If another goroutine is checking a kind,
+// its state does not change.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {
 		if k.due(kind) {
@@ -172,7 +174,7 @@ func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
 	}
 }
 
-// find finds a kind and starts its watch; it returns nil if the API server does not have it.
+// find finds a kind and starts its watch. It returns nil if the API server does not serve the kind.
 func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	gvk, err := served(k.mapper, kind)
 	if err != nil || gvk.Version == "" {
@@ -184,7 +186,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	}
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return nil, nil // Deleted: the mapper still remembers it.
+		return nil, nil // The kind was deleted, but the mapper still contains it.
 	case err != nil:
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	return &seenKind{kind.Kind, gvk, how}, nil
 }
 
-// problem returns the problem of the first of the kinds that cannot be read, or nil.
+// problem returns the problem of the first kind that cannot be read, or nil.
 func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,7 +225,7 @@ func (k *kinds) lacks(needed []providers.Kind) bool {
 	return slices.ContainsFunc(needed, func(kind providers.Kind) bool { _, ok := k.seen[kind.Kind]; return !ok })
 }
 
-// knows reports whether the API server has a kind.
+// knows reports whether the API server serves a kind.
 func (k *kinds) knows(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -231,8 +233,8 @@ func (k *kinds) knows(name string) bool {
 	return ok
 }
 
-// lose forgets a kind by its Go type, such as "*v1.HTTPRoute", after its watch was stopped, and returns an object of it; nil if it is
-// not known. The next reconcile that needs the kind checks it again.
+// lose removes a kind by its Go type, such as "*v1.HTTPRoute", after it stopped the watch of the kind. It returns an object of the
+// kind, or nil if the kind is not known. The next reconcile that needs the kind checks it again.
 func (k *kinds) lose(scheme *runtime.Scheme, goType string, stop func(client.Object)) client.Object {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,7 +249,7 @@ func (k *kinds) lose(scheme *runtime.Scheme, goType string, stop func(client.Obj
 	return nil
 }
 
-// known returns the kinds that the API server has, sorted by name.
+// known returns the kinds that the API server serves, sorted by name.
 func (k *kinds) known() []seenKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()

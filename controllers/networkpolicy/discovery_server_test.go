@@ -36,7 +36,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// alone is a server of a test's own, with the controller.
+// alone is a test's own API server, with the controller.
 type alone struct {
 	*apiserver.Env
 	t *testing.T
@@ -59,14 +59,14 @@ func newAlone(t *testing.T, o apiserver.Options) *alone {
 	return &alone{env, t}
 }
 
-// manage starts the controller, as user; "": with all permissions.
+// manage starts the controller as a user; an empty user has all permissions.
 func (a *alone) manage(user string) {
 	a.t.Helper()
 	as := rest.CopyConfig(a.Config)
 	as.Impersonate.UserName = user
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme: a.Client.Scheme(), NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: config.Controller{SkipNameValidation: new(true)}, // The tests' shared manager has the name.
+		Controller: config.Controller{SkipNameValidation: new(true)}, // The shared manager of the tests has the same name.
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -85,7 +85,7 @@ func (a *alone) manage(user string) {
 	})
 }
 
-// policy of a namespace, and what waits until it is as specified.
+// policy creates a policy in a namespace and returns its key.
 func (a *alone) policy(namespace, name string, change ...func(*v1alpha1.NetworkPolicy)) client.ObjectKey {
 	a.t.Helper()
 	p := newWorld(a.t).Policy.DeepCopy()
@@ -114,8 +114,8 @@ func (a *alone) eventually(key client.ObjectKey, ok func(*v1alpha1.NetworkPolicy
 	})
 }
 
-// definition of a kind of a module, which is stored in a version that it does not have:
-// without a converter none of its objects can be listed.
+// definition returns the definition of a kind of a module, with a stored version that it does not
+// serve. Without a converter, its objects cannot be listed.
 func definition(t *testing.T, module func() (string, error), file string, convert *apiextensionsv1.CustomResourceConversion) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	dir, err := module()
@@ -142,10 +142,11 @@ func definition(t *testing.T, module func() (string, error), file string, conver
 
 const storedVersion = "v1alpha9"
 
-// A kind that the API server has and does not list keeps no one waiting who does not need
-// it. Who does is reported why, and continues once it can be listed: Certificates, which are
-// there before the manager, which has no permission to them either, and ApisixRoutes, which
-// come later. A definition that is taken away meanwhile is that of a kind that is missing.
+// TestServerKindThatCannotBeListed checks that a kind that the API server serves but cannot list
+// does not block policies that do not need it. A policy that needs the kind reports the cause, and
+// continues when the kind can be listed. The kinds are Certificates, which exist before the manager
+// and for which the manager also has no permission, and ApisixRoutes, which are installed later. If
+// the definition is deleted meanwhile, the kind counts as missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
@@ -191,7 +192,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A policy that has nothing to do with the kind is accepted while it cannot be listed.
+	// A policy that does not need the kind is accepted while the kind cannot be listed.
 	accepted := func(name string) {
 		t.Helper()
 		a.eventually(a.policy(namespace, name), has("Accepted", v1alpha1.ConditionAccepted))
@@ -235,8 +236,8 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 	takesAway(a, namespace)
 }
 
-// takesAway the definition of HTTPRoutes, and brings it back: it is a kind that is
-// missing, and the route is there again when the kind is.
+// takesAway deletes the definition of HTTPRoutes and creates it again. It checks that the kind is
+// reported as missing, and that the route is created again with the kind.
 func takesAway(a *alone, namespace string) {
 	t, ctx := a.t, a.t.Context()
 	t.Helper()
@@ -260,7 +261,7 @@ func takesAway(a *alone, namespace string) {
 	service := client.ObjectKey{Namespace: namespace, Name: resources.ReleaseServiceName("shop", "shop", "a")}
 	await.Nil(t, func(ctx context.Context) error { return a.MarkEndpointsReady(ctx, service, 1) })
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service.Name + "-test"}}
-	labels := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1alpha1.LabelPolicy+`": "shop"}}}`)) // As the Service's.
+	labels := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1alpha1.LabelPolicy+`": "shop"}}}`)) // The Service has the same label.
 	if err := a.Client.Patch(ctx, slice, labels); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func takesAway(a *alone, namespace string) {
 		return nil
 	})
 	crd.ResourceVersion, crd.UID, crd.Status = "", "", apiextensionsv1.CustomResourceDefinitionStatus{}
-	time.Sleep(2500 * time.Millisecond) // Not for luck: a reconcile without the kind goes by.
+	time.Sleep(2500 * time.Millisecond) // The controller reconciles without the kind during this time.
 	a.eventually(shop, has("Accepted", traffic.ReasonGatewayAPIMissing))
 	if err := a.Client.Create(ctx, &crd); err != nil {
 		t.Fatal(err)

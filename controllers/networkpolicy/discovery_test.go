@@ -28,8 +28,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestScheme checks that the Go types of all kinds of providers are registered, and the list types of those that are
-// written: reconciles of all policies fail with a kind that cannot be listed.
+// TestScheme checks that the Go types of all kinds of providers are registered, and the list types of kinds that are
+// written. Otherwise reconciles of all policies would fail, because a kind cannot be listed.
 func TestScheme(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -51,8 +51,8 @@ func TestScheme(t *testing.T) {
 	}
 }
 
-// watched returns kinds whose API server has what the mapper knows, and the watches that were
-// started.
+// watched returns kinds of an API server that serves the kinds in the mapper, and the list of
+// started watches.
 func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
 	started := &[]string{}
 	return &kinds{
@@ -78,7 +78,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	k, started := watched(mapper, time.Nanosecond)
-	for range 2 { // A second discovery starts nothing twice.
+	for range 2 { // The second discovery starts no further watch.
 		k.discover(traffic.AllKinds())
 	}
 	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
@@ -87,7 +87,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	udp := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}}
 	want(t, "UDPRoute is missing", k.lacks(udp), true)
 	mapper.Add(gatewayGVK("v1", "UDPRoute"), meta.RESTScopeNamespace)
-	time.Sleep(time.Microsecond) // Not for luck: half of every must be over.
+	time.Sleep(time.Microsecond) // The next check is due after half of every.
 	k.discover(udp)
 	want(t, "UDPRoute is missing once it is installed", k.lacks(udp), false)
 	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
@@ -104,8 +104,8 @@ func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
 	want(t, "watches", len(*started), 0)
 }
 
-// What cannot be watched is named, and tried again at its pace; a definition that is
-// gone is one that is missing.
+// TestAWatchThatFailsIsStartedAgain checks that a kind that cannot be watched is reported and
+// checked again after the interval, and that a kind whose definition was deleted counts as missing.
 func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	certificates := []providers.Kind{{Group: "cert-manager.io", Kind: "Certificate", Versions: []string{"v1"}}}
@@ -137,7 +137,7 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 				want(t, "kind and cause are named", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
 			}
 			k.watch, k.every = start, time.Nanosecond
-			k.next = map[string]time.Time{} // Its time has come.
+			k.next = map[string]time.Time{} // The next check is due.
 			k.discover(tc.kinds)
 			want(t, "watches", len(*started), 1)
 			want(t, "reported afterwards", k.problem(tc.kinds) != nil, false)
@@ -145,7 +145,8 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// While one reconcile waits for a kind, others continue without it.
+// TestDiscoveryBlocksNoOne checks that other reconciles continue without a kind while one reconcile
+// waits for it.
 func TestDiscoveryBlocksNoOne(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
@@ -164,7 +165,8 @@ func TestDiscoveryBlocksNoOne(t *testing.T) {
 	want(t, "known", len(k.known()), 1)
 }
 
-// Nothing is decided while a kind cannot be read that the policy has objects of.
+// TestKindsThatAPolicyRestsOn checks which kinds must be readable before a decision about a policy:
+// the kinds of its objects.
 func TestKindsThatAPolicyRestsOn(t *testing.T) {
 	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
 		p := newWorld(t).Policy.DeepCopy()
@@ -204,7 +206,7 @@ func TestKindsThatAPolicyRestsOn(t *testing.T) {
 	}
 }
 
-// channels answers reads of definitions.
+// channels is a Reader of definitions.
 type channels struct {
 	client.Reader
 	annotations map[string]string
@@ -242,8 +244,8 @@ func TestChannel(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTheGatewayAPI starts the manager's cache and the controller where
-// no kind of any provider is installed.
+// TestServerWithoutTheGatewayAPI starts the manager's cache and the controller on an API server
+// without any kind of the providers.
 func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	t.Parallel()
 	env, err := apiserver.Start(apiserver.Options{})
@@ -261,7 +263,7 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	}
 	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
 		Scheme: scheme, NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: config.Controller{SkipNameValidation: new(true)}, // The tests' shared manager has the name.
+		Controller: config.Controller{SkipNameValidation: new(true)}, // The shared manager of the tests has the same name.
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -296,14 +298,16 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	})
 }
 
-// kindGone reads as a server that lost a kind of which the cache still remembers objects.
+// kindGone is a Reader of an API server that no longer serves a kind of which the cache still
+// contains objects.
 type kindGone struct{ client.Reader }
 
 func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "apisix.apache.org", Kind: "ApisixRoute"}}
 }
 
-// What the cache remembers of a kind that the server has lost does not count as a route.
+// TestPreviousKindIsReadFromTheServer checks that objects in the cache do not count as routes if
+// the API server no longer serves their kind.
 func TestPreviousKindIsReadFromTheServer(t *testing.T) {
 	f := newFleet(t, 1)
 	var policy v1alpha1.NetworkPolicy

@@ -17,14 +17,14 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// domainList reads the list of domains, and remembers its parsed form.
+// domainList reads the list of domains, and caches its parsed form.
 type domainList struct {
-	// namespace of the manager.
+	// namespace is the namespace of the manager.
 	namespace string
-	// cache contains only the list: the cache of the manager may not contain its namespace, nor the
-	// content of ConfigMaps.
+	// cache contains only the list, because the cache of the manager may not contain the manager's
+	// namespace, or the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long labels of a namespace are valid: they are not watched.
+	// age is the time for which labels of a namespace are valid. They are not watched.
 	age time.Duration
 
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ type domainList struct {
 	version string
 	rules   domains.Rules
 	unread  error
-	// labels of namespaces, while they are valid.
+	// labels contains the labels of namespaces, while they are valid.
 	labels map[string]seenLabels
 }
 
@@ -54,7 +54,8 @@ func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*doma
 	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
 }
 
-// read returns the rules, and the error why they cannot be used. Without a list found is false.
+// read returns the rules, or in unread the error due to which the list cannot be used. found is
+// false if there is no list.
 func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread error, found bool, err error) {
 	key := client.ObjectKey{Namespace: l.namespace, Name: domains.ConfigMapName}
 	var list corev1.ConfigMap
@@ -75,7 +76,7 @@ func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread erro
 	return l.rules, l.unread, true, nil
 }
 
-// labelsOf returns the labels of a namespace, and until when they are valid.
+// labelsOf returns the labels of a namespace, and the time until which they are valid.
 func (l *domainList) labelsOf(ctx context.Context, live client.Reader, namespace string, now time.Time) (seenLabels, error) {
 	l.mu.Lock()
 	seen, ok := l.labels[namespace]

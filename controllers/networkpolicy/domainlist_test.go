@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// list makes the list of domains of the API server's manager say something; nil: it is deleted.
+// list sets the content of the list of domains; nil deletes the list.
 func (p *place) list(data map[string]string) {
 	p.t.Helper()
 	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}, Data: data}
@@ -36,7 +36,7 @@ func (p *place) list(data map[string]string) {
 	}
 }
 
-// hosts reports that exactly these are programmed, and that no route has another.
+// hosts checks that exactly these hosts are programmed, and that no route has another host.
 func (p *place) hosts(name, what string, hosts ...string) *v1alpha1.NetworkPolicy {
 	p.t.Helper()
 	return p.eventually(name, what, func(policy *v1alpha1.NetworkPolicy) bool {
@@ -66,7 +66,7 @@ func reasonOf(p *v1alpha1.NetworkPolicy, host string) string {
 	return "no such row"
 }
 
-// It is not parallel: the list is one for all namespaces.
+// TestTheListOfDomainsDecidesWhatIsServed is not parallel, because all namespaces share the list of domains.
 func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
 	p := newPlace(t)
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
 	p.hosts("shop", "the list is gone", "1-x"+domain, "shop.example.net", "www"+domain)
 }
 
-// label returns the namespace a label.
+// label sets a label of the namespace.
 func (p *place) label(key, value string) {
 	p.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}

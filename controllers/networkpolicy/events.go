@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Constructors of all events of policies. The event of a change of a condition has the reason and
-// message of the condition.
+// The following functions construct the events of policies. The event of a change of a condition
+// has the reason and message of the condition.
 
 // actionRoute and actionDelete are the actions of events.
 const (
@@ -52,17 +52,17 @@ func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Durat
 }
 
 func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
-	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route to active releases only: %s", limit, waits))
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("the remaining objects were not confirmed within %s to route to active releases only: %s", limit, waits))
 }
 
-// stepwise reports whether the release to which a domain routes had part of its traffic before.
+// stepwise reports whether a release to which a domain routes now had part of its traffic before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })
 	})
 }
 
-// announce emits the events for the changes of a status that was written. The progress of traffic
+// announce records the events for the changes of a status that was written. The progress of traffic
 // during a rollout is in the events of the Microservice, and in status.summary.split.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,

@@ -23,9 +23,9 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// hooked is a Writer for which writes of Services end at an admission webhook that is down.
+// hooked is a Writer whose writes of Services fail due to an unavailable admission webhook.
 type hooked struct {
-	// refuses reports which Services it does not let through.
+	// refuses reports whether the write of a Service fails.
 	refuses func(name string) bool
 	wrote   map[string]client.Object
 	deleted []string
@@ -44,7 +44,7 @@ func (h *hooked) Delete(_ context.Context, _, o client.Object) error {
 	return nil
 }
 
-// reconcileHooked makes one reconcile whose writes end at the webhook.
+// reconcileHooked runs one reconcile with a hooked Writer.
 func reconcileHooked(ctx context.Context, w *world, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
 	h := &hooked{refuses: refuses, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.Now }}
@@ -55,7 +55,7 @@ func reconcileHooked(ctx context.Context, w *world, refuses func(name string) bo
 	return h, now, err
 }
 
-// weightsIn returns the weights of an HTTPRoute by version.
+// weightsIn returns the weights of an HTTPRoute, by version.
 func weightsIn(w *world, o client.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {
@@ -70,8 +70,9 @@ func weightsIn(w *world, o client.Object) string {
 	return strings.Join(parts, " ")
 }
 
-// A canary at half of the traffic is bad, and its author pushes a fix. A webhook for Services
-// is down, so that the Service of the fix cannot be made: the bad canary goes all the same.
+// TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging checks that a failed canary with half of the
+// traffic loses it although the Service of the next release cannot be created, because an admission
+// webhook is unavailable.
 func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.Ready = map[string]int{"a": 1, "b": 1, "c": 1}
@@ -97,8 +98,8 @@ func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 	want(t, "confirmed", w.GroupTraffic("1-x").Revision, 4)
 }
 
-// The ports of a policy change while the webhook is down: what names Services that are as
-// they were keeps its port, and gets its weights.
+// TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute checks that routes to Services whose ports
+// cannot be changed keep their port, and get their new weights.
 func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.Ready = map[string]int{"a": 1, "b": 1}
@@ -119,7 +120,8 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	want(t, "still named", slices.Contains(traffic.Find(now.Groups, "1-x").References, "b"), true)
 }
 
-// A new domain of a pinned release waits for its Service, and others do not wait for it.
+// TestARouteWaitsForItsOwnServiceAlone checks that a route is not written while its Service is
+// missing, and that other objects are written.
 func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.Ready = map[string]int{"a": 1}
@@ -128,7 +130,7 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	w.Policy.Spec.Domains = append(w.Policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com"})
 	f := w.Observed()
 	out := traffic.Plan(f)
-	delete(f.Services, gone) // It was deleted by hand, after it was read.
+	delete(f.Services, gone) // A user deleted the Service after it was read.
 	h := &hooked{refuses: func(name string) bool { return name == gone }, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.Now }}
 	done, err := r.write(t.Context(), f, out)
@@ -140,8 +142,8 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
 
-// A policy waits for the Service that it adopts, which no watch reports, while the webhook
-// is down: the pass that fails keeps the time at which it is looked for again.
+// TestAPassThatFailsKeepsTheTimeOfTheNext checks that a failed reconcile keeps the time of the next
+// read of the Service that the policy adopts, because this Service is not watched.
 func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 	f := newFleet(t, 1)
 	_, key := f.key(&v1alpha1.NetworkPolicy{}, fleetNamespace, "shop-000")
@@ -159,8 +161,8 @@ func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 	want(t, "time of the next", result.RequeueAfter, pollInterval)
 }
 
-// refusing is a Writer that takes no Ingress of a route, as a webhook may that finds its
-// host and path elsewhere.
+// refusing is a Writer that rejects Ingresses, like a webhook that finds their host and path in
+// another Ingress.
 type refusing struct{ applied []string }
 
 func (w *refusing) Apply(_ context.Context, _, o client.Object) (apply.Outcome, error) {
@@ -173,8 +175,8 @@ func (w *refusing) Apply(_ context.Context, _, o client.Object) (apply.Outcome, 
 
 func (w *refusing) Delete(_ context.Context, _, _ client.Object) error { return nil }
 
-// The canary of a route that was refused is not written: it would attach itself to the
-// Ingress that stands in the way.
+// TestRefusedRouteHasNoCanary checks that the canary Ingress of a rejected route is not written: it
+// would apply to the Ingress that has the host and path.
 func TestRefusedRouteHasNoCanary(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.Others = map[string]resources.Object{}

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Indexes of policies.
+// The names of the indexes of policies.
 const (
 	indexMicroservice = "networkpolicy.microservice"
 	indexHost         = "networkpolicy.host"
@@ -21,7 +21,8 @@ const (
 	indexRoute        = "networkpolicy.route"
 )
 
-// indexes by field, which find the policies that refer to a changed object.
+// indexes contains the index functions by name of the index. The indexes find the policies that
+// refer to a changed object.
 var indexes = map[string]client.IndexerFunc{
 	indexMicroservice: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
@@ -45,7 +46,7 @@ var indexes = map[string]client.IndexerFunc{
 // indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
 const indexPolicy = "networkpolicy.policy"
 
-// labelledPolicy returns the policy that an object's label names.
+// labelledPolicy returns the name of the policy in the label of an object.
 func labelledPolicy(o client.Object) []string {
 	if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {
 		return []string{name}
@@ -78,7 +79,7 @@ func rolledBack(before, now client.Object) bool {
 	return false
 }
 
-// byReferent enqueues the policies that name an object of a kind.
+// byReferent returns a function that enqueues the policies that refer to an object of a kind.
 func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		key := referenceKey(providers.Reference{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
@@ -86,8 +87,8 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
-// held returns the hosts that a policy renders, and its listeners and user-managed route in the
-// same form.
+// held returns the hosts that a policy renders, and its listeners and its user-managed route in the
+// form of hosts.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
@@ -118,7 +119,7 @@ func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.R
 	return out
 }
 
-// byLabel enqueues the policy to whose Service an EndpointSlice belongs.
+// byLabel enqueues the policy in the label of a Service or EndpointSlice.
 func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[v1alpha1.LabelPolicy]
 	if name == "" {
@@ -130,7 +131,7 @@ func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Req
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.Client.List(ctx, &list, options...); err != nil {
-		return nil // Only a cache that is not started fails; its start enqueues everything.
+		return nil // List fails only if the cache is not started. Its start enqueues all policies.
 	}
 	out := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
@@ -139,7 +140,7 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	return out
 }
 
-// referenceKey returns a reference as the key of an index.
+// referenceKey returns the key of a reference in an index.
 func referenceKey(ref providers.Reference) string {
 	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 }
@@ -148,7 +149,7 @@ func referenceKey(ref providers.Reference) string {
 func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.Client.List(ctx, &list); err != nil {
-		return nil // Only a cache that is not started fails; its start enqueues everything.
+		return nil // List fails only if the cache is not started. Its start enqueues all policies.
 	}
 	var out []reconcile.Request
 	for i := range list.Items {

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// writeTimes records when this process last wrote a route, for as long as that is relevant:
-// after a restart, a route without a response is reported as a fault immediately.
+// writeTimes records when this process last wrote a route, while the time is relevant. After a
+// restart, a route without a response is reported as a fault immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
@@ -36,13 +36,14 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes records since when all writes of a policy end in conflicts.
+// conflictTimes records the time since which all writes of a policy end in conflicts.
 type conflictTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
 }
 
-// since returns how long ago the conflicts of a policy began; now is the first time.
+// since returns the time since the conflicts of a policy began. If there was no conflict before,
+// they begin now.
 func (c *conflictTimes) since(policy client.ObjectKey, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 45: what a user changes in a route is put back when it changes, and not when
-// the cache is next read again.
+// TestServerDriftIsRepairedImmediately checks that a user's change of a route is reverted
+// immediately, and not with the next relist of the cache (row 45).
 func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -42,7 +42,7 @@ func TestServerDriftIsRepairedImmediately(t *testing.T) {
 			r.Spec.Rules = append([]gatewayv1.HTTPRouteRule{first}, r.Spec.Rules...)
 		},
 	} {
-		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the gateway writes its status
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // The gateway writes the status of the route.
 			route := p.route()
 			edit(route)
 			return server.Update(t.Context(), route, client.FieldOwner("someone"))
@@ -59,8 +59,8 @@ func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	p.quiet()
 }
 
-// Rows 63, 64 and 66: a whole upgrade writes to no route and no Service of others,
-// and removes nothing that others or the server added.
+// TestServerKeepsWhatIsNotItsOwn checks that an upgrade writes to no route and no Service of other
+// owners, and does not remove additions of other owners or the API server (rows 63, 64 and 66).
 func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -124,7 +124,7 @@ func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// managersOf returns those who wrote to an object, its status apart.
+// managersOf returns the field managers of an object, except those of its status.
 func managersOf(o client.Object) (names []string) {
 	for _, m := range o.GetManagedFields() {
 		if m.Subresource == "" {
@@ -134,8 +134,9 @@ func managersOf(o client.Object) (names []string) {
 	return names
 }
 
-// Rows 24, 25 and 66: a Service that is adopted, moved by a promotion and restored is
-// what it was before, node ports and all, and at no time does it route to nothing.
+// TestServerGivesBackWhatItTook checks that a Service that is adopted, moved by a promotion and
+// restored is the same as before, including node ports, and always routes to a ready pod (rows 24,
+// 25 and 66).
 func TestServerGivesBackWhatItTook(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -172,8 +173,8 @@ func TestServerGivesBackWhatItTook(t *testing.T) {
 	}
 }
 
-// Row 69: the deletion of a policy that holds something ends, whatever is gone before
-// it.
+// TestServerDeletionEnds checks that the deletion of a policy with adopted objects ends, even if
+// other objects are deleted before (row 69).
 func TestServerDeletionEnds(t *testing.T) {
 	for name, lose := range map[string]func(*place){
 		"the Service is gone": func(p *place) {
@@ -228,7 +229,7 @@ func TestServerDeletionEnds(t *testing.T) {
 	}
 }
 
-// noOldPods ends the pods of the previous Deployment.
+// noOldPods deletes the pods of the previous Deployment.
 func (p *place) noOldPods() {
 	p.t.Helper()
 	if err := server.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels(oldSelector), client.GracePeriodSeconds(0)); err != nil {

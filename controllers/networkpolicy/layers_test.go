@@ -22,15 +22,14 @@ import (
 )
 
 const (
-	// maxFiles and maxLines bound what a reader has to hold in the head: the files of a
-	// package, and the lines of a function.
+	// maxFiles and maxLines are the maximum number of files of a package, and of lines of a
+	// function.
 	maxFiles = 20
 	maxLines = 80
 )
 
-// TestLayers computes the references between the files of this package and of those below
-// it: each package comment lists the files in their order, and a file refers only to those
-// after it.
+// TestLayers checks that the package comments of this package and of the packages below it list
+// their files in order, and that a file refers only to files after it.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	exports := exportData(t)
@@ -56,11 +55,11 @@ func TestLayers(t *testing.T) {
 	want(t, "there are packages", checked > 5, true)
 }
 
-// exportData returns the files of export data of what the packages import.
+// exportData returns the files of export data of the imported packages.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-trimpath", "-deps", "-export", "-json=ImportPath,Export", "./...")
-	list.Env = append(os.Environ(), "CGO_ENABLED=0") // as make does, so that the cache has it
+	list.Env = append(os.Environ(), "CGO_ENABLED=0") // The setting is that of the Makefile, so that the build cache is used.
 	text, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +76,7 @@ func exportData(t *testing.T) map[string]string {
 	}
 }
 
-// listed matches a file in a package comment.
+// listed matches a file name in a package comment.
 var listed = regexp.MustCompile(`(?m)^\t([a-z_]+\.go) `)
 
 func checkLayers(t *testing.T, dir string, names []string, exports map[string]string) {
@@ -119,7 +118,7 @@ func checkLayers(t *testing.T, dir string, names []string, exports map[string]st
 
 func isFunc(d ast.Decl) bool { _, ok := d.(*ast.FuncDecl); return ok }
 
-// upward returns the references to files that come earlier in an order.
+// upward returns the references to files that precede the referring file in the order.
 func upward(t *testing.T, fset *token.FileSet, files []*ast.File, order []string, exports map[string]string) []string {
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}

@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// kindCache is a cache that reports kinds that the API server has no longer. When a definition is deleted, the watch of its objects
-// ends, on Kubernetes 1.33 without events of their deletion: a cache keeps these objects, and nothing is reconciled.
+// kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch of its
+// objects ends; on Kubernetes 1.33 it ends without events of their deletion. The cache would keep these objects, and no policy
+// would be reconciled.
 type kindCache struct {
 	cache.Cache
 	*watchErrors
@@ -22,7 +23,7 @@ type watchErrors struct {
 	lost func(ctx context.Context, kind string)
 }
 
-// handle is called by the cache with each error of a watch.
+// handle handles an error of a watch. The cache calls it for each error.
 func (w *watchErrors) handle(ctx context.Context, r *toolscache.Reflector, err error) {
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	w.mu.Lock()
@@ -33,7 +34,8 @@ func (w *watchErrors) handle(ctx context.Context, r *toolscache.Reflector, err e
 	}
 }
 
-// whenLost sets what is called with the Go type of a kind whose objects the API server does not find.
+// whenLost sets the function that is called with the Go type of a kind whose objects the API server
+// does not find.
 func (w *watchErrors) whenLost(lost func(ctx context.Context, kind string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

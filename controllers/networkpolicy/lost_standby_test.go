@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// A replica that is not the leader sees that the definition of a kind is deleted. When it is the leader, it works: it does not wait for that
-// kind, and does not end because its cache does not sync.
+// TestKindLostByAReplica checks that a replica that observed the deletion of a definition before it became the leader works: it neither
+// waits for that kind, nor exits because its cache does not sync.
 func TestKindLostByAReplica(t *testing.T) {
 	t.Parallel()
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
@@ -56,7 +56,7 @@ func TestKindLostByAReplica(t *testing.T) {
 	if err := a.Client.Delete(ctx, crd); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(8 * time.Second) // the watch ends, and the list is answered with 404
+	time.Sleep(8 * time.Second) // The watch ends, and the response to the list request is 404.
 	if err := a.Client.Delete(ctx, lease, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,22 +16,23 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics of routes; nil counts nothing. No label names an object or an address:
+// metrics are the metrics of routes; nil means that nothing is counted. No label contains the name of an object or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
-//	    time from the last write of a route until it counted as programmed, by what
-//	    proves that: Status or Probe
+//	    time from the last write of a route until it counted as programmed, by how this
+//	    was confirmed: Status or Probe
 //	heighliner_gateway_probes_total{result}
-//	    requests to Gateways that are to prove that a route is served; result is
+//	    requests to Gateways that verify whether a route is served; result is
 //	    Served, Earlier, Elsewhere, Failed or Refused
 //	heighliner_certificates_earliest_expiry_timestamp_seconds
-//	    when the first of the Certificates that policies ask cert-manager for expires
+//	    time at which the first Certificate of a policy expires
 type metrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec
 
 	mu sync.Mutex
-	// written and not programmed yet, by policy and name of the route.
+	// written contains the times of the writes of routes that are not programmed yet, by policy and
+	// name of the route.
 	written map[types.NamespacedName]map[string]time.Time
 }
 
@@ -61,8 +62,8 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 
 func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r)).Inc() }
 
-// observe records the confirmation times of the routes of a policy that this process wrote, now or
-// earlier, after a reconcile.
+// observe records, after a reconcile, the confirmation times of the routes of a policy that this
+// process wrote.
 func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.Applied) {
 	if m == nil {
 		return
@@ -89,7 +90,7 @@ func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.
 	}
 }
 
-// forget removes a policy that is gone.
+// forget removes a policy that was deleted.
 func (m *metrics) forget(policy types.NamespacedName) {
 	if m == nil {
 		return
@@ -99,7 +100,7 @@ func (m *metrics) forget(policy types.NamespacedName) {
 	delete(m.written, policy)
 }
 
-// confirmMode returns what proves that a route of a policy is served.
+// confirmMode returns how it is confirmed that a route of a policy is served.
 func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alpha1.ConfirmMode {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil || cmp.Or(route.Protocol, v1alpha1.ProtocolHTTP) != v1alpha1.ProtocolHTTP && route.Protocol != v1alpha1.ProtocolHTTPS {
 		return v1alpha1.ConfirmStatus
@@ -107,7 +108,7 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 	return cmp.Or(p.Spec.Provider.Gateway.Confirm, v1alpha1.ConfirmStatus)
 }
 
-// certificates reports when Certificates expire. It reads the cache, and copies nothing.
+// certificates is a collector of the expiry of Certificates. It reads the cache without copies.
 type certificates struct {
 	cache client.Reader
 	// watched reports whether the API server has Certificates and the cache contains them. Otherwise each scrape would send a

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 )
 
-// expiring stands in for a cache of Certificates.
+// expiring replaces the cache of Certificates.
 type expiring struct {
 	client.Reader
 	expiries []*metav1.Time
@@ -27,14 +27,15 @@ func (l expiring) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return l.err
 }
 
-// TestCertificateExpiry: the earliest counts; there is no series where none is known, or Certificates are not watched.
+// TestCertificateExpiry checks that the metric has the earliest expiry, and that there is no series if no expiry is
+// known or Certificates are not watched.
 func TestCertificateExpiry(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0)} }
 	for name, tc := range map[string]struct {
 		expiring
 		watched bool
-		want    float64 // 0: no series
+		want    float64 // 0 means that there is no series.
 	}{
 		"some":        {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, true, 1_900_000_000},
 		"not issued":  {expiring{expiries: []*metav1.Time{nil}}, true, 0},

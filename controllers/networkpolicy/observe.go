@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// observe reads everything that a decision is based on; it writes nothing.
+// observe reads all facts on which a decision is based. It writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*traffic.Observed, error) {
 	f := &traffic.Observed{Policy: policy, Now: r.Now()}
 	for _, read := range []func(context.Context, *traffic.Observed) error{
@@ -52,7 +52,8 @@ func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) erro
 	return nil
 }
 
-// readEndpoints reads the EndpointSlices of the policy's Services, which have the Services' labels.
+// readEndpoints reads the EndpointSlices of the policy's Services. They have the labels of the
+// Services.
 func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
@@ -94,14 +95,13 @@ func identity(e discoveryv1.Endpoint) string {
 // An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
-		return false // Ready only because its Service publishes what is not.
+		return false // The endpoint is ready only because its Service publishes endpoints that are not ready.
 	}
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-// readClaims finds other policies, of all namespaces, that use a host which the policy
-// renders. Their reported hosts are compared, so that the templates of other users are not
-// rendered.
+// readClaims reads the other policies, in all namespaces, that use a host that the policy renders.
+// It compares the hosts in their status, so that the templates of other users are not rendered.
 func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
 	for _, host := range traffic.Hosts(f) {
@@ -116,9 +116,9 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 }
 
 // readMicroservice reads the rollout state. If it is older than the state from which routes were
-// written, the cache lags, and it is read from the API server: no decision is based on an old
-// state. If that of the API server is older as well, the rollout state was lost and recovered, and
-// the written one no longer counts.
+// written, the cache lags, and the state is read from the API server, so that no decision is based
+// on an old state. If the state of the API server is older as well, the rollout state was lost and
+// recovered, and the state in the routes does not count any more.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
 	var m v1alpha1.Microservice
@@ -138,19 +138,19 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	return nil
 }
 
-// ownObjects selects the objects of a policy in the cache, by an index: a list by labels
-// would examine the objects of all policies of the namespace.
+// ownObjects returns the options that select the objects of a policy in the cache by an index. A
+// list by labels would examine the objects of all policies in the namespace.
 func ownObjects(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
 }
 
-// labelled selects the objects of a policy at the API server.
+// labelled returns the options that select the objects of a policy on the API server.
 func labelled(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.Policy.Name}}
 }
 
-// readAdopted reads the Service that the policy adopts. Until it is labelled it is not watched, and
-// is read from the API server.
+// readAdopted reads the Service that the policy adopts. Until the Service is labeled, it is not
+// watched, and is read from the API server.
 func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error {
 	name := traffic.AdoptedName(f.Policy)
 	if name == "" {
@@ -174,17 +174,17 @@ func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error
 	return nil
 }
 
-// unread checks the kinds of the objects that a policy has or needs, and returns the problem of one
-// that cannot be read, or nil. A reconcile that does not see the live objects would treat them as
-// deleted.
+// unread checks the kinds of the objects that a policy has or needs, and returns the problem of a
+// kind that cannot be read, or nil. A reconcile that does not see the live objects would treat them
+// as deleted.
 func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	kinds := traffic.ReadKinds(policy)
 	r.kinds.discover(kinds)
 	return r.kinds.problem(kinds)
 }
 
-// readRoutes reads the objects of routes of all providers, and the objects that the policy's
-// provider refers to.
+// readRoutes reads the objects of routes of all providers, and the objects to which the policy's
+// provider refers.
 func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
 	input := providers.Input{
@@ -214,7 +214,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			if o := o.(client.Object); metav1.IsControlledBy(o, f.Policy) {
-				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list omits it.
+				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // The items of a typed list have no kind.
 				input.Objects = append(input.Objects, o)
 			}
 			return nil
@@ -270,7 +270,7 @@ func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, 
 	return nil
 }
 
-// readOwnership reads which hosts the list of domains allows for the policy's namespace.
+// readOwnership reads the hosts that the list of domains allows for the policy's namespace.
 func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) error {
 	if r.list == nil || len(f.Policy.Spec.Domains) == 0 && len(f.Live) == 0 {
 		return nil
@@ -291,8 +291,8 @@ func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) err
 	return nil
 }
 
-// readProbed reads the results of the policy's probes, and the labels by which a Gateway may select
-// its namespace.
+// readProbed reads the results of the policy's probes, and the labels of its namespace if a Gateway
+// selects namespaces by labels.
 func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, input *providers.Input) error {
 	if p := f.Policy.Spec.Provider; p == nil || p.Gateway == nil || p.Gateway.Confirm != v1alpha1.ConfirmProbe {
 		return nil
@@ -340,8 +340,8 @@ func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error 
 	return nil
 }
 
-// readUsers reads complete user-managed routes from the server, because writes to them depend on
-// their current state. It also reads the Gateways that serve them.
+// readUsers reads complete user-managed routes from the API server, because writes to them depend
+// on their current state. It also reads the Gateways that serve them.
 func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, input *providers.Input, seen []seenKind) error {
 	input.Older, input.Services, input.Releases = f.Older, map[string]bool{}, map[string]bool{}
 	for name, s := range f.Services {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// rollout states answers with one Microservice and counts how often it is asked.
+// rolloutStates is a Client that returns one Microservice and counts the reads.
 type rolloutStates struct {
 	client.Client
 	microservice *v1alpha1.Microservice
@@ -60,21 +60,22 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 	}
 }
 
-// The cache of a manager that watches some namespaces answers a question about another one with an error. It is not asked, so that
-// the policy reports this.
+// TestReferentOfANamespaceThatIsNotWatched checks that a Gateway in a namespace that the manager does not watch is not read,
+// because the cache would return an error. The policy reports the namespace instead.
 func TestReferentOfANamespaceThatIsNotWatched(t *testing.T) {
 	ref := providers.Reference{Kind: "Gateway", Namespace: "infra", Name: "public"}
 	seen := []seenKind{{name: "Gateway"}}
 	input := providers.Input{Unwatched: map[string]bool{}}
-	r := &Reconciler{namespaces: []string{"shop"}} // without a client
+	r := &Reconciler{namespaces: []string{"shop"}} // The test has no client, so a read would panic.
 	if err := r.readReferent(t.Context(), ref, &input, seen); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "not watched", input.Unwatched["infra"], true)
 }
 
-// A terminating endpoint still answers its open requests, but does not count for weights: a
-// release that has no other endpoint counts as one without endpoints.
+// TestServing checks that a terminating endpoint does not count as ready, although it still
+// processes open requests. A release that has only such endpoints counts as a release without
+// endpoints.
 func TestServing(t *testing.T) {
 	yes, no := new(true), new(false)
 	for name, tc := range map[string]struct {
@@ -97,8 +98,8 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// A target port by name is what each release's pods say, so that the next version may
-// listen on another one.
+// TestServerTargetPortByName checks that a named target port is resolved for the pods of each
+// release, so that the next version may listen on another port.
 func TestServerTargetPortByName(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

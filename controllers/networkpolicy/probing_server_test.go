@@ -25,16 +25,16 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// playedGateway serves the routes of a namespace on the loopback as it read them some
-// time ago, as a gateway with a throttle does. It accepts nothing: acceptRoutes does,
-// immediately, which is why acceptance proves nothing.
+// playedGateway serves the routes of a namespace on the loopback interface with a delay, like a
+// gateway that throttles updates. It sets no status: acceptRoutes accepts routes immediately, so
+// that the acceptance does not show that a route is served.
 type playedGateway struct {
 	*httptest.Server
 	mu       sync.Mutex
 	asked    int
 	stuck    bool
 	loaded   []gatewayv1.HTTPRoute
-	revision map[int64]time.Time // when a revision was first served
+	revision map[int64]time.Time // revision contains the times at which revisions were first served.
 }
 
 func playGateway(t *testing.T, namespace string, throttle time.Duration) *playedGateway {
@@ -70,8 +70,8 @@ func (g *playedGateway) load(routes []gatewayv1.HTTPRoute) {
 	}
 }
 
-// ServeHTTP answers redirects by exact path, and all else as a backend that knows
-// nothing of probes.
+// ServeHTTP returns the redirects of rules with an exact path. For other requests it responds like
+// a backend that does not know probes.
 func (g *playedGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,9 +109,9 @@ func (g *playedGateway) since(revision int64) time.Time {
 	return g.revision[revision]
 }
 
-// TestProbeThroughAPlayedGateway: against a real API server, and a stand-in for a
-// gateway that serves what it read half a second ago, no revision is confirmed before it
-// is served, each is confirmed soon after, and a stable state causes no probes and no writes.
+// TestProbeThroughAPlayedGateway checks, on a real API server and with a gateway that serves routes
+// with a delay of half a second, that no revision is confirmed before it is served, that each
+// revision is confirmed soon after, and that a stable state causes no probes and no writes.
 func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p := newPlace(t)
 	gateway := playGateway(t, p.namespace, 500*time.Millisecond)
@@ -136,7 +136,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		t.Logf("revision %d was confirmed %s after it was served", revision, at.Sub(served).Round(time.Millisecond))
 	}
 
-	await.Nil(t, func(context.Context) error { // The last report requeues one more pass.
+	await.Nil(t, func(context.Context) error { // The last status write triggers one more reconcile.
 		before := gateway.requests()
 		p.quiet()
 		if after := gateway.requests(); after != before {
@@ -148,7 +148,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		t.Errorf("heighliner_route_confirmation_seconds has %d times of Probe, want those of 5 writes", n)
 	}
 
-	gateway.stick(true) // It takes nothing over any more, and routes are accepted all the same.
+	gateway.stick(true) // The gateway serves no changes any more, but routes are still accepted.
 	p.rollout(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
 	asked := gateway.requests()
 	await.Until(t, "the gateway to be asked", func() bool { return gateway.requests() > asked+5 })
@@ -171,7 +171,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p.quiet()
 }
 
-// gateway makes a Gateway in the place's namespace that is served at an address.
+// gateway creates a Gateway in the namespace, which is served at an address.
 func (p *place) gateway(name, address string) {
 	p.t.Helper()
 	host, text, err := net.SplitHostPort(address)
@@ -192,7 +192,8 @@ func (p *place) gateway(name, address string) {
 	}
 }
 
-// observed returns how many times of routes the controller has taken, by what proved them.
+// observed returns the number of confirmation times that the controller has recorded, by how routes
+// were confirmed.
 func observed(t *testing.T, confirm string) (n uint64) {
 	t.Helper()
 	families, err := prometheus.Gatherer(gauges).Gather()

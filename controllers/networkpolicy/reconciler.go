@@ -12,10 +12,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// fieldOwner of everything that this controller writes.
+// fieldOwner is the field manager of all writes of this controller.
 const fieldOwner = "heighliner-networkpolicy"
 
-// pollInterval is how often a policy reads objects that are not watched.
+// pollInterval is the interval in which objects that are not watched are read.
 const pollInterval = time.Minute
 
 // Writer writes the objects of a policy. It is apply.Writer except in tests.
@@ -28,35 +28,36 @@ type Writer interface {
 type Reconciler struct {
 	// Client reads through the cache, and writes.
 	Client client.Client
-	// Live reads past the cache.
+	// Live reads from the API server, without the cache.
 	Live client.Reader
-	// Writer of Services and routes.
+	// Writer writes Services and routes.
 	Writer Writer
-	// Events of policies.
+	// Events records the events of policies.
 	Events status.Recorder
 	// Now is the clock.
 	Now func() time.Time
 
-	// namespaces that the manager watches; empty for all.
+	// namespaces are the namespaces that the manager watches; empty means all.
 	namespaces []string
-	// started: a first reconcile has begun, so that all watches have started.
+	// started reports whether a first reconcile has begun, which means that all watches have
+	// started.
 	started atomic.Bool
-	// list of domains; nil if there is none to read.
+	// list reads the list of domains; nil if the manager uses no list.
 	list *domainList
 	// users watches user-managed routes; nil if none are watched.
 	users   *userRoutes
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
-	// restored is when Services were restored, by policy.
+	// restored contains the times at which Services were restored, by policy.
 	restored writeTimes
-	// conflicts are since when the writes of policies end in conflicts.
+	// conflicts contains the times since which the writes of policies end in conflicts.
 	conflicts conflictTimes
-	// reverts of user-managed routes.
+	// reverts records the writes to user-managed routes that other clients revert.
 	reverts reverts
-	// probes of routes.
+	// probes sends the probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
-	// requeues keeps the time at which to reconcile again when a reconcile ends in an error.
+	// requeues records the time at which to reconcile again when a reconcile ends in an error.
 	requeues status.Requeues
 }

@@ -42,29 +42,29 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// The package's tests share an API server with a real controller-manager, which
-// makes EndpointSlices and collects garbage, the controller, and a stand-in for a
-// gateway that accepts routes.
+// The tests of this package share an API server, a real controller-manager, which creates
+// EndpointSlices and collects garbage, the controller, and a replacement for a gateway, which
+// accepts routes.
 var (
 	server client.WithWatch
-	// serverConfig reaches the server without a record.
+	// serverConfig is a configuration for the server whose requests are not recorded.
 	serverConfig *rest.Config
 	namespaceOf  func(testing.TB) string
 	requests     = &record{}
-	// gauges are the metrics of the controller.
+	// gauges is the registry of the controller's metrics.
 	gauges = prometheus.NewRegistry()
 )
 
-// managerNamespace is where the controller looks for the list of domains.
+// managerNamespace is the namespace in which the controller reads the list of domains.
 const managerNamespace = "manager"
 
-// record of the writes that the controller's client made.
+// record contains the writes of the controller's client.
 type record struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-// in returns the writes that touched a namespace, events apart.
+// in returns the writes in a namespace, except events.
 func (r *record) in(namespace string) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *record) in(namespace string) (out []string) {
 	return out
 }
 
-// recorded is a transport that notes all requests but reads.
+// recorded is a transport that records all requests except reads.
 type recorded struct{ next http.RoundTripper }
 
 func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -98,11 +98,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// stopServer ends what startServer started.
+// stopServer stops the processes that startServer started.
 var stopServer = func() error { return nil }
 
-// startServer starts the shared part at the first test that needs it, so that those
-// of the pure parts run without.
+// startServer starts the shared processes for the first test that needs them, so that tests of the
+// pure parts run without them.
 var startServer = sync.OnceValue(func() error {
 	env, err := apiserver.Start(apiserver.Options{GatewayAPI: true, ControllerManager: true})
 	if err != nil {
@@ -155,7 +155,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	if err != nil {
 		return err
 	}
-	ours := cache.ByObject{Label: made} // As the manager holds them.
+	ours := cache.ByObject{Label: made} // The cache of the manager has the same selector.
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Cache: cache.Options{
@@ -177,16 +177,17 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
-// indexed returns the server, which lists what a policy owns as the cache does.
+// indexed returns a client of the server that supports the index of the cache for the objects of a
+// policy.
 func indexed() client.WithWatch {
 	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
 }
 
-// refusedSection is a listener on which the stand-in accepts no route.
+// refusedSection is a listener on which the gateway accepts no route.
 const refusedSection = "closed"
 
-// acceptRoutes stands in for a gateway: it accepts every route on each Gateway that
-// exists, at its current generation.
+// acceptRoutes replaces a gateway: it accepts the current generation of every route on each
+// existing Gateway.
 func acceptRoutes(ctx context.Context) {
 	for _, routes := range []client.ObjectList{
 		&gatewayv1.HTTPRouteList{}, &gatewayv1.GRPCRouteList{}, &gatewayv1alpha2.TLSRouteList{}, &gatewayv1alpha2.TCPRouteList{}, &gatewayv1alpha2.UDPRouteList{},
@@ -196,15 +197,16 @@ func acceptRoutes(ctx context.Context) {
 	go followRoutes(ctx, &apisix.ApisixRouteList{}, acceptApisixRoute)
 }
 
-// relistEvery is how soon a route is accepted whose kind or Gateway comes later than it.
+// relistEvery is the time after which a route is accepted whose kind or Gateway was created after
+// the route.
 const relistEvery = 500 * time.Millisecond
 
-// followRoutes accepts the routes of a kind as they change, and all of them from time to time. A
-// conflict is tried again with the next change.
+// followRoutes accepts the routes of a kind when they change, and all of them periodically. After a
+// conflict it retries with the next change.
 func followRoutes(ctx context.Context, routes client.ObjectList, accept func(context.Context, client.Object)) {
 	_ = wait.PollUntilContextCancel(ctx, relistEvery, true, func(ctx context.Context) (bool, error) {
 		if err := server.List(ctx, routes); err != nil {
-			return false, nil // Its kind is not there.
+			return false, nil // The API server does not serve the kind.
 		}
 		_ = meta.EachListItem(routes, func(o runtime.Object) error { accept(ctx, o.(client.Object)); return nil })
 		changes, err := server.Watch(ctx, routes, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: routes.GetResourceVersion()}})
@@ -244,7 +246,7 @@ func acceptApisixRoute(ctx context.Context, o client.Object) {
 func acceptRoute(ctx context.Context, route client.Object) {
 	parents := parentsOf(route)
 	if mustJSON(answersTo(route, parents)) == mustJSON(answersOf(route)) {
-		return // No Gateway is read for a route that has all answers.
+		return // The status of the route is complete, so no Gateway needs to be read.
 	}
 	parents = slices.DeleteFunc(slices.Clone(parents), func(p gatewayv1.ParentReference) bool {
 		key := client.ObjectKey{Namespace: cmp.Or(string(deref(p.Namespace)), route.GetNamespace()), Name: string(p.Name)}
@@ -261,7 +263,7 @@ func acceptRoute(ctx context.Context, route client.Object) {
 	}
 }
 
-// answersTo a route are those of parents that exist.
+// answersTo returns the status that existing parents set in a route.
 func answersTo(route client.Object, parents []gatewayv1.ParentReference) []gatewayv1.RouteParentStatus {
 	answers := []gatewayv1.RouteParentStatus{}
 	for _, p := range parents {
@@ -277,7 +279,7 @@ func answersTo(route client.Object, parents []gatewayv1.ParentReference) []gatew
 	return answers
 }
 
-// place is a namespace with a Microservice and a policy.
+// place is a namespace with a Microservice and policies.
 type place struct {
 	t         *testing.T
 	namespace string
@@ -301,7 +303,7 @@ func (p *place) create(objects ...client.Object) {
 	}
 }
 
-// microservice makes one; its template is never run here.
+// microservice creates a Microservice. No pods are created from its template.
 func (p *place) microservice(groups ...v1alpha1.ReleaseGroup) {
 	p.t.Helper()
 	p.create(&v1alpha1.Microservice{
@@ -349,7 +351,7 @@ func (p *place) policy(name, domain string, change ...func(*v1alpha1.NetworkPoli
 	p.create(policy)
 }
 
-// pod of a release, with an address and ready.
+// addresses contains the last address of a pod.
 var addresses struct {
 	sync.Mutex
 	last int
@@ -375,7 +377,7 @@ func (p *place) pod(release string, ports ...corev1.ContainerPort) *corev1.Pod {
 	return pod
 }
 
-// eventually waits until a policy is as specified.
+// eventually waits until a policy meets a condition.
 func (p *place) eventually(name, what string, ok func(*v1alpha1.NetworkPolicy) bool) *v1alpha1.NetworkPolicy {
 	p.t.Helper()
 	var policy v1alpha1.NetworkPolicy
@@ -405,7 +407,8 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 	}
 }
 
-// A policy that cannot have the Service of its name, because a user has it, reports that once.
+// TestServerTakenNameEndsWriting checks that a policy reports only once that the name of its
+// Service belongs to another owner.
 func TestServerTakenNameEndsWriting(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -424,13 +427,13 @@ func TestServerTakenNameEndsWriting(t *testing.T) {
 	p.quiet()
 }
 
-// quiet reports that the controller comes to write nothing to the namespace for a while: what a test waited for may be seen
-// before the last write that follows from it.
+// quiet waits until the controller writes nothing to the namespace for a while. A test can observe the expected state
+// before the last write of a reconcile.
 func (p *place) quiet() {
 	p.t.Helper()
 	await.Nil(p.t, func(context.Context) error {
 		before := requests.in(p.namespace)
-		time.Sleep(1500 * time.Millisecond) // Not for luck: the time is what is tested.
+		time.Sleep(1500 * time.Millisecond) // The test checks that nothing is written during this time.
 		if writes := requests.in(p.namespace)[len(before):]; len(writes) > 0 {
 			return fmt.Errorf("writes stable: %q", writes)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// blind returns the status of a policy for which nothing can be decided, because its objects cannot
-// be read: the last report about its traffic remains valid.
+// blind returns the status of a policy whose objects cannot be read, so that no decision is
+// possible. The last report about its traffic remains valid.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation
@@ -29,7 +29,7 @@ func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.conflicts.forget(policy)
 }
 
-// save writes the status, once and only if it changed, and reports transitions.
+// save writes the status if it changed, and records the events for its transitions.
 func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
 	before := policy.DeepCopy()
 	policy.Status = now

@@ -32,7 +32,8 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// routesTo: the backends of a host as the status shows them, such as "1.0.0=90 2.0.0=10".
+// routesTo returns a condition: the status has these backends for a host, such as "1.0.0=90
+// 2.0.0=10".
 func routesTo(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {
@@ -50,8 +51,8 @@ func routesTo(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	}
 }
 
-// TestServerMovesToANewerGroup moves a domain to a newer group, back, and again. The route
-// stays the one that it is, and that of the older group is never written.
+// TestServerMovesToANewerGroup moves a domain to a newer group, back, and to the newer group again.
+// The route stays the same, and the route of the older group is never written.
 func TestServerMovesToANewerGroup(t *testing.T) {
 	t.Parallel()
 	const shared, older, newer = "moves.example.com", "1-x.moves.example.com", "2-x.moves.example.com"
@@ -85,9 +86,9 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.quiet()
 		p.atMost(then, writes)
 	}
-	// What is to be written is reported, then come the Service of the group, its route, that of
-	// the shared domain, and reports of what is accepted. A step costs a route and reports; what the gateway's own
-	// writes get in the way of is written once more.
+	// The writes are the reserved references, the Service of the group, its route, the route of the shared domain,
+	// and reports of accepted routes. A step requires writes of a route and of reports. Writes that conflict with
+	// writes of the gateway are repeated once.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")
 	step(3, 50, "1.0.0=50 2.0.0=50", 7)
@@ -113,8 +114,8 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	p.quiet()
 }
 
-// TestServerMoveOfAnIngress: of three releases an Ingress can carry two, which is specified, and
-// fixed when the older group has made up its mind.
+// TestServerMoveOfAnIngress checks that a move with three releases, of which an Ingress can route
+// to two, is reported, and continues when the rollout of the older group has ended.
 func TestServerMoveOfAnIngress(t *testing.T) {
 	t.Parallel()
 	const shared = "moves-by-ingress.example.com"

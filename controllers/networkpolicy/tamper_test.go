@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerFixesTampering edits a route or Service by hand so that it would route
-// requests elsewhere, and waits until that is undone.
+// TestServerFixesTampering edits a route or Service manually so that it would route requests to
+// other releases, and waits until the controller reverts the edit.
 func TestServerFixesTampering(t *testing.T) {
 	for name, edit := range map[string]func(*gatewayv1.HTTPRoute){
 		"filter": func(r *gatewayv1.HTTPRoute) {
@@ -78,8 +78,8 @@ func tamper(t *testing.T, read func(*place) client.Object, edit func(client.Obje
 	})
 }
 
-// TestServerClaimsNeedARoute lets an older policy name a host that no Gateway serves
-// for it: it keeps no one from the host.
+// TestServerClaimsNeedARoute checks that an older policy whose host no Gateway serves does not keep
+// a younger policy from the host.
 func TestServerClaimsNeedARoute(t *testing.T) {
 	for name, change := range map[string]struct {
 		pods   int
@@ -103,7 +103,7 @@ func TestServerClaimsNeedARoute(t *testing.T) {
 			older := first.eventually("shop", "reported", func(p *v1alpha1.NetworkPolicy) bool {
 				return len(p.Status.Domains) > 0 && p.Status.Domains[0].Reason != ""
 			})
-			time.Sleep(time.Until(older.CreationTimestamp.Add(time.Second))) // Ages are whole seconds.
+			time.Sleep(time.Until(older.CreationTimestamp.Add(time.Second))) // Creation timestamps have a resolution of one second.
 			second.policy("shop", host)
 			second.eventually("shop", "the only one that is served", has("Ready", "Programmed"))
 		})

@@ -20,9 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerTLS plays a domain with a listener and its own certificate, whose kinds
-// the API server learns of while the manager runs. The test stands in for the gateway and
-// for cert-manager.
+// TestServerTLS checks a domain with a listener and its own certificate, whose kinds are installed
+// while the manager runs. The test replaces the gateway and cert-manager.
 func TestServerTLS(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -50,7 +49,7 @@ func TestServerTLS(t *testing.T) {
 	installed(filepath.Join(issued, "cert-manager.io_certificates.yaml"))
 	p.eventually("shop", "without a certificate", has("Ready", traffic.ReasonCertificateNotReady))
 
-	// Nothing is written while another user has to act.
+	// Nothing is written while the policy is blocked by cert-manager or the gateway.
 	p.eventually("shop", "the group's revision", confirmed("1-x", 1, "a"))
 	p.quiet()
 	answer := func(o client.Object, conditions *[]metav1.Condition, said ...metav1.Condition) {

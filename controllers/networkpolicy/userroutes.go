@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// freeReverts is how often the same content is written to a route immediately after another client
-	// reverted it.
+	// freeReverts is the number of times that the same content is written to a route immediately after
+	// another client reverted it.
 	freeReverts = 3
-	// firstDelay is the wait after that, which doubles up to setBackMost.
+	// firstDelay is the delay of the next write. Each further delay is twice as long, up to
+	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = time.Minute
 	// forgetAfter is the time without a write after which the count starts again.
 	forgetAfter = 10 * time.Minute
 )
 
-// reverts records what was last written to user-managed routes, so that two clients do not revert
-// each other endlessly. New content is written immediately.
+// reverts records the content that was last written to user-managed routes, so that two clients do
+// not revert each other endlessly. New content is written immediately.
 type reverts struct {
 	mu sync.Mutex
 	of map[string]revert
@@ -35,7 +36,7 @@ type revert struct {
 	last   time.Time
 }
 
-// wait returns how long to wait before the desired content of a route is written again.
+// wait returns the time to wait before the desired content of a route is written again.
 func (s *reverts) wait(route, wanted string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,9 +72,9 @@ func (s *reverts) note(route, wanted string, now time.Time) {
 	s.of[route] = b
 }
 
-// userRoutes watches the metadata of user-managed routes: they have no label by which a cache could
-// select them, and their content is read from the API server when it is needed. The watch of a kind
-// begins with the first policy that names a route of that kind.
+// userRoutes watches the metadata of user-managed routes. These have no label by which a cache
+// could select them, so their content is read from the API server when it is needed. The watch of a
+// kind starts with the first policy that refers to a route of that kind.
 type userRoutes struct {
 	cache cache.Cache
 	watch func(schema.GroupVersionKind) error
@@ -105,7 +106,7 @@ func bare(o any) (any, error) {
 	return o, nil
 }
 
-// follow begins the watch of a kind.
+// follow starts the watch of a kind.
 func (u *userRoutes) follow(gvk schema.GroupVersionKind) error {
 	if u == nil {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// webRoute returns the route of another user in a namespace of the server.
+// webRoute returns a user-managed route in the namespace.
 func (p *place) webRoute() *unstructured.Unstructured {
 	u := parse(strings.ReplaceAll(usersRoute, "    fromTheFuture: {keep: me}\n", ""))
 	unstructured.RemoveNestedField(u.Object, "metadata", "generation")
@@ -32,7 +32,7 @@ func (p *place) webRoute() *unstructured.Unstructured {
 	return u
 }
 
-// readWeb reads it.
+// readWeb reads the user-managed route.
 func (p *place) readWeb() *unstructured.Unstructured {
 	p.t.Helper()
 	u := p.webRoute()
@@ -40,7 +40,7 @@ func (p *place) readWeb() *unstructured.Unstructured {
 	return u
 }
 
-// refs of a rule: "<release or Service>=<weight>", in order.
+// refs returns the backends of a rule: "<release or Service>=<weight>", sorted.
 func refs(u *unstructured.Unstructured, name string) string {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
 	var parts []string
@@ -66,7 +66,7 @@ func refs(u *unstructured.Unstructured, name string) string {
 	return strings.Join(parts, " ")
 }
 
-// eventuallyWeb waits until a rule routes as specified.
+// eventuallyWeb waits until a rule routes to the wanted backends.
 func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
 	p.t.Helper()
 	var u *unstructured.Unstructured
@@ -79,7 +79,7 @@ func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructu
 	return u
 }
 
-// borrows makes a policy that routes rules of the route.
+// borrows creates a policy that manages rules of the route.
 func (p *place) borrows(name string, deletion v1alpha1.DeletionPolicy, rules ...string) {
 	p.t.Helper()
 	p.policy(name, "", func(h *v1alpha1.NetworkPolicy) {
@@ -88,14 +88,15 @@ func (p *place) borrows(name string, deletion v1alpha1.DeletionPolicy, rules ...
 	})
 }
 
-// gatewayHere has the Gateway that the route names.
+// gatewayHere creates the Gateway to which the route is attached.
 func (p *place) gatewayHere() {
 	g := openGateway()
 	g.ObjectMeta = metav1.ObjectMeta{Name: "public"}
 	p.create(g)
 }
 
-// edit changes the route as a client does that reads, changes and writes the whole.
+// editWeb changes the rules of the route like a client that reads, changes and writes the whole
+// route.
 func (p *place) editWeb(change func(rules []any)) {
 	p.t.Helper()
 	p.updateWeb(func(u *unstructured.Unstructured) {
@@ -107,7 +108,7 @@ func (p *place) editWeb(change func(rules []any)) {
 	})
 }
 
-// updateWeb changes the route as kubectl edit does, again when another user was faster.
+// updateWeb changes the route like kubectl edit. It retries after a conflict.
 func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	p.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -120,14 +121,14 @@ func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	}
 }
 
-// oldService has a ready pod, as that of what the route routed to before.
+// oldService creates the Service to which the route routed before.
 func (p *place) oldService() {
 	p.t.Helper()
 	p.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "users-old"}, Spec: corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Port: 8080}}}})
 }
 
-// TestServerRoutesRulesOfAUser plays a canary on a rule of a route that another user
-// writes, who continues to edit it: all but the backendRefs of that rule survives.
+// TestServerRoutesRulesOfAUser runs a canary on a rule of a user-managed route while the user edits
+// the route. All of the user's content survives, except the backendRefs of that rule.
 func TestServerRoutesRulesOfAUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -151,7 +152,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 
-	// A user adds a rule before the others, and a filter to ours.
+	// A user adds a rule before the other rules, and a filter to the managed rule.
 	p.editWeb(func(rules []any) {
 		rules[1].(map[string]any)["filters"] = append(rules[1].(map[string]any)["filters"].([]any), map[string]any{
 			"type": "RequestHeaderModifier", "requestHeaderModifier": map[string]any{"add": []any{map[string]any{"name": "X-Team", "value": "web"}}},
@@ -165,8 +166,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
 	}
 
-	// A user applies the whole route again, with the previous backendRefs and a rule
-	// more in front, as a tool that forces its fields does.
+	// A user applies the whole route again, with the previous backendRefs and an additional first
+	// rule, like a tool that forces its fields.
 	applied := p.webRoute()
 	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
 	more := map[string]any{"name": "more", "matches": []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/more"}}}, "backendRefs": []any{map[string]any{"name": "users-more", "port": int64(80)}}}
@@ -182,8 +183,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
 	})
 
-	// A user takes our mark off, and then sets our backendRefs: they are what is given
-	// back, as nothing else is known.
+	// A user removes the annotation of the policy, and then sets the backendRefs of the managed
+	// rule. These are restored later, because nothing else is known.
 	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	p.eventually("shop", "mark", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
 	p.editWeb(func(rules []any) {
@@ -196,10 +197,10 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
 	p.quiet()
 
-	// The policy goes when what the rule routed to before serves again.
+	// The policy is deleted when the Service to which the rule routed before has a ready endpoint.
 	p.oldService()
 	p.remove("shop")
-	time.Sleep(3 * time.Second) // Not for luck: that it waits is what is tested.
+	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
 	want(t, "while nothing else serves", refs(p.readWeb(), "main"), "shop/b=100")
 	p.oldPod()
 	u = p.eventuallyWeb("restored", "main", "users-old=3")
@@ -208,8 +209,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
 }
 
-// While a policy that is deleted waits for what its rules routed to before, they follow the
-// releases.
+// TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while a policy that
+// is being deleted waits for their previous backends.
 func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -222,7 +223,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	b := p.pod("b")
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventuallyWeb("canary", "main", "shop/a=50 shop/b=50")
-	p.oldService() // No pod is ready there.
+	p.oldService() // The Service has no ready pod.
 	p.remove("shop")
 	p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil })
 
@@ -235,7 +236,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	})
 	p.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	p.eventually("shop", "abort", confirmed("1-x", 3, "a"))
-	p.pod("c") // Its Service is made for no one any more.
+	p.pod("c") // The policy does not create the Service of this release any more.
 	p.rollout(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "a new canary", func(h *v1alpha1.NetworkPolicy) bool {
 		return confirmed("1-x", 4, "a")(h) && slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"c"})
@@ -249,8 +250,8 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	want(t, "rule at the end", refs(p.readWeb(), "main"), "users-old=3")
 }
 
-// TestServerConflictOnAUsersRoute lets a write meet a route that has changed since it
-// was read.
+// TestServerConflictOnAUsersRoute checks that a write to a route that has changed since it was read
+// is a conflict.
 func TestServerConflictOnAUsersRoute(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -269,7 +270,7 @@ func TestServerConflictOnAUsersRoute(t *testing.T) {
 	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
 }
 
-// names makes a policy of what is given that routes the only rule of a route.
+// names changes a policy so that it manages the only rule of a route.
 func names(route string) func(*v1alpha1.NetworkPolicy) {
 	return func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Domains, h.Spec.DeletionPolicy, h.Spec.DrainDelay = nil, v1alpha1.DeletionRestore, "1s"
@@ -277,7 +278,8 @@ func names(route string) func(*v1alpha1.NetworkPolicy) {
 	}
 }
 
-// A route that a policy writes is routed by no other one, nor automatically as that of a user.
+// TestServerRefusesARouteOfAPolicy checks that a route that a policy owns cannot be used as a
+// user-managed route, by another policy or by the same policy.
 func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -303,14 +305,15 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	}
 	p.eventually("shop", "refused", has("Accepted", "RuleConflict"))
 	p.rollout(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
-	time.Sleep(2 * time.Second) // More than the drain delay.
+	time.Sleep(2 * time.Second) // The drain delay is one second.
 	p.quiet()
 	if route := p.route(); route.Name != name || route.DeletionTimestamp != nil {
 		t.Errorf("the route is %s", mustJSON(route))
 	}
 }
 
-// A user who reverts a rule each time it is routed is reported, and their changes are not overwritten in a loop.
+// TestServerLeavesARuleThatIsReverted checks that a client that reverts a rule after each write is reported, and
+// that its changes are not overwritten in a loop.
 func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -330,7 +333,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 		return n
 	}
 	var now *v1alpha1.NetworkPolicy
-	await.Nil(t, func(ctx context.Context) error { // The other one is as fast as this is called.
+	await.Nil(t, func(ctx context.Context) error { // The other client reverts the rule after each write that is observed here.
 		if u = p.readWeb(); refs(u, "main") == "shop/a=100" {
 			p.editWeb(func(rules []any) {
 				rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080)}}
@@ -343,7 +346,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 		}
 		return nil
 	})
-	// After the free ones it waits for 1 s, 2 s, 4 s, and so on.
+	// After freeReverts writes, the delays are 1 s, 2 s, 4 s, and so on.
 	if n, took := wrote(), time.Since(began); n > freeReverts+2+bits.Len(uint(took.Seconds())) {
 		t.Errorf("%d writes to the route in %s", n, took)
 	}
@@ -356,7 +359,8 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	p.eventually("shop", "peace", has("Ready", "Programmed"))
 }
 
-// After the deadline a policy goes, although no one can read the route that has its rules.
+// TestServerGoesLateWhereARouteCannotBeRead checks that a policy is deleted after the deadline
+// although the route with its rules cannot be read.
 func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -373,7 +377,7 @@ func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
 		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) },
 		kinds: &kinds{now: time.Now, seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
-	// The running controller writes to it too: a conflict is tried again, as by a queue.
+	// The running controller also writes to the policy, so a conflict is retried, as by a queue.
 	await.Nil(t, func(ctx context.Context) error {
 		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return client.IgnoreNotFound(err)

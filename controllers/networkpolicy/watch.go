@@ -33,8 +33,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// answered returns the event source for probes with a response. No address is probed before it has
-// started.
+// answered returns an event source that enqueues the policies whose probes succeeded. No address is
+// probed before the source has started.
 func answered(pool *probe.Pool) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		pool.Start(ctx, func(policy types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: policy}) })
@@ -42,9 +42,9 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind returns when the cache contains the objects of a kind: a reconcile that did not see
-// them would treat them as deleted. A kind that cannot be listed is not added to the cache, which
-// would wait for it and block everything else.
+// watchKind starts the watch of a kind, and returns when the cache contains its objects: a
+// reconcile that did not see them would treat them as deleted. A kind that cannot be listed is not
+// added to the cache, because the cache would wait for it and block everything else.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		return err
 	}
 	if err := fillCache(ctx, mgr, o, written); err != nil {
-		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next attempt creates both again.
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // This removes the index as well. The next attempt creates both again.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -69,18 +69,18 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	return nil
 }
 
-// lostKinds returns the event source for kinds that the API server has no longer: they are removed from the cache and from what is
-// known, and all policies are reconciled. It has no events if the manager has another cache than that of NewCache.
+// lostKinds returns an event source for kinds that the API server no longer serves. They are removed from the cache and from the
+// known kinds, and all policies are reconciled. The source has no events if the cache of the manager is not from NewCache.
 func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	events := make(chan event.GenericEvent, 1)
 	if c, ok := all.(kindCache); ok {
 		c.whenLost(func(ctx context.Context, kind string) {
 			if !r.started.Load() {
-				return // A replica that is not the leader has not started its watches: that of a kind that is gone would never start.
+				return // A replica that is not the leader has not started its watches. The watch of a removed kind would never start.
 			}
 			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
 				if err := all.RemoveInformer(ctx, o); err != nil {
-					log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server has no longer", "kind", kind)
+					log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server no longer serves", "kind", kind)
 				}
 			})
 			if o == nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 			}
 			select {
 			case events <- event.GenericEvent{Object: o}:
-			default: // the last one has not been handled yet
+			default: // The previous event has not been handled yet.
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 // tryFor is the timeout of the list request that checks whether a kind can be listed.
 const tryFor = 5 * time.Second
 
-// tryList lists the objects of a kind that the cache would contain, at the API server: a watch that
+// tryList lists the objects of a kind that the cache would contain on the API server. A watch that
 // is forbidden, or whose objects cannot be converted, would wait without an error.
 func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
@@ -124,8 +124,8 @@ func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk sch
 	return nil
 }
 
-// fillCache returns when the cache contains the objects of a kind, with an index by policy for
-// written ones. A cache that has not started yet is filled later.
+// fillCache returns when the cache contains the objects of a kind. Kinds that the controller writes
+// have an index by policy. A cache that has not started yet is filled later.
 func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
 	if written {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
@@ -138,7 +138,7 @@ func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written b
 	return nil
 }
 
-// referentChanged ignores the counters that each route of a Gateway changes.
+// referentChanged ignores the counters in the status of a Gateway that change with each route.
 var referentChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
@@ -151,17 +151,17 @@ var referentChanged = predicate.Funcs{
 	},
 }
 
-// claimsChanged passes events that may free or take a host.
+// claimsChanged selects events that may release or claim a host.
 var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
 		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Listeners, now.Spec.Listeners) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
-			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // With a pending route the status is that of the previous Gateway.
+			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // While a route is pending, the status does not reflect a new Gateway.
 			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
 	},
 }
 
-// claimed returns what [traffic.ClaimsOf] reads of the status of a policy.
+// claimed returns the values that [traffic.ClaimsOf] reads from the status of a policy.
 func claimed(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
@@ -176,7 +176,8 @@ func claimed(p *v1alpha1.NetworkPolicy) []string {
 	return out
 }
 
-// channel returns the release channel of a kind's definition, as its project annotates it.
+// channel reports whether the definition of a kind is from the experimental channel, according to
+// the annotation of its project.
 func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	if gvk.Group != gatewayv1.GroupName {
 		return false, nil // Only the Gateway API has channels.
@@ -188,7 +189,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	defer cancel()
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsForbidden(err) {
-		return false, nil // A manager with permissions for namespaces only works without it.
+		return false, nil // A manager with permissions only for namespaces cannot read definitions.
 	}
 	if err != nil {
 		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)
@@ -196,8 +197,8 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
-// watchUsers starts the watch of a kind, which enqueues the policies that name one of its
-// objects.
+// watchUsers starts the watch of a kind of user-managed routes. It enqueues the policies that refer
+// to a changed route.
 func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersionKind) error {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(gvk)
@@ -205,7 +206,7 @@ func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersion
 		return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexRoute: providers.UserRoute(gvk.Kind, o.GetName())})
 	})
 	if err := c.Watch(source.Kind(r.users.cache, client.Object(o), enqueue)); err != nil {
-		return fmt.Errorf("watch %ss of others: %w", gvk.Kind, err)
+		return fmt.Errorf("watch user-managed %ss: %w", gvk.Kind, err)
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 )
 
-// The suite of providers and its parts, which the tests with an API server play too.
+// world is the World of the suite of providers. The following variables refer to other parts of the
+// suite, which the tests with an API server use as well.
 type world = providertest.World
 
 var (
@@ -27,12 +28,12 @@ var (
 
 const host = "1-x.shop.example.com"
 
-// stepOf returns a group whose canary b has a weight, next to a.
+// stepOf returns the group 1-x with these releases.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
 
-// onlyRoute returns the one route that there is.
+// onlyRoute returns the only route of a world.
 func onlyRoute(t *testing.T, w *world) *gatewayv1.HTTPRoute {
 	t.Helper()
 	if len(w.Routes) != 1 {
@@ -50,7 +51,7 @@ func listener(port, section string) v1alpha1.Listener {
 
 var byNginx = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 
-// routedBy returns a world in which a canary has 10 percent, by a provider.
+// routedBy returns a world with a provider, in which a canary has 10 percent of the traffic.
 func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.Policy.Spec.Provider = &provider
@@ -59,13 +60,13 @@ func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	return w
 }
 
-// ownListener asks for a ListenerSet with a Secret whose certificate cert-manager makes.
+// ownListener returns TLS settings with mode ListenerSet and a Secret that cert-manager creates.
 func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// usersRoute is what another user wrote: two named rules with filters, and one of a
-// field that no type of the project knows.
+// usersRoute is a user-managed route with two named rules with filters. One rule has a field that
+// no Go type of the project contains.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -1,10 +1,10 @@
-// Package probe asks gateways whether they serve routes as they were written, next to
-// the reconcile: no method waits for an answer.
+// Package probe checks whether gateways serve routes as they were written. Probes are sent in the
+// background: no method waits for a response.
 //
-// A probe is an HTTP request to one address, which the gateway itself answers by a
-// redirect that only the new content of the route has. It counts when so many answers
-// in a row, each on its own connection, are right: behind one address there may be
-// several proxies. A probe that was answered rightly is not asked again.
+// A probe is an HTTP request to one address. The gateway itself responds with a redirect that only the
+// new content of the route contains. A probe succeeds after InARow consecutive correct responses, each
+// on its own connection, because several proxies may share one address. A probe that succeeded is not
+// sent again.
 package probe
 
 import (
@@ -30,69 +30,71 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// The bounds of a Pool.
+// The limits of a Pool.
 const (
-	// InARow is how many right answers prove that an address serves a route.
+	// InARow is the number of consecutive correct responses that prove that an address serves a
+	// route.
 	InARow = 3
-	// Timeout of one request.
+	// Timeout is the timeout of one request.
 	Timeout = 2 * time.Second
 
-	// maxRequests are in progress at a time: maxShare of them for one namespace,
-	// maxAddress to one address, and maxNamespaceAddress for one namespace to one
-	// address.
+	// maxRequests is the maximum number of concurrent requests: at most maxShare for one namespace,
+	// maxAddress to one address, and maxNamespaceAddress for one namespace to one address.
 	maxRequests         = 32
 	maxShare            = maxRequests / 2
 	maxAddress          = 8
 	maxNamespaceAddress = 4
-	// perSecond is the budget of all requests, of which burst may come immediately.
+	// perSecond is the maximum number of all requests per second, and burst the number of requests
+	// that may be sent immediately.
 	perSecond, burst = 200, 32
 
-	// firstWait and lastWait are the shortest and the longest wait between two rounds.
+	// firstWait and lastWait are the minimum and maximum time between two rounds.
 	firstWait, lastWait = 100 * time.Millisecond, 30 * time.Second
-	// maxHeader of an answer, in bytes. Bodies are not read.
+	// maxHeader is the maximum size of the header of a response, in bytes. Bodies are not read.
 	maxHeader = 16 << 10
-	// maxProblem is how much of a problem is reported, in bytes.
+	// maxProblem is the maximum size of a reported problem, in bytes.
 	maxProblem = 160
 )
 
-// Result of one request.
+// Result is the result of one request.
 type Result string
 
-// The results.
+// The results of requests.
 const (
-	// Served: the answer of the route as it was written.
+	// Served is the response of the route as it was written.
 	Served Result = "Served"
-	// Earlier: the answer of the route as it was before.
+	// Earlier is the response of an earlier content of the route.
 	Earlier Result = "Earlier"
-	// Elsewhere: an answer of a user who does not know the route's probes.
+	// Elsewhere is a response that is not from the route.
 	Elsewhere Result = "Elsewhere"
-	// Failed: no answer.
+	// Failed means that there was no response.
 	Failed Result = "Failed"
-	// Refused: the flags of the manager do not allow requests to the address.
+	// Refused means that the flags of the manager do not allow requests to the address.
 	Refused Result = "Refused"
 )
 
-// Results are all results.
+// Results contains all results.
 var Results = []Result{Served, Earlier, Elsewhere, Failed, Refused}
 
-// Options of a Pool.
+// Options are the options of a Pool.
 type Options struct {
-	// Outbound reports which addresses may be asked; nil: what is not refused by default.
+	// Outbound decides which addresses may be probed; nil means the default policy.
 	Outbound *outbound.Policy
-	// UserAgent of the requests. Defaults to Go's own.
+	// UserAgent is the user agent of the requests. Defaults to that of Go.
 	UserAgent string
-	// Observe is called after each request. Defaults to nothing.
+	// Observe is called with the result of each request. Defaults to a function that does nothing.
 	Observe func(Result)
-	// Now is the time. Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait after a round that was not right, from 1. Defaults to from 100 ms to 30 s, each
-	// a quarter longer than the one before, and up to a fifth more or less.
+	// Wait returns the time to wait after an unsuccessful round; the first round is 1. By default
+	// the time increases from 100 ms to 30 s, by a quarter each round, with a random deviation of
+	// up to a fifth.
 	Wait func(round int) time.Duration
 }
 
-// Pool asks. At most 32 requests are in progress at a time, 16 of them for one namespace
-// and 8 to one address, and 200 in a second. A nil Pool knows nothing and asks no one; the zero Pool is of no
-// use, see New.
+// Pool sends probes. It sends at most 32 concurrent requests, 16 for one namespace and 8 to one address, and
+// 200 requests per second. A nil Pool has no results and sends no probes. The zero Pool is not usable: see
+// New.
 type Pool struct {
 	outbound  *outbound.Policy
 	userAgent string
@@ -109,13 +111,13 @@ type Pool struct {
 	policies map[types.NamespacedName]map[providers.Probe]*asked
 }
 
-// asked is a probe that is asked, or was answered rightly.
+// asked is a probe that is being sent, or that succeeded.
 type asked struct {
 	providers.Probed
 	cancel context.CancelFunc
 }
 
-// New returns a pool that asks no one before it is started.
+// New returns a pool that sends no probes before it is started.
 func New(o Options) *Pool {
 	p := &Pool{
 		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
@@ -135,8 +137,8 @@ func New(o Options) *Pool {
 	return p
 }
 
-// backOff grows by a quarter: however long a gateway takes, its answer is seen when
-// about a quarter more has passed.
+// backOff returns the default of Options.Wait. With this increase, a change is observed at the
+// latest when about a quarter more time has passed than the gateway needed.
 func backOff(round int) time.Duration {
 	d := firstWait
 	for range round - 1 {
@@ -148,15 +150,16 @@ func backOff(round int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// Start lets the pool ask until ctx ends; requeue is called for each policy one of whose
-// probes was answered rightly. It may be called from any goroutine, and must not block.
+// Start lets the pool send probes until ctx ends. It calls requeue with the policy after each round
+// of one of its probes that succeeded. requeue may be called from any goroutine, and must not
+// block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Known returns what is known of a policy's probes since the process began.
+// Known returns the results of a policy's probes since the process began.
 func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.Probed {
 	if p == nil {
 		return nil
@@ -170,8 +173,8 @@ func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.
 	return out
 }
 
-// Ask has a policy's probes asked, but for those that are being asked or were answered
-// correctly. Probes that are no longer among them are stopped and forgotten.
+// Ask starts a policy's probes, except those that are in progress or succeeded. It stops and
+// removes all other probes of the policy.
 func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	if p == nil {
 		return
@@ -208,10 +211,10 @@ func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	}
 }
 
-// Forget returns up all that is asked for a policy.
+// Forget stops and removes all probes of a policy.
 func (p *Pool) Forget(policy types.NamespacedName) { p.Ask(policy, nil) }
 
-// run asks until the answers are right.
+// run sends a probe until it succeeds.
 func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe providers.Probe, a *asked) {
 	defer a.cancel()
 	for round := 1; ; round++ {
@@ -237,8 +240,8 @@ func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe provi
 	}
 }
 
-// round asks until one answer is not right, or enough in a row were; false: it was
-// restored up.
+// round sends requests until one response is incorrect, or InARow consecutive responses were
+// correct. ok is false if the probe was stopped.
 func (p *Pool) round(ctx context.Context, namespace string, probe providers.Probe) (problem string, ok bool) {
 	finalize, ok := p.slots.Enter(ctx, namespace, "http://"+address(probe))
 	if !ok {
@@ -261,7 +264,7 @@ func (p *Pool) round(ctx context.Context, namespace string, probe providers.Prob
 	return "", true
 }
 
-// ask makes one request on its own connection.
+// ask sends one request on its own connection.
 func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) {
 	scheme := "http"
 	if probe.TLS {
@@ -278,7 +281,8 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 		request.Header.Set("User-Agent", p.userAgent)
 	}
 	transport := &http.Transport{
-		// The address is that of the gateway, whatever the host's name routes to.
+		// The connection is to the address of the gateway, regardless of the DNS records of the
+		// host.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			conn, err := p.outbound.Dial(ctx, network, address(probe))
 			if err != nil {
@@ -286,13 +290,14 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			}
 			return conn, nil
 		},
-		// A probe checks which configuration responds, and not which server: a release must not
-		// wait because a certificate is missing or self-signed. Nothing confidential is sent.
+		// A probe checks which configuration responds, and not which server: a release must not be
+		// blocked by a missing or self-signed certificate. The request contains nothing
+		// confidential.
 		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-	response, err := transport.RoundTrip(request) // Which follows no redirect.
+	response, err := transport.RoundTrip(request) // RoundTrip does not follow redirects.
 	if err != nil {
 		if refused := (*outbound.RefusedError)(nil); errors.As(err, &refused) {
 			return Refused, refused.Error()
@@ -306,20 +311,20 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	return judge(probe, response)
 }
 
-// dialError reports that there was no connection.
+// dialError is the error of a connection that was not established.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failure returns the text for a request without a response: one for each class of errors, without
-// anything that was received. The status of a Gateway may contain the address of another server,
-// whose output must not appear in the status of a policy.
+// failure returns the message for a request without a response: one message for each class of
+// errors, without any received data. The status of a Gateway may contain the address of another
+// server, whose output must not appear in the status of a policy.
 func failure(err error) string {
 	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
 	switch connected := !errors.As(err, &dial); {
 	case !connected && errors.As(err, &dns):
-		return "its name cannot be resolved"
+		return "the host name of the address cannot be resolved"
 	case !connected && errors.As(err, &cause):
 		return "no connection: " + cause.Error()
 	case !connected:
@@ -332,7 +337,7 @@ func failure(err error) string {
 	return "its response is not HTTP, or its header is too large"
 }
 
-// judge shows whose answer it is.
+// judge returns the result of a response, and the problem of an incorrect response.
 func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	to, err := url.Parse(response.Header.Get("Location"))
 	switch _, domain, _ := strings.Cut(probe.Answer, "."); {

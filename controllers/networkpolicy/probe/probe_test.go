@@ -29,12 +29,12 @@ const (
 
 var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
 
-// setup is a started pool that may ask the loopback, and what it reported.
+// setup is a started pool that may probe the loopback interface, with its reported results.
 type setup struct {
 	*Pool
 	t        *testing.T
 	requeued chan types.NamespacedName
-	results  sync.Map // Result: *atomic.Int64
+	results  sync.Map // The keys are Results, and the values *atomic.Int64.
 }
 
 func start(t *testing.T, change ...func(*Options)) *setup {
@@ -72,7 +72,7 @@ func (s *setup) await() {
 	}
 }
 
-// until waits for something that the pool knows.
+// until waits for a condition of the pool.
 func (s *setup) until(what string, ok func() bool) {
 	s.t.Helper()
 	await.Nil(s.t, func(context.Context) error {
@@ -83,7 +83,7 @@ func (s *setup) until(what string, ok func() bool) {
 	})
 }
 
-// at makes the probe of a server.
+// at returns a probe of a server.
 func at(t *testing.T, server *httptest.Server, change ...func(*providers.Probe)) providers.Probe {
 	t.Helper()
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
@@ -104,7 +104,8 @@ func at(t *testing.T, server *httptest.Server, change ...func(*providers.Probe))
 	return p
 }
 
-// answers redirects to hosts, one after the other; the last one stays.
+// answers returns a handler that redirects to the hosts, one after the other. The last host is used
+// repeatedly.
 func answers(hosts ...string) http.HandlerFunc {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -114,12 +115,12 @@ func answers(hosts ...string) http.HandlerFunc {
 	}
 }
 
-// TestInARow: so many right answers, one after the other and each on its own
-// connection, and no redirect is followed.
+// TestInARow checks that a probe succeeds after InARow consecutive correct responses, each on its
+// own connection, and that redirects are not followed.
 func TestInARow(t *testing.T) {
 	for name, test := range map[string]struct {
 		hosts []string
-		want  int // requests
+		want  int // want is the number of requests.
 	}{
 		"immediately":        {hosts: []string{asWritten}, want: InARow},
 		"one of two proxies": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
@@ -158,7 +159,7 @@ func TestInARow(t *testing.T) {
 	}
 }
 
-// TestWrongAnswers: answers that prove nothing, and what is known of them.
+// TestWrongAnswers checks the results and problems of incorrect responses.
 func TestWrongAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
@@ -194,8 +195,8 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestOtherServices: what another server than a gateway answers is not reported to the one who
-// reads the status of a policy.
+// TestOtherServices checks that the status of a policy never contains the output of a server that
+// is not a gateway.
 func TestOtherServices(t *testing.T) {
 	const secret = "vault-internal"
 	for name, test := range map[string]struct {
@@ -223,7 +224,7 @@ func TestOtherServices(t *testing.T) {
 					if err != nil {
 						return
 					}
-					_, _ = c.Read(make([]byte, 4096)) // Else what remains of it resets the connection.
+					_, _ = c.Read(make([]byte, 4096)) // Unread data would reset the connection.
 					_, _ = c.Write([]byte(test.banner))
 					_ = c.Close()
 				}
@@ -240,7 +241,7 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// TestNoServer: the cause is reported as the system gives it.
+// TestNoServer checks that the problem contains the error of the operating system.
 func TestNoServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -257,7 +258,7 @@ func TestNoServer(t *testing.T) {
 	s.Forget(shop)
 }
 
-// TestEndlessBody: it is not read.
+// TestEndlessBody checks that the body of a response is not read.
 func TestEndlessBody(t *testing.T) {
 	var sent atomic.Int64
 	ended := make(chan struct{}, InARow)
@@ -284,7 +285,7 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// TestTLS: the name is that of the host, and the certificate does not count.
+// TestTLS checks that the server name is the host, and that the certificate is not verified.
 func TestTLS(t *testing.T) {
 	var names sync.Map
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -300,14 +301,14 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTimeout: an address that answers nothing blocks nothing.
+// TestTimeout checks that an address without responses blocks nothing.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(release) })
 	s := start(t)
-	s.Ask(shop, []providers.Probe{at(t, server)}) // The server answers when the test ends.
+	s.Ask(shop, []providers.Probe{at(t, server)}) // The server does not respond before the test ends.
 	s.until("a problem", func() bool { return s.Known(shop)[at(t, server)].Problem != "" })
 	if problem := s.Known(shop)[at(t, server)].Problem; problem != "no response within 2s" {
 		t.Errorf("problem %q", problem)
@@ -321,8 +322,8 @@ func (n names) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 	return []netip.Addr{netip.MustParseAddr(string(n))}, nil
 }
 
-// TestRefusedAddresses: the status of a Gateway opens nothing that the manager's flags
-// keep shut.
+// TestRefusedAddresses checks that no request is sent to an address in the status of a Gateway that
+// the manager's flags do not allow.
 func TestRefusedAddresses(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an address was asked that is refused") }))
 	t.Cleanup(server.Close)
@@ -359,7 +360,8 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownIsNotAskedAgain, and what is not asked any more is stopped.
+// TestWhatIsKnownIsNotAskedAgain checks that a probe that succeeded is not sent again, and that a
+// removed probe is stopped.
 func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
 	var requests atomic.Int64
 	serve := answers(asWritten)
@@ -386,7 +388,7 @@ func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
 		t.Errorf("known is %v after it was forgotten", known)
 	}
 	before := settled(s)
-	time.Sleep(50 * time.Millisecond) // Not for luck: so long nothing may be asked, and each millisecond something would be.
+	time.Sleep(50 * time.Millisecond) // No probe may be sent during this time. Otherwise one would be sent each millisecond.
 	if after := s.count(Earlier); after != before {
 		t.Errorf("%d requests after it was forgotten", after-before)
 	}
@@ -399,8 +401,8 @@ func settled(s *setup) int {
 	return s.count(Earlier)
 }
 
-// TestShares: however much is to be asked, one address is asked by so many at a time,
-// and one that hangs leaves the others their slots.
+// TestShares checks that the number of concurrent requests to one address is limited, and that an
+// address that does not respond leaves slots for other addresses.
 func TestShares(t *testing.T) {
 	var now, most atomic.Int64
 	release := make(chan struct{})
@@ -427,7 +429,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestBackOff: waits grow, and differ between probes.
+// TestBackOff checks that the times between rounds grow, and differ between probes.
 func TestBackOff(t *testing.T) {
 	for round, test := range map[int]struct{ least, most time.Duration }{
 		1: {80 * time.Millisecond, 120 * time.Millisecond}, 9: {476 * time.Millisecond, 716 * time.Millisecond},

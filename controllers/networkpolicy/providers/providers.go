@@ -1,11 +1,11 @@
-// Package providers defines the interface of providers: the objects of a decided route, the content
-// of live objects, and their state at a gateway. Each provider is a package below this one;
-// docs/how-to/add-a-provider.md shows how to write one. Its files, each of which refers only to
-// those after it:
+// Package providers defines the interface of providers. A provider builds the objects of a decided
+// route, reads live objects, and reports whether a gateway accepted them. Each provider is a package
+// below this package; docs/how-to/add-a-provider.md shows how to write a provider. The files of this
+// package refer only to files further down in this list:
 //
-//	services.go   the provider of policies that name none
-//	abilities.go  what only some providers can do
-//	providers.go  what every provider needs
+//	services.go   the provider of policies without spec.provider
+//	abilities.go  the optional interfaces of providers and views
+//	providers.go  the interface and the types of all providers
 package providers
 
 import (
@@ -25,22 +25,22 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider routes to the Services of a policy by objects of its kinds. All of its methods are pure:
-// the controller reads and writes for it. Optional interfaces are in abilities.go.
+// Provider routes to the Services of a policy with objects of its kinds. All of its methods are
+// pure: the controller reads and writes the objects. Optional interfaces are in abilities.go.
 type Provider interface {
-	// Name in the policy's status, such as "gateway".
+	// Name returns the name of the provider in the status of policies, such as "gateway".
 	Name() string
-	// Writes returns the kinds of objects of routes. The controller owns and watches those that the API
-	// server has.
+	// Writes returns the kinds of the objects of routes. The controller watches the kinds that the API
+	// server serves.
 	Writes() []Kind
-	// Chosen reports whether a policy uses this provider.
+	// Chosen reports whether the policy uses this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
 	// NewView returns the view of one reconcile.
 	NewView(Input) View
 }
 
-// View is a provider in one reconcile of one policy. It is pure, and the same for any
-// order in which objects were listed.
+// View is a provider in one reconcile of one policy. A view is pure: it returns the same results
+// for any order in which the objects were listed.
 type View interface {
 	Builder
 	Observer
@@ -48,15 +48,15 @@ type View interface {
 
 // Builder creates the objects of routes.
 type Builder interface {
-	// Missing returns a problem if the API server lacks the kind for a protocol, or the provider does
-	// not support it, or nil.
+	// Missing returns a problem if the API server lacks the kind for a protocol, or if the provider
+	// does not support the protocol; otherwise nil.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported returns the problem of matches of a route that this provider cannot express, or nil.
-	// Such a route is not written, because it would route requests to the wrong release. The message
-	// begins with the field below the domain or listener.
+	// Unsupported returns the problem of a route that this provider cannot express, or nil. Such a
+	// route is not written, because it would route requests to the wrong release. The message begins
+	// with the field below the domain or listener.
 	Unsupported(Route) *Problem
-	// Build returns the objects of a route as they are applied, in the order of writing, with the
-	// defaults of the API server.
+	// Build returns the objects of a route as they are applied, with the defaults of the API
+	// server, in the order in which they are written.
 	Build(Route) []resources.Object
 }
 
@@ -64,25 +64,25 @@ type Builder interface {
 type Observer interface {
 	// Live returns the routes of the input's objects, by name.
 	Live() map[string]*Live
-	// Verdict returns the state of a route with the objects that Build returned: whether it is written
-	// as decided, and programmed.
+	// Verdict reports whether the objects that Build returned for a route are written as decided, and
+	// whether the route is programmed.
 	Verdict(route Route, built []resources.Object) Verdict
 	// Serves returns the URL of a host, and the problem of a host that is accepted but not served.
 	Serves(route Route, host string) (url string, problem *Problem)
 }
 
-// Kind of objects.
+// Kind is a kind of objects.
 type Kind struct {
-	// Group and Kind of the API.
+	// Group and Kind are the names of the kind in the API.
 	Group, Kind string
-	// Versions that the provider can read and write, the preferred one first.
+	// Versions are the versions that the provider can read and write, the preferred version first.
 	Versions []string
 	// Previous is the previous name of the kind, or nil. It is used if the API server does not serve
-	// the current name. In this program the kind has the current name.
+	// the current name. Code of this program always uses the current name.
 	Previous *Kind
 }
 
-// Reference names an object of other owners.
+// Reference refers to an object of another owner.
 type Reference struct {
 	Kind            string
 	Namespace, Name string
@@ -91,114 +91,117 @@ type Reference struct {
 // Input is the input of a view.
 type Input struct {
 	Policy *v1alpha1.NetworkPolicy
-	// Microservice is its name.
+	// Microservice is the name of the policy's Microservice.
 	Microservice string
-	// Served are the versions in which the API server serves the kinds that the
-	// provider reads and writes; a kind that it does not know is absent.
+	// Served contains, by kind, how the API server serves the kinds that the provider reads and
+	// writes. Kinds that the API server does not serve are absent.
 	Served map[string]Served
-	// Objects that the policy owns, of the kinds that the provider writes, including those that are
-	// being deleted.
+	// Objects are the objects of the provider's kinds that the policy owns, including objects that
+	// are being deleted.
 	Objects []resources.Object
-	// Referents that exist.
+	// Referents are the existing objects to which the policy refers.
 	Referents map[Reference]resources.Object
-	// Unwatched are the namespaces of references that the manager does not watch: it cannot read
-	// their objects.
+	// Unwatched contains the namespaces of references that the manager does not watch. It cannot
+	// read objects in these namespaces.
 	Unwatched map[string]bool
-	// Namespace are the labels of the policy's namespace, if a Referent selects namespaces by labels
-	// and the policy has probes.
+	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
+	// labels and the policy has probes.
 	Namespace map[string]string
-	// Probed are the results of probes.
+	// Probed contains the known results of probes.
 	Probed map[Probe]Probed
-	// Users are the user-managed routes that the policy names, or has rules in, with all of their
-	// fields.
+	// Users are the user-managed routes that the policy names or has rules in. The objects contain
+	// all of their fields.
 	Users []*unstructured.Unstructured
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Services reports which names are those of the policy's own Services, and Releases which
-	// of them route to one release.
+	// Services contains the names of the policy's own Services. Releases contains the names of
+	// those Services that route to one release.
 	Services, Releases map[string]bool
 }
 
-// Served is how the API server serves a kind.
+// Served describes how the API server serves a kind.
 type Served struct {
-	// Group and Kind if they are those of a previous kind; otherwise empty.
+	// Group and Kind are those of the previous kind if the API server serves only that; otherwise
+	// they are empty.
 	Group, Kind string
-	// Version in use.
+	// Version is the version in use.
 	Version string
-	// Experimental reports whether the definition is from its project's experimental channel, which has
-	// additional fields.
+	// Experimental reports whether the definition is from the experimental channel of its project. Such
+	// a definition has additional fields.
 	Experimental bool
 }
 
 // Route routes hosts, or a listener, to the releases of one group.
 type Route struct {
-	// Name of its objects.
+	// Name is the name of the route's objects.
 	Name string
-	// Protocol of the port; empty: HTTP.
+	// Protocol is the protocol of the port. Empty means HTTP.
 	Protocol v1alpha1.PortProtocol
-	// Hostnames, sorted; at most MaxHostnames.
+	// Hostnames are sorted. There are at most MaxHostnames.
 	Hostnames []string
-	// Path prefix, "/" for all; empty if the protocol has no paths.
+	// Path is the path prefix, or "/" for all paths. It is empty if the protocol has no paths.
 	Path string
-	// Port of the Services behind.
+	// Port is the port of the Services.
 	Port int32
-	// Backends in the order in which they are written.
+	// Backends are in the order in which they are written.
 	Backends []Backend
-	// Active is the Service of the group's active release, or "". It need not be among the Backends.
+	// Active is the Service of the group's active release, or empty. Backends need not contain it.
 	Active string
-	// Canary is the Service that gets the requests that Matches select, or "".
+	// Canary is the Service that receives the requests that Matches select, or empty.
 	Canary string
 	// Matches select requests for Canary, regardless of the weights.
 	Matches []v1alpha1.CanaryMatch
-	// Mirror is the Service that receives a copy of MirrorPercent of the requests, or "". Its responses
-	// are discarded.
+	// Mirror is the Service that receives a copy of MirrorPercent of the requests, or empty. Its
+	// responses are discarded.
 	Mirror string
 	// MirrorPercent is from 1 to 100.
 	MirrorPercent int32
-	// Pinned is the release that the route is pinned to; "" if it follows a group.
+	// Pinned is the release to which the route is pinned; empty if the route follows a group.
 	Pinned string
-	// Parents that the specification names for this route; if empty, those of the provider.
+	// Parents are the parents that the specification names for this route. If there are none, the
+	// route has the parents of the provider.
 	Parents []Parent
-	// TLS of hosts, if specified.
+	// TLS contains the TLS settings by host, if specified.
 	TLS map[string]TLS
-	// RecordTTL of the DNS records of the hosts, in seconds; 0 if not specified.
+	// RecordTTL is the TTL of the hosts' DNS records, in seconds; 0 if not specified.
 	RecordTTL int32
-	// Stamp of the rollout state from which the route was built.
+	// Stamp identifies the rollout state from which the route was built.
 	Stamp resources.Stamp
 }
 
-// TLS of a host, as specified.
+// TLS contains the TLS settings of a host, as specified.
 type TLS struct {
 	// Mode is never empty.
 	Mode v1alpha1.TLSMode
-	// Secret with the certificate; empty in mode Gateway.
+	// Secret is the name of the Secret that contains the certificate; empty in mode Gateway.
 	Secret string
-	// Until is the Secret that serves the host until there is a certificate for it in Secret; empty for
-	// Secret itself.
+	// Until is the Secret that serves the host until Secret contains a certificate for the host. It is
+	// empty if Secret serves the host already.
 	Until string
-	// Issuer of the certificate, with defaults; zero if the Secret is created by others.
+	// Issuer is the issuer of the certificate, with defaults; zero if the user creates the Secret.
 	Issuer v1alpha1.IssuerReference
-	// Port of the listener, in mode ListenerSet.
+	// Port is the port of the listener in mode ListenerSet.
 	Port int32
 }
 
-// Serving returns the Secret that is to serve the host now.
+// Serving returns the Secret that should serve the host now.
 func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
 // Shared is an object on which several routes may depend.
 type Shared struct {
 	resources.Object
-	// Hosts that need it.
+	// Hosts are the hosts whose routes depend on the object.
 	Hosts []string
 }
 
-// Parent is the object to which a route is attached, and the field that names it.
+// Parent is an object to which a route is attached. Field is the field of the policy that names the
+// object.
 type Parent struct {
 	Field string
 	v1alpha1.ParentReference
 }
 
-// DomainParents returns those that the i-th domain names for itself.
+// DomainParents returns the parents in the i-th entry of spec.domains.
 func DomainParents(p *v1alpha1.NetworkPolicy, i int) []Parent {
 	var out []Parent
 	for j, ref := range p.Spec.Domains[i].ParentRefs {
@@ -207,7 +210,7 @@ func DomainParents(p *v1alpha1.NetworkPolicy, i int) []Parent {
 	return out
 }
 
-// ListenerParent returns the one that the i-th listener names.
+// ListenerParent returns the parent in the i-th entry of spec.listeners.
 func ListenerParent(p *v1alpha1.NetworkPolicy, i int) Parent {
 	return Parent{Field: fmt.Sprintf("spec.listeners[%d].parentRef", i), ParentReference: p.Spec.Listeners[i].ParentRef}
 }
@@ -215,15 +218,15 @@ func ListenerParent(p *v1alpha1.NetworkPolicy, i int) Parent {
 // Backend is a Service and its share of the traffic.
 type Backend struct {
 	Service string
-	// Weight is from 1 to 100: a Service without traffic is not in the route.
+	// Weight is from 1 to 100. A Service without traffic is not in the route.
 	Weight int32
 }
 
-// MaxHostnames is the number of hosts that share a route. HTTPRoute, GRPCRoute and the earlier
-// versions of TLSRoute allow no more; the others need no more.
+// MaxHostnames is the maximum number of hosts of a route. HTTPRoute, GRPCRoute and the earlier
+// versions of TLSRoute allow no more. The same limit applies to all other kinds.
 const MaxHostnames = 16
 
-// BySecret returns the hosts of routes by the Secret that is to serve them now, sorted.
+// BySecret returns, by Secret, the hosts of routes that the Secret should serve now, sorted.
 func BySecret(routes []Route) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range routes {
@@ -240,8 +243,8 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns those of the hosts that live routes have and none of the decided ones has: what
-// nothing replaces stays as it is.
+// Undecided returns the hosts that a live route has and no decided route has. Nothing replaces the
+// routes of these hosts, so they stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		return !hasHost(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
@@ -260,33 +263,35 @@ func hasHost(live map[string]*Live, host string) bool {
 
 // Live is an existing route.
 type Live struct {
-	// Name of the route.
+	// Name is the name of the route.
 	Name string
-	// Objects of the route, in the order of Build.
+	// Objects are the objects of the route, in the order of Build.
 	Objects []resources.Object
-	// Hostnames and Path that it serves.
+	// Hostnames and Path are those that the route serves.
 	Hostnames []string
 	Path      string
-	// Weights by name of the Services between which it splits.
+	// Weights are the weights of the Services between which the route splits requests, by name.
 	Weights map[string]int
-	// Services that it names in any way, sorted: by weight, match or mirror.
+	// Services are the Services to which the route refers by weight, match or mirror, sorted.
 	Services []string
 	// Deleting reports whether it is being deleted.
 	Deleting bool
-	// Accepted reports whether its gateway has accepted it as it is, as far as reported.
+	// Accepted reports whether the gateway has accepted the current content of the route. It is
+	// true for objects without a status.
 	Accepted bool
-	// Acknowledged reports whether a controller has reported this in the status of the objects.
+	// Acknowledged reports whether a controller has reported the acceptance in the status of the
+	// objects.
 	Acknowledged bool
-	// Provider of the route, by name. The controller sets it.
+	// Provider is the name of the provider of the route. The controller sets it.
 	Provider string
-	// User reports whether the route is user-managed, and the policy has, or gets, rules in it. It is
-	// restored, and never deleted.
+	// User reports whether the route is user-managed and the policy has rules in it, or should get
+	// some. Such a route is restored, and never deleted.
 	User bool
-	// Managed is what the policy has in a user-managed route, or nil.
+	// Managed describes the rules that the policy has in a user-managed route, or is nil.
 	Managed *resources.Taken
 }
 
-// Stamp of the rollout state that a live route bears; ok is false where there is none.
+// Stamp returns the stamp in the annotations of a live route; ok is false if there is none.
 func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	if l.User {
 		if l.Managed == nil {
@@ -297,7 +302,7 @@ func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	return resources.StampOf(l.Objects[0])
 }
 
-// Group returns the slug of the group whose releases are behind it.
+// Group returns the slug of the group to whose releases the route routes.
 func (l *Live) Group() string {
 	if l.User {
 		stamp, _ := l.Stamp()
@@ -306,7 +311,7 @@ func (l *Live) Group() string {
 	return l.Objects[0].GetLabels()[v1alpha1.LabelGroup]
 }
 
-// Pinned reports whether it routes to one pinned release.
+// Pinned reports whether the route is pinned to one release.
 func (l *Live) Pinned() bool {
 	if l.User {
 		return l.Managed != nil && l.Managed.Release != ""
@@ -314,94 +319,96 @@ func (l *Live) Pinned() bool {
 	return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != ""
 }
 
-// UserRoute returns the name of a route of another user. No managed route has one like it.
+// UserRoute returns the name under which a view lists a user-managed route. The slash distinguishes
+// it from the names of managed routes.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
-// Problem is a CamelCase reason, and a message that names the field or object and the fix.
+// Problem contains a CamelCase reason, and a message that states the field or object and the fix.
 type Problem struct {
 	Reason, Message string
 }
 
-// Verdict is what is known of objects that were written.
+// Verdict describes whether a gateway accepted the objects that were written.
 type Verdict struct {
-	// Accepted: they are as decided, and the gateway has accepted them.
+	// Accepted means that the objects are as decided and the gateway has accepted them.
 	Accepted bool
-	// Pending: there is no response yet.
+	// Pending means that the gateway has not reported yet.
 	Pending bool
-	// Reason and Message why it is not accepted.
+	// Reason and Message explain why the route is not accepted.
 	Reason, Message string
-	// Late is the reason after a long time without a response; empty: the same.
+	// Late is the reason if the gateway has not reported within Grace; empty means Reason.
 	Late string
 }
 
-// Probe is a request to one address of a gateway, whose response is correct only if the gateway
-// serves a route as it was written. It is comparable: another route, another content or another
-// address is another probe.
+// Probe is a request to one address of a gateway. The response is correct only if the gateway
+// serves a route as it was written. A Probe is comparable: probes of different routes, contents or
+// addresses differ.
 type Probe struct {
-	// Route is the object that is probed, in one generation.
+	// Route is the UID of the object that is probed, and Generation its generation.
 	Route      types.UID
 	Generation int64
-	// Address is an IP address or host name of the gateway, and Port that of a listener.
+	// Address is an IP address or host name of the gateway. Port is the port of a listener.
 	Address string
 	Port    int32
-	// TLS reports whether the listener uses TLS. The certificate is not verified, because it
-	// proves an identity and not a configuration.
+	// TLS reports whether the listener uses TLS. The certificate is not verified, because it proves
+	// an identity and not a configuration.
 	TLS bool
-	// Host and Path of the request; Host is also the server name of TLS.
+	// Host and Path are those of the request. Host is also the server name of TLS.
 	Host, Path string
-	// Answer is the host to which the correct response redirects.
+	// Answer is the host to which a correct response redirects.
 	Answer string
 }
 
 // Probed is the state of a probe.
 type Probed struct {
-	// Since is when it was first sent.
+	// Since is the time at which the probe was first sent.
 	Since time.Time
-	// Served: the response was correct, and the probe is not sent again.
+	// Served means that the response was correct. The probe is not sent again.
 	Served bool
-	// Problem describes another response; "" if there was none yet.
+	// Problem describes an incorrect response; empty if there was none yet.
 	Problem string
 }
 
-// Grace is how long a written route may have no response from its gateway before that is reported
-// as a fault.
+// Grace is the time after which a written route without a report of its gateway has a fault.
 const Grace = 30 * time.Second
 
-// Reasons that providers give.
+// Reasons of problems and verdicts of providers.
 const (
-	// ReasonPending: something is in progress.
+	// ReasonPending means that a change is in progress.
 	ReasonPending = "Pending"
-	// ReasonParentNotFound: an object that the policy names does not exist.
+	// ReasonParentNotFound means that an object to which the policy refers does not exist.
 	ReasonParentNotFound = "ParentNotFound"
-	// ReasonNotAccepted: the gateway rejected a route, or does not report on it.
+	// ReasonNotAccepted means that the gateway rejected a route, or does not report its status.
 	ReasonNotAccepted = "NotAccepted"
-	// ReasonNoMatchingListener: a route is accepted, but no listener has its host.
+	// ReasonNoMatchingListener means that a route is accepted, but no listener has its host.
 	ReasonNoMatchingListener = "NoMatchingListener"
-	// ReasonAPIMissing: the API server lacks a kind.
+	// ReasonAPIMissing means that the API server lacks a kind of the Gateway API.
 	ReasonAPIMissing = "GatewayAPIMissing"
-	// ReasonProviderAPIMissing: the API server lacks a kind that is not of the Gateway API.
+	// ReasonProviderAPIMissing means that the API server lacks a kind of another API.
 	ReasonProviderAPIMissing = "ProviderAPIMissing"
-	// ReasonProbeUnanswered: a gateway accepted a route, but one of its addresses does not serve it as
-	// it was written.
+	// ReasonProbeUnanswered means that a gateway accepted a route, but one of its addresses does not
+	// serve the route as it was written.
 	ReasonProbeUnanswered = "ProbeUnanswered"
-	// ReasonNotSupported: the provider does not support a part of the specification.
+	// ReasonNotSupported means that the provider does not support a part of the specification.
 	ReasonNotSupported = "NotSupported"
-	// ReasonCertificateNotReady: a host's certificate does not exist yet, or is not valid.
+	// ReasonCertificateNotReady means that the certificate of a host does not exist yet, or is not
+	// valid.
 	ReasonCertificateNotReady = "CertificateNotReady"
-	// ReasonListenerNotReady: the listener of a host is not ready.
+	// ReasonListenerNotReady means that the listener of a host is not ready.
 	ReasonListenerNotReady = "ListenerNotReady"
-	// ReasonRouteNotFound: the route that the policy names does not exist.
+	// ReasonRouteNotFound means that the route to which the policy refers does not exist.
 	ReasonRouteNotFound = "RouteNotFound"
-	// ReasonRuleNotFound: the route has no such rule, or more than one.
+	// ReasonRuleNotFound means that the route has no rule with a name in the policy, or more than
+	// one.
 	ReasonRuleNotFound = "RuleNotFound"
-	// ReasonRuleConflict: an older policy has the rule.
+	// ReasonRuleConflict means that an older policy has the rule.
 	ReasonRuleConflict = "RuleConflict"
-	// ReasonUnprogrammed: the gateway reports that it is not programmed.
+	// ReasonUnprogrammed means that the gateway reports that it is not programmed.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
 
-// Metadata returns the metadata of the objects of a route: the labels by which they are selected,
-// and its stamp.
+// Metadata returns the metadata of the objects of a route: the labels by which the objects are
+// selected, and annotations with the route's stamp.
 func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
 	labels = resources.Labels(policy, microservice, r.Stamp.Group)
 	if r.Pinned != "" {
@@ -416,18 +423,19 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 	return labels, annotations
 }
 
-// recordPrefixes of the annotations that external-dns reads: since its 0.22, and before.
+// recordPrefixes are the prefixes of the annotations that external-dns reads since version 0.22,
+// and before.
 var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
 
-// Kept returns the metadata of a live object that is written again for a route: its labels and
-// annotations stay, but for those of the group and the stamp.
+// Kept returns the metadata of a live object that is written again for a route. The labels and
+// annotations of the object stay, except those of the group and the stamp.
 func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live resources.Object) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace: live.GetNamespace(), Name: live.GetName(), Labels: maps.Clone(live.GetLabels()), Annotations: maps.Clone(live.GetAnnotations()),
 	}
 	delete(out.Labels, v1alpha1.LabelRelease)
 	delete(out.Annotations, apply.AnnotationApplied)
-	if out.Labels == nil { // Another user removed them.
+	if out.Labels == nil { // Another user removed the labels.
 		out.Labels = map[string]string{}
 	}
 	if out.Annotations == nil {
@@ -439,8 +447,8 @@ func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live re
 	return out
 }
 
-// Sorted returns the keys of a set in order.
+// Sorted returns the keys of a map, sorted.
 func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// MatchType returns the type of a comparison, its default included.
+// MatchType returns the type of a comparison. It defaults to Exact.
 func MatchType(t v1alpha1.MatchType) v1alpha1.MatchType { return cmp.Or(t, v1alpha1.MatchExact) }

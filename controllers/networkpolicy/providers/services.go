@@ -5,20 +5,21 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Services is the provider of a policy that names none: it has no objects. The policy's Services
-// move as a whole, which the controller does for every provider.
+// Services is the provider of a policy without spec.provider. It has no objects. The controller
+// changes the selectors of the policy's Services from one release to another, as it does for every
+// provider.
 type Services struct{}
 
-// Name is "services".
+// Name returns "services".
 func (Services) Name() string { return "services" }
 
-// Writes no kind.
+// Writes returns nil: the provider writes no objects.
 func (Services) Writes() []Kind { return nil }
 
-// Chosen returns true, because it is called last.
+// Chosen returns true, because the controller calls it after all other providers.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
-// NewView returns a view in which there are no routes.
+// NewView returns a view without routes.
 func (Services) NewView(Input) View { return noRoutes{} }
 
 // noRoutes is the view of Services, which never has routes.

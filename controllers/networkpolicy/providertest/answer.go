@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Accept lets all parents that exist accept all routes.
+// Accept sets the status of all routes: all existing parents accept them.
 func (w *World) Accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.Routes {
@@ -83,7 +83,7 @@ func (w *World) Accept() {
 	w.Others = others
 }
 
-// exists reports whether there is a parent to answer.
+// exists reports whether the parent of a route exists, so that it can accept the route.
 func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.Gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -97,8 +97,8 @@ func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway returns the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the
-// set.
+// setGateway returns the Gateway to which a ListenerSet adds listeners. Without this Gateway, no controller
+// accepts the set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {
@@ -107,7 +107,7 @@ func setGateway(s *gatewayv1.ListenerSet) string {
 	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
-// programSet is how a gateway reports that it serves a ListenerSet.
+// programSet sets the status of a ListenerSet that a gateway serves.
 func programSet(s *gatewayv1.ListenerSet) {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
@@ -120,7 +120,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// Taken returns how APISIX reports that it took a route over.
+// Taken returns the condition with which APISIX reports that it accepted a route.
 func Taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -134,20 +134,20 @@ func ParentsOf(o resources.Object) []gatewayv1.ParentReference {
 	return parents.ParentRefs
 }
 
-// AnswersOf returns the answers of the parents of a route of any kind.
+// AnswersOf returns the status of the parents of a route of any kind.
 func AnswersOf(o resources.Object) []gatewayv1.RouteParentStatus {
 	_, s, _ := common(o)
 	return s.Parents
 }
 
-// SetAnswers replaces the answers of the parents of a route of any kind.
+// SetAnswers replaces the status of the parents of a route of any kind.
 func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	_, s, _ := common(o)
 	s.Parents = answers
 }
 
-// common returns the parts that routes of the Gateway API have, and whether the kind is one of the
-// project's.
+// common returns the parts that all routes of the Gateway API have, and reports whether the kind is
+// one of the project's kinds.
 func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.RouteStatus, ours bool) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -167,12 +167,13 @@ func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.Rout
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus, true
 	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
-		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, true // They have no parents.
+		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, true // These kinds have no parents.
 	}
 	return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, false
 }
 
-// Answer of a parent to a route at a generation: whether it is accepted, with the reason, and its references are resolved.
+// Answer returns the status of a parent for a generation of a route: whether the parent accepted the route, with the
+// reason, and resolved its references.
 func Answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
 	return gatewayv1.RouteParentStatus{ParentRef: p, ControllerName: "example.com/gateway", Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: reason, ObservedGeneration: generation},

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Switches are, by name, the ordered pairs of providers between which a policy may go.
+// Switches returns, by name, the ordered pairs of providers between which a policy can switch.
 func Switches() map[string][2]Case {
 	cases, out := Cases(), map[string][2]Case{}
 	for _, pair := range []struct{ from, to []string }{
@@ -26,9 +26,10 @@ func Switches() map[string][2]Case {
 	return out
 }
 
-// Cases returns the providers of the project by name, and of the Gateway API each kind of route.
+// Cases returns the cases of all providers of the project, by name. The gateway provider has a case
+// for each kind of route.
 func Cases() map[string]Case {
-	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway next to the policy.
+	parents := []v1alpha1.ParentReference{{Name: "public"}} // The Gateway is in the namespace of the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
 	through := func(by v1alpha1.NetworkProvider, protocol v1alpha1.PortProtocol) Case {
 		name := traffic.ProviderOf(&v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &by}}).Name()
@@ -53,7 +54,7 @@ func Cases() map[string]Case {
 	}
 	plain := through(v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, v1alpha1.ProtocolHTTP)
 	plain.Whole = true
-	// Each has its own class: policies of one class must not hold the same hosts.
+	// Each case has its own class, because policies of one class must not have the same hosts.
 	annotated := func(class string) v1alpha1.NetworkProvider {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
@@ -92,7 +93,7 @@ func Domains(entries ...Entry) []v1alpha1.Domain {
 	return out
 }
 
-// ofUser returns the case of a route of another user.
+// ofUser returns the case of a user-managed route of a kind.
 func ofUser(kind string) Case {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// memory plays the suite without an API server.
+// memory is a Stage without an API server.
 type memory struct {
 	t *testing.T
 	w *World
@@ -75,8 +75,8 @@ func (s *memory) User(route *unstructured.Unstructured) {
 	s.w.Users[providers.UserRoute(route.GetKind(), route.GetName())] = route
 }
 
-// Remove takes away what the last reconcile of a closing group leaves: owner references
-// collect nothing here.
+// Remove deletes the groups, and then the Service of the policy, because there is no garbage
+// collection in memory.
 func (s *memory) Remove() {
 	var closing []v1alpha1.ReleaseGroup
 	for _, g := range s.w.Microservice.Status.ReleaseGroups {
@@ -88,6 +88,6 @@ func (s *memory) Remove() {
 	s.w.Settle()
 	s.w.Rollout()
 	s.w.Settle()
-	delete(s.w.Services, "shop") // The policy's own Service stays as long as the policy.
+	delete(s.w.Services, "shop") // The policy's own Service exists as long as the policy.
 	want(s.t, "what a removal leaves", strings.Join(s.objects(), " "), "")
 }

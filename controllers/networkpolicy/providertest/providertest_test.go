@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The providers of the project keep what every provider must.
+// TestConformance runs the suite for all providers of the project.
 func TestConformance(t *testing.T) {
 	for name, c := range Cases() {
 		t.Run(name, func(t *testing.T) {
@@ -21,23 +21,25 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A policy goes from each provider to each other one.
+// TestConformanceOfSwitches switches a policy from each provider to each other provider.
 func TestConformanceOfSwitches(t *testing.T) {
 	for name, c := range Switches() {
 		t.Run(name, func(t *testing.T) { PlaySwitch(t, c[0], c[1], inMemory(t, c[0])) })
 	}
 }
 
-// TestAddedProvider runs the test of the provider that docs/how-to/add-a-provider.md writes, as the page says.
+// TestAddedProvider runs the test of the provider in docs/how-to/add-a-provider.md, with the command of the
+// page.
 func TestAddedProvider(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // in the flavour of make
+	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // The flags are those of the Makefile, so that the build cache is used.
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance/story_of_a_service") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestPageOfAddedProvider: the page has the files of that provider, with the import path that a provider has.
+// TestPageOfAddedProvider checks that the page contains the files of that provider, with the import path of a
+// provider.
 func TestPageOfAddedProvider(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/add-a-provider.md")

@@ -18,13 +18,13 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// ActiveVersion returns the version that the Service of a group routes to; "" where there is no such
-// Service.
+// ActiveVersion returns the version to which the Service of a group routes, or "" if there is no
+// such Service.
 func ActiveVersion(f *traffic.Observed, slug string) string {
 	return VersionBehind(f, resources.GroupServiceName(f.Policy.Name, slug))
 }
 
-// VersionBehind returns the version of the release that a Service selects; "" where there is no
+// VersionBehind returns the version of the release that a Service selects, or "" if there is no
 // such Service.
 func VersionBehind(f *traffic.Observed, service string) string {
 	release := f.Selected(service)
@@ -38,7 +38,7 @@ func VersionBehind(f *traffic.Observed, service string) string {
 	return release
 }
 
-// ProvidersOf returns the providers that have routes.
+// ProvidersOf returns the names of the providers that have live routes.
 func ProvidersOf(f *traffic.Observed) []string {
 	out := []string{}
 	for _, live := range f.Live {
@@ -48,8 +48,8 @@ func ProvidersOf(f *traffic.Observed) []string {
 	return slices.Compact(out)
 }
 
-// SplitOf returns the split of the live route of a provider that serves a host, or the listener
-// that stands for it.
+// SplitOf returns the split of a provider's live route that serves a host, or the listener that
+// represents the host.
 func SplitOf(f *traffic.Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}
@@ -71,13 +71,13 @@ func SplitOf(f *traffic.Observed, entry, provider string) string {
 	return strings.Join(parts, " ")
 }
 
-// listenerOf returns the listener that stands for a host in the suite.
+// listenerOf returns the name of the listener that represents a host in the suite.
 func listenerOf(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return name
 }
 
-// Changed reports whether something of a policy remains in a route of another user.
+// Changed reports whether a user-managed route still contains changes of a policy.
 func Changed(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
@@ -92,7 +92,7 @@ func ReadRoute(route resources.Object) *providers.Live {
 	return nil
 }
 
-// ServicesOf returns the Services that a route names in any way.
+// ServicesOf returns the Services to which a route refers in any way.
 func ServicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range ReadRoute(route).Services {
@@ -127,7 +127,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Parse reads an object from YAML, and panics where it is none.
+// Parse reads an object from YAML. It panics if the text is not an object.
 func Parse(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	content, err := yaml.YAMLToJSON([]byte(text))

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// rules are what every provider must keep, whatever its objects are.
+// rules contains the rules that every provider must follow, regardless of its objects.
 var rules = map[string]func(*testing.T, Case, *World){
 	"weights add up to 100, and nothing else":        weightsAddUp,
 	"no weight without an endpoint":                  noWeightWithoutEndpoint,
@@ -24,7 +24,7 @@ var rules = map[string]func(*testing.T, Case, *World){
 	"what is stable is not written":                  restIsQuiet,
 }
 
-// keepRule plays a rule for a canary with 10 percent at two hosts.
+// keepRule checks a rule with a canary that has 10 percent of the traffic of two hosts.
 func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	t.Helper()
 	w := c.world(t, Group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
@@ -39,7 +39,7 @@ func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	keep(t, c, w)
 }
 
-// picture is all that a plan writes, and what the status reports of groups.
+// picture returns a text with all objects that a plan writes, and the reported groups.
 func picture(f *traffic.Observed) string {
 	d := traffic.Plan(f)
 	now, _ := traffic.Status(f, d, traffic.Applied{})
@@ -96,7 +96,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 	w.Ready["b"] = 1
 	w.Settle()
 	w.Rollout(Group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	delete(w.Ready, "a") // Nothing routes to the active release any more, where the other can stand in.
+	delete(w.Ready, "a") // No route may route to the active release any more if the canary can replace it.
 	w.Settle()
 	for name, live := range w.Observed().Live {
 		if weight := live.Weights[w.Observed().ReleaseService("a")]; weight > 0 && !c.Whole {
@@ -106,7 +106,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 }
 
 func namedServicesStay(t *testing.T, _ Case, w *World) {
-	w.Rollout(Group("1-x", 2, "a 1.0.0 active 100")) // The canary has no row any more.
+	w.Rollout(Group("1-x", 2, "a 1.0.0 active 100")) // The canary does not exist any more.
 	for range 4 {
 		named := map[string]bool{}
 		for _, live := range w.Observed().Live {
@@ -166,7 +166,7 @@ func equalObjects(t *testing.T, _ Case, w *World) {
 
 func hostsStay(t *testing.T, c Case, w *World) {
 	if c.Bare || c.User != nil || len(w.Policy.Spec.Listeners) > 0 {
-		return // There are no hosts, or they are those of another user.
+		return // There are no hosts, or the user manages them.
 	}
 	many := func(from, to int) (out []Entry) {
 		for i := from; i < to; i++ {

@@ -1,19 +1,19 @@
-// Package providertest plays what every provider of NetworkPolicies must keep. [Run] plays it in memory, where a [World] stands in
-// for the API server, for the endpoints of Services, and for what serves routes; [Play] and [PlaySwitch] play its stories on any [Stage],
-// such as an API server with the controller. The guide docs/how-to/add-a-provider.md uses it.
+// Package providertest is the conformance suite of the providers of NetworkPolicies. [Run] runs the suite in memory, where a [World]
+// replaces the API server, the endpoints of Services, and the gateways. [Play] and [PlaySwitch] run its scenarios on any [Stage],
+// such as an API server with the controller. The guide docs/how-to/add-a-provider.md uses this package.
 //
-// Its files, each of which refers only to those after it:
+// The files of the package refer only to files further down in this list:
 //
-//	run.go     all of it in memory
-//	rules.go   what holds in every state
+//	run.go     the whole suite in memory
+//	rules.go   rules for every state
 //	memory.go  the Stage in memory
 //	cases.go   the providers of the project, as cases
-//	suite.go   the stories, and what they need to know of a provider
-//	world.go   reconciles in a World, and what must be true after each
+//	suite.go   the scenarios, and the properties of a provider
+//	world.go   reconciles in a World, and checks after each reconcile
 //	write.go   writes of a reconcile
-//	answer.go  answers of what serves routes
+//	answer.go  the status that gateways report
 //	state.go   the World
-//	read.go    the split of live routes, and other answers
+//	read.go    the split of live routes, and other results
 package providertest
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Run plays in memory all that a provider must keep. Each rule and story is a subtest. A provider that policies do not know yet is
-// known until the test ends, so that tests that call Run with one are not parallel.
+// Run runs the suite for a provider in memory. Each rule and scenario is a subtest. If the provider is not one of the project's
+// providers, it is added to them until the test ends. For this reason tests that call Run must not be parallel.
 func Run(t *testing.T, p providers.Provider, c Case) {
 	if !slices.ContainsFunc(traffic.Known, func(k providers.Provider) bool { return k.Name() == p.Name() }) {
 		before := traffic.Known
@@ -54,8 +54,8 @@ func Run(t *testing.T, p providers.Provider, c Case) {
 	}
 }
 
-// checkTypes checks that a provider registers an object and a list type of each version of the kinds that
-// it writes: the controller lists its objects by them.
+// checkTypes checks that a provider registers an object type and a list type for each version of the
+// kinds that it writes. The controller needs these types to list the objects.
 func checkTypes(t *testing.T, p providers.Provider, add func(*runtime.Scheme) error) {
 	scheme := runtime.NewScheme()
 	if err := add(scheme); err != nil {

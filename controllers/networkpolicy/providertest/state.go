@@ -18,30 +18,33 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// World plays the API server, the endpoint controller and what serves routes around the pure parts of the controller: it carries
-// decisions out in memory.
+// World replaces the API server, the endpoint controller and the gateways for the pure parts of the controller. It applies
+// decisions in memory.
 type World struct {
 	t fatal
-	// Policy prod/shop and its Microservice, with the rollout state that the planner would write.
+	// Policy is the policy prod/shop. Microservice is its Microservice, with the rollout state that
+	// the planner would write.
 	Policy       *v1alpha1.NetworkPolicy
 	Microservice *v1alpha1.Microservice
-	// Services and HTTPRoutes that the policy owns, by name, and Others, which are its objects of other kinds.
+	// Services and Routes are the Services and HTTPRoutes that the policy owns, by name. Others are its
+	// objects of other kinds.
 	Services map[string]*corev1.Service
 	Routes   map[string]*gatewayv1.HTTPRoute
 	Others   map[string]resources.Object
-	// Users are routes of another user, by name as in providers.UserRoute.
+	// Users are the user-managed routes, by the names that providers.UserRoute returns.
 	Users map[string]*unstructured.Unstructured
-	// Written is when routes were written last, by name.
+	// Written contains the times at which routes were last written, by name.
 	Written map[string]time.Time
-	// Ready are the numbers of pods that are ready, by release; a release without an entry has none.
+	// Ready is the number of ready pods by release; a release without an entry has none.
 	Ready map[string]int
-	// Gateways that exist, by namespace/name, and Classes, which are the IngressClasses that exist.
+	// Gateways are the existing Gateways, by namespace/name. Classes contains the names of the
+	// existing IngressClasses.
 	Gateways map[string]*gatewayv1.Gateway
 	Classes  map[string]bool
-	// Now is the time of the next reconcile, and Writes the number of writes up to now.
+	// Now is the time of the next reconcile. Writes is the number of writes up to now.
 	Now    time.Time
 	Writes int
-	// same and serve are those of the Case.
+	// same and serve are the functions Same and Serve of the Case.
 	same  func(live, decided resources.Object) bool
 	serve func(live resources.Object)
 }
@@ -51,8 +54,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// NewWorld returns a World with the policy prod/shop, which routes the hosts {{.ReleaseGroupName}}.shop.example.com by the
-// Gateway infra/public, and with these groups. Nothing is written yet, and no pod is ready.
+// NewWorld returns a World with the policy prod/shop, which routes the hosts {{.ReleaseGroupName}}.shop.example.com
+// through the Gateway infra/public, and with these groups. Nothing is written yet, and no pod is ready.
 func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	port := intstr.FromInt32(8080)
 	return &World{
@@ -75,7 +78,7 @@ func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	}
 }
 
-// Observed returns what a reconcile observes.
+// Observed returns the facts that a reconcile observes.
 func (w *World) Observed() *traffic.Observed {
 	f := &traffic.Observed{
 		Policy: w.Policy.DeepCopy(), Services: w.Services, Written: w.Written,
@@ -96,7 +99,7 @@ func (w *World) Observed() *traffic.Observed {
 	return f
 }
 
-// input returns what the controller reads of the provider's objects.
+// input returns the input of the providers' views.
 func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
@@ -129,7 +132,8 @@ func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	return s
 }
 
-// OpenGateway has listeners of all protocols, which take routes from all namespaces.
+// OpenGateway returns a Gateway with listeners of all protocols, which accept routes from all
+// namespaces.
 func OpenGateway() *gatewayv1.Gateway {
 	g := Gateway(80, gatewayv1.HTTPProtocolType, "")
 	all := &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
@@ -145,7 +149,8 @@ func OpenGateway() *gatewayv1.Gateway {
 	return g
 }
 
-// Gateway infra/public has one listener; hostname "": it takes all hosts.
+// Gateway returns the Gateway infra/public with one listener. An empty hostname means that the
+// listener accepts all hosts.
 func Gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gatewayv1.Gateway {
 	l := gatewayv1.Listener{Name: "web", Port: gatewayv1.PortNumber(port), Protocol: protocol}
 	if hostname != "" {
@@ -157,8 +162,8 @@ func Gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 	}
 }
 
-// Group of releases; each is "name version status weight", promoted in order of
-// mention from the last.
+// Group returns a group of releases. Each release has the form "name version status weight". The
+// releases were promoted in reverse order.
 func Group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
 	for i, text := range releases {

@@ -14,10 +14,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Stage is where the conformance suite plays: in memory, or on an API server.
+// Stage is the environment in which the conformance suite runs: in memory, or on an API server.
 type Stage interface {
-	// Host below a domain that no other test uses: policies of one class must not hold the
-	// same hosts.
+	// Host returns a host below a domain that no other test uses, because policies of one class
+	// must not have the same hosts.
 	Host(name string) string
 	// Rollout writes the groups of the Microservice.
 	Rollout(groups ...v1alpha1.ReleaseGroup)
@@ -27,44 +27,50 @@ type Stage interface {
 	Edit(change func(*v1alpha1.NetworkPolicySpec))
 	// Confirmed waits until a group is confirmed at a revision with these references.
 	Confirmed(slug string, revision int64, references ...string)
-	// Split of what a host, or a listener by its name, routes to by the routes of a
-	// provider: "1.0.0=90 1.1.0=10", in order of the versions; "" where nothing does.
+	// Split returns the split of a host, or of a listener by its name, in the routes of a provider:
+	// "1.0.0=90 1.1.0=10", in order of the versions; "" if there is no such route.
 	Split(entry, provider string) string
-	// Providers that have routes.
+	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Condition is the status and reason of one of the policy; "" where it has none.
+	// Condition returns the status and reason of a condition of the policy, or "" if the policy
+	// does not have it.
 	Condition(kind string) string
-	// Drain lets the drain of previous providers end, and waits until nothing of them remains.
+	// Drain ends the drain delay of previous providers, and waits until none of their routes
+	// remains.
 	Drain()
-	// Active is the version that the Service of a group routes to.
+	// Active returns the version to which the Service of a group routes.
 	Active(slug string) string
-	// User creates a route of another user.
+	// User creates a user-managed route.
 	User(route *unstructured.Unstructured)
-	// Remove deletes the policy, waits until nothing remains of what it owned, and fails the test otherwise.
+	// Remove deletes the policy and waits until no object of the policy remains. Otherwise it fails the
+	// test.
 	Remove()
 }
 
-// Case is what the suite needs to know of a provider, and of a protocol.
+// Case describes a provider, with a protocol, for the suite.
 type Case struct {
-	// Spec sets the provider and ports of a policy, and routes entries to what target
-	// reports. Without a target they follow the newest group.
+	// Spec sets the provider and ports of a policy, and an entry for each host. Entries without a
+	// version follow the newest group.
 	Spec func(spec *v1alpha1.NetworkPolicySpec, entries ...Entry)
-	// Name of the provider.
+	// Name is the name of the provider.
 	Name string
-	// User is the route of another user whose rules route where the entries would: its
-	// hosts are its author's. Nil: the provider has its own routes.
+	// User is the user-managed route whose rules replace the entries. The user manages its hosts.
+	// It is nil if the provider has its own routes.
 	User *unstructured.Unstructured
-	// Whole reports that the provider cannot split, and Bare that it has Services alone.
+	// Whole reports whether the provider cannot split traffic, and Bare whether it has only
+	// Services.
 	Whole, Bare bool
-	// AddToScheme registers the Go types of the kinds that the provider writes. Nil: all kinds are the project's.
+	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if all kinds are kinds
+	// of the project.
 	AddToScheme func(*runtime.Scheme) error
-	// Same reports whether a live object of a kind that is not one of the project's is as decided, and Serve writes into one
-	// the status of what serves it, once that has it in effect. Nil: all kinds are the project's.
+	// Same reports whether a live object of a kind that is not one of the project's kinds is as decided. Serve sets the
+	// status of such an object as its controller does when it serves the current generation. Both are nil if all kinds are
+	// kinds of the project.
 	Same  func(live, decided resources.Object) bool
 	Serve func(live resources.Object)
 }
 
-// world returns a World in which the kinds of the case are served.
+// world returns a World that serves the kinds of the case.
 func (c Case) world(t *testing.T, groups ...v1alpha1.ReleaseGroup) *World {
 	w := NewWorld(t, groups...)
 	w.same, w.serve = c.Same, c.Serve
@@ -76,15 +82,15 @@ func (c Case) world(t *testing.T, groups ...v1alpha1.ReleaseGroup) *World {
 // Entry is a host or listener of a policy.
 type Entry struct {
 	Name string
-	// Version that it is pinned to; "": it follows.
+	// Version is the version to which the entry is pinned; empty if it follows a group.
 	Version string
 }
 
-// Hosts of the story of a service.
+// first, second and pinned are the hosts of the scenario of a service.
 const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 
-// Play plays the story of a service: whatever a provider is made of, its objects
-// carry the same at each step.
+// Play runs the scenario of a service. The split and the references must be the same at each step
+// for every provider.
 func Play(t *testing.T, c Case, s Stage) {
 	t.Helper()
 	p := player{t, c, s}
@@ -97,14 +103,14 @@ func Play(t *testing.T, c Case, s Stage) {
 	s.Remove()
 }
 
-// player plays parts of the story.
+// player runs parts of the scenario.
 type player struct {
 	*testing.T
 	Case
 	Stage
 }
 
-// split compares what an entry routes to.
+// split checks the split of an entry.
 func (p player) split(step, entry, wanted string) {
 	p.Helper()
 	if p.Bare {
@@ -113,15 +119,15 @@ func (p player) split(step, entry, wanted string) {
 	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
 }
 
-// referred returns those of the weighted releases that routes name.
+// referred returns the releases to which routes refer, of the releases with a weight.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {
-		return weighted[:1] // Only the active one has requests.
+		return weighted[:1] // Only the active release gets requests.
 	}
 	return slices.Sorted(slices.Values(weighted))
 }
 
-// firstReleases plays a release, canaries, an abort, a promotion, and a pin.
+// firstReleases runs a release, canaries, an abort, a promotion, and a pin.
 func (p player) firstReleases() {
 	p.Helper()
 	p.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))
@@ -184,7 +190,8 @@ func (p player) domains() {
 	p.split("without the second", first, "1.1.0=100")
 }
 
-// newerGroup moves what follows the newest group to a newer one, back, and there again.
+// newerGroup moves the entries that follow the newest group to a newer group, back, and to the
+// newer group again.
 func (p player) newerGroup() {
 	p.Helper()
 	p.Stage.Serve("c")
@@ -219,8 +226,8 @@ func (p player) newerGroup() {
 	}
 }
 
-// PlaySwitch plays a switch from one provider to another, with a canary in progress, back
-// half way, and again.
+// PlaySwitch switches a policy from one provider to another with a canary in progress, back before
+// the end of the switch, and again.
 func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	t.Helper()
 	first, second := s.Host("first"), s.Host("second")
@@ -286,8 +293,8 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	s.Remove()
 }
 
-// bothRoute looks at the routes of two providers, of which present is the one that the policy names: both
-// route to the same releases with the same weights, as far as they can.
+// bothRoute checks the routes of two providers, present being the current provider of the policy. Both
+// must route to the same releases with the same weights, unless a provider cannot split.
 func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
 	t.Helper()
 	canary := append(newer, "1.1.0")[0]

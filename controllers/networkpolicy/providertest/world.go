@@ -10,7 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Pass makes one reconcile of the controller, and one more where the first one only foretells.
+// Pass runs one reconcile of the controller. If this reconcile only reserves references, Pass runs
+// another one.
 func (w *World) Pass() (*traffic.Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.Observed()
@@ -31,7 +32,7 @@ func (w *World) Pass() (*traffic.Decision, v1alpha1.NetworkPolicyStatus) {
 	return out, now
 }
 
-// Settle passes and accepts until nothing is written any more.
+// Settle repeats Pass and Accept until nothing is written any more.
 func (w *World) Settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {
@@ -46,13 +47,13 @@ func (w *World) Settle() v1alpha1.NetworkPolicyStatus {
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
-// check holds what must be true after every reconcile.
+// check checks the invariants that must be true after every reconcile.
 func (w *World) check() {
 	w.t.Helper()
 	for name, route := range w.Routes {
 		for _, rule := range route.Spec.Rules {
 			if slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil }) {
-				continue // It answers probes, and has no backends.
+				continue // The rule responds to probes, and has no backends.
 			}
 			sum := 0
 			for _, b := range rule.BackendRefs {
@@ -101,12 +102,13 @@ func (w *World) check() {
 	}
 }
 
-// GroupTraffic returns what the status reports of a group, by its slug.
+// GroupTraffic returns the report of a group in the status, by its slug.
 func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 	return traffic.Find(w.Policy.Status.Groups, slug)
 }
 
-// Condition returns the status and reason of one of the policy; "" where it has none.
+// Condition returns the status and reason of a condition of the policy, or "" if the policy does
+// not have it.
 func (w *World) Condition(kind string) string {
 	for _, c := range w.Policy.Status.Conditions {
 		if c.Type == kind {
@@ -116,13 +118,13 @@ func (w *World) Condition(kind string) string {
 	return ""
 }
 
-// Change returns an edit of the policy.
+// Change edits the spec of the policy.
 func (w *World) Change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	edit(&w.Policy.Spec)
 	w.Policy.Generation++
 }
 
-// Rollout replaces the groups by a later state.
+// Rollout replaces the groups with a later state.
 func (w *World) Rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.Microservice = w.Microservice.DeepCopy()
 	w.Microservice.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: w.Microservice.Status.Sequence() + 1}

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carryOut does what apply.go does, in the same order.
+// carryOut applies a decision in the same order as apply.go of the controller.
 func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.Applied {
 	done := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
 	w.carryServices(f, out, done)
@@ -33,7 +33,7 @@ func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.App
 	}
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if len(route.Objects) == 0 {
-			continue // One of a previous provider that is so already.
+			continue // The route of a previous provider does not change.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
 			done.Refused[traffic.RouteName(route.Name)] = cause
@@ -73,7 +73,7 @@ func (w *World) carryServices(f *traffic.Observed, out *traffic.Decision, done t
 	}
 }
 
-// carryUser writes a route of another user.
+// carryUser writes a user-managed route.
 func (w *World) carryUser(name string, next *unstructured.Unstructured, done traffic.Applied) {
 	if gatewayapi.Patch(w.Users[name], next) == nil {
 		return
@@ -106,7 +106,7 @@ func (w *World) carryHTTP(name string, next *gatewayv1.HTTPRoute, done traffic.A
 	w.Routes[name] = next
 }
 
-// carryShared writes the objects on which routes rest.
+// carryShared writes the objects on which routes depend.
 func (w *World) carryShared(out *traffic.Decision, done traffic.Applied) {
 	for _, s := range out.Shared {
 		next := s.Object.DeepCopyObject().(resources.Object)
@@ -123,7 +123,7 @@ func (w *World) carryShared(out *traffic.Decision, done traffic.Applied) {
 	}
 }
 
-// content of an object that carries no route, without its status.
+// content returns the spec of an object that is not a route.
 func content(o resources.Object) any {
 	switch o := o.(type) {
 	case *certmanager.Certificate:
@@ -135,10 +135,10 @@ func content(o resources.Object) any {
 	case *gatewayapi.XListenerSet:
 		return o.Spec
 	}
-	panic(fmt.Sprintf("%T carries a route", o))
+	panic(fmt.Sprintf("%T is a route", o))
 }
 
-// carryOther writes the objects of a route of another kind than HTTPRoute.
+// carryOther writes the objects of a route that is not an HTTPRoute.
 func (w *World) carryOther(route *traffic.RouteDecision, done traffic.Applied) {
 	for _, built := range route.Objects {
 		next := built.DeepCopyObject().(resources.Object)
@@ -159,7 +159,8 @@ func (w *World) carryOther(route *traffic.RouteDecision, done traffic.Applied) {
 	}
 }
 
-// sameObject asks the provider that writes objects of its kind.
+// sameObject reports whether a live object is as decided, according to the provider that writes its
+// kind.
 func (w *World) sameObject(old, want resources.Object) bool {
 	switch want.(type) {
 	case *networkingv1.Ingress:

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Mark returns a Service of the user the label by which it and its EndpointSlices are watched, and
-// keeps its selector as it is for the day on which it is restored.
+// Mark returns a user's Service with the label by which the Service and its EndpointSlices are
+// watched, and with an annotation that contains its selector, so that the selector can be restored.
 func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
 	selector, err := json.Marshal(live.Spec.Selector)
 	if err != nil {
@@ -23,13 +23,13 @@ func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
 	return s, nil
 }
 
-// Marked reports whether a Service bears the mark of a policy.
+// Marked reports whether a Service has the mark of a policy.
 func Marked(s *corev1.Service, policy string) bool {
 	return s.Labels[v1alpha1.LabelPolicy] == policy && s.Annotations[v1alpha1.AnnotationAdoptedSelector] != ""
 }
 
-// Adopt routes a marked Service to a release. Nothing but its selector and our
-// annotations changes.
+// Adopt returns a marked Service that routes to a release. Only the selector and the annotations of
+// Heighliner change.
 func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	next := live.DeepCopy()
 	next.Spec.Selector = map[string]string{v1alpha1.LabelRelease: s.Release}
@@ -39,12 +39,12 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	return next
 }
 
-// Restore returns the Service as it was before Mark. A mark that cannot be read is an error: then
-// the selector stays.
+// Restore returns the Service as it was before Mark. It returns an error if the annotation cannot
+// be read; in this case the selector stays.
 func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {
-		return nil, fmt.Errorf("read annotation %s of Service %q: it is not a selector in JSON: set the Service's selector manually", v1alpha1.AnnotationAdoptedSelector, live.Name)
+		return nil, fmt.Errorf("read annotation %s of Service %q: the value is not a selector in JSON: set the Service's selector manually", v1alpha1.AnnotationAdoptedSelector, live.Name)
 	}
 	next := live.DeepCopy()
 	next.Spec.Selector = selector

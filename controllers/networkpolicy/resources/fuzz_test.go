@@ -9,7 +9,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The stamp of an object is written as it was read, whatever its annotations are.
+// FuzzStamp checks that a stamp that was read from any annotations is the same after it was written
+// and read again.
 func FuzzStamp(f *testing.F) {
 	f.Add("1-x=3", "uid/7")
 	f.Add("=", "/")

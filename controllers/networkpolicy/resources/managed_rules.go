@@ -11,26 +11,26 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Taken is what a policy has in a route that another user wrote. It is kept in an
-// annotation of the route, of which each policy has its own.
+// Taken is the record of the rules that a policy has in a user-managed route. It is stored in an
+// annotation of the route. Each policy has its own annotation.
 type Taken struct {
-	// Group, Revision and RolloutState are the stamp: the rollout state from which the rules
-	// were written.
+	// Group, Revision and RolloutState are the stamp of the rollout state from which the rules were
+	// written.
 	Group        string `json:"group"`
 	Revision     int64  `json:"revision"`
 	RolloutState string `json:"ledger"`
-	// Release that the rules are pinned to; "": they follow a group.
+	// Release is the release to which the rules are pinned; empty if they follow a group.
 	Release string `json:"release,omitempty"`
-	// Before are the backendRefs of each rule as they were, by its name: "" for the one
-	// that has none. "null" stands for a rule without.
+	// Before contains the previous backendRefs of each rule, by name of the rule. The empty name is
+	// the rule without a name. "null" means that the rule had no backendRefs.
 	Before map[string]json.RawMessage `json:"before"`
 }
 
-// TakenKey returns the annotation of a policy.
+// TakenKey returns the key of the annotation of a policy.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
-// ReadTaken reads from the annotations of a route what a policy owns in it, or nil, or the
-// annotation cannot be read.
+// ReadTaken returns the record of a policy in the annotations of a route, or nil if there is none
+// or it cannot be read.
 func ReadTaken(annotations map[string]string, policy string) *Taken {
 	text, ok := annotations[TakenKey(policy)]
 	if !ok {
@@ -43,21 +43,21 @@ func ReadTaken(annotations map[string]string, policy string) *Taken {
 	return t
 }
 
-// String returns the value of the annotation, the same for equal content.
+// String returns the value of the annotation. The value is the same for equal content.
 func (t *Taken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // It holds what was read as JSON, and text.
+		panic(err) // Taken contains only text and parsed JSON.
 	}
 	return string(text)
 }
 
-// Stamp of the rollout state from which the rules were written.
+// Stamp returns the stamp of the rollout state from which the rules were written.
 func (t *Taken) Stamp() Stamp {
 	s := Stamp{Group: t.Group, Revision: t.Revision}
 	if uid, sequence, found := strings.Cut(t.RolloutState, "/"); found {
 		s.RolloutState = types.UID(uid)
-		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
+		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // An invalid sequence counts as the oldest one.
 	}
 	return s
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// maxName is the length of a DNS label, which names of Services must be.
+// maxName is the maximum length of a DNS label. Names of Services must be DNS labels.
 const maxName = 63
 
-// GroupServiceName returns the name of the Service that follows the active release of a group: the
-// policy's name and the group's slug, and a hash where that is too long.
+// GroupServiceName returns the name of the Service that follows the active release of a group. It
+// consists of the policy's name and the group's slug, and of a hash if it would be too long.
 func GroupServiceName(policy, slug string) string {
 	name := policy + "-" + slug
 	if len(name) <= maxName {
@@ -25,32 +25,32 @@ func GroupServiceName(policy, slug string) string {
 }
 
 // ReleaseServiceName returns the name of the Service of one release. It always ends in a hash, so
-// that no two policies, and no group's Service, can meet in it.
+// that it is unique among all policies and differs from the name of any group's Service.
 func ReleaseServiceName(policy, microservice, release string) string {
 	short := strings.TrimPrefix(release, microservice+"-")
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
 }
 
-// RouteName returns the name of the index-th route of a target: what its hosts route to, under
-// which path and to which port. It ends in a hash for the same reason.
+// RouteName returns the name of the index-th route with this target, path and port. The target
+// identifies the releases to which the hosts route. The name ends in a hash, so that it is unique.
 func RouteName(policy, target, path, port string, index int) string {
 	short := label(strings.TrimPrefix(target, "group/"))
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
 
-// ListenerSetName returns the name of the ListenerSet of a host at a port of a Gateway, which is
-// given as namespace and name.
+// ListenerSetName returns the name of the ListenerSet of a host at a port of a Gateway. The
+// argument gateway contains the namespace and name of the Gateway.
 func ListenerSetName(policy, gateway, host string, port int32) string {
 	return join(policy+"-"+label(host), "l"+digest(policy, gateway, host, strconv.Itoa(int(port))))
 }
 
-// TLSName returns the name of the object that gives the hosts of a policy the certificate of a
-// Secret.
+// TLSName returns the name of the object that assigns the certificate in a Secret to hosts of a
+// policy.
 func TLSName(policy, secret string) string {
 	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
 }
 
-// MatchesKey distinguishes lists of matches; "" for none.
+// MatchesKey returns a key that is unique for a list of matches; empty for an empty list.
 func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 	if len(matches) == 0 {
 		return ""
@@ -83,7 +83,7 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 
 func matchType(t v1alpha1.MatchType) string { return string(cmp.Or(t, v1alpha1.MatchExact)) }
 
-// join puts tail behind name, which is cut so that the whole is a DNS label.
+// join returns name, "-" and tail. It cuts name so that the result is a DNS label.
 func join(name, tail string) string {
 	if room := maxName - len(tail) - 1; len(name) > room {
 		name = name[:room]
@@ -91,7 +91,7 @@ func join(name, tail string) string {
 	return strings.TrimRight(name, "-") + "-" + tail
 }
 
-// label turns free text into the characters of a DNS label.
+// label returns text with all characters that a DNS label cannot contain replaced by "-".
 func label(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -104,8 +104,8 @@ func label(text string) string {
 	}, text), "-")
 }
 
-// digest returns a short hash of parts. The length of each goes in, so that "a-b" and "c" differ
-// from "a" and "b-c".
+// digest returns a short hash of parts. It includes the length of each part, so that "a-b" and "c"
+// differ from "a" and "b-c".
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -91,7 +91,8 @@ func TestStampRoundTrip(t *testing.T) {
 	}
 }
 
-// Names of any policy, group and release are DNS labels, and never meet.
+// TestNamesAreUniqueLabels checks that the names for any policy, group and release are unique DNS
+// labels.
 func TestNamesAreUniqueLabels(t *testing.T) {
 	part := rapid.StringMatching(`[a-z]([-a-z0-9]{0,38}[a-z0-9])?`)
 	slug := rapid.StringMatching(`[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?-[0-9]{1,4}|[0-9]+-x`)
@@ -122,8 +123,8 @@ func TestNamesAreUniqueLabels(t *testing.T) {
 	})
 }
 
-// What is cut to the length of a label stays unique: names that differ in their last
-// characters alone, those of every kind of object that a policy has.
+// TestNamesThatAreCutDoNotMeet checks that names that are cut to the length of a label stay unique,
+// even if the full names differ only in their last characters.
 func TestNamesThatAreCutDoNotMeet(t *testing.T) {
 	tail := rapid.StringMatching(`[a-z0-9]{1,4}`)
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,24 +10,24 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Service is what a Service of a policy is made from.
+// Service contains the values from which a Service of a policy is built.
 type Service struct {
-	// Name of the Service.
+	// Name is the name of the Service.
 	Name string
-	// Release that its selector names: exactly one, always.
+	// Release is the only release that the Service selects.
 	Release string
 	// Group is the slug of the group; empty for the policy's own Service.
 	Group string
 	// OfRelease marks the Service of one release, whose selector never changes.
 	OfRelease bool
-	// Adopted marks a Service of the user, of which nothing but the selector is ours.
+	// Adopted marks a Service of the user. The controller changes only its selector.
 	Adopted bool
-	// Stamp of the rollout state at which the selector was last moved.
+	// Stamp identifies the rollout state at which the selector last changed.
 	Stamp Stamp
 }
 
-// Build returns the Service as it is applied. The selector is the release's label and nothing else:
-// labels that users put on pods never change who is selected.
+// Build returns the Service as it is applied. The selector contains only the label of the release,
+// so that other labels on pods do not affect the selection.
 func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *corev1.Service {
 	labels := Labels(policy, microservice, s.Group)
 	if s.OfRelease {
@@ -72,10 +72,10 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	return port
 }
 
-// affinityTimeout is the default of Kubernetes, which is written out.
+// affinityTimeout is the default of Kubernetes. The controller always writes a timeout.
 const affinityTimeout = 10800
 
-// affinity by the caller's address, where the policy asks for it.
+// affinity sets the session affinity by client address if the policy specifies it.
 func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	if a := policy.Spec.SessionAffinity; a != nil && a.ClientIP != nil {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -83,8 +83,8 @@ func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	}
 }
 
-// Labels of the child objects of a policy: what they are found by, and the group that they
-// are of.
+// Labels returns the labels of the child objects of a policy, by which the objects are found, and
+// the label of their group.
 func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelPolicy:       policy.Name,

@@ -12,19 +12,19 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Object is any object of the Kubernetes API. It has the methods of Object, which
-// pure packages do without.
+// Object is any object of the Kubernetes API. It has the methods of client.Object, so that pure
+// packages do not import that package.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// AnnotationRolloutState on routes and group Services reports from which state of which
-// Microservice they were written: "<uid>/<sequence>". A Microservice that was
-// deleted and made again counts its revisions from the start; the uid shows.
+// AnnotationRolloutState is an annotation of routes and group Services with the rollout state from
+// which they were written: "<uid>/<sequence>" of the Microservice. A Microservice that was deleted
+// and re-created counts its revisions from the start, and has another UID.
 const AnnotationRolloutState = "hlnr.io/ledger"
 
-// Stamp is the state of the rollout state that an object carries.
+// Stamp identifies the rollout state from which an object was written.
 type Stamp struct {
 	// Group is the slug of the group.
 	Group string
@@ -32,11 +32,11 @@ type Stamp struct {
 	Revision int64
 	// RolloutState is the UID of the Microservice.
 	RolloutState types.UID
-	// Sequence of the Microservice's status.
+	// Sequence is the sequence of the Microservice's status.
 	Sequence int64
 }
 
-// StampOf reads the stamp of an object; ok is false where there is none.
+// StampOf returns the stamp of an object; ok is false if there is none.
 func StampOf(o metav1.Object) (s Stamp, ok bool) {
 	group, revision, found := strings.Cut(o.GetAnnotations()[v1alpha1.AnnotationRevision], "=")
 	if !found {
@@ -49,12 +49,12 @@ func StampOf(o metav1.Object) (s Stamp, ok bool) {
 	s = Stamp{Group: group, Revision: n}
 	if uid, sequence, found := strings.Cut(o.GetAnnotations()[AnnotationRolloutState], "/"); found {
 		s.RolloutState = types.UID(uid)
-		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
+		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // An invalid sequence counts as the oldest one.
 	}
 	return s, true
 }
 
-// Annotations that carry the stamp; none where there is none.
+// Annotations returns the annotations that contain the stamp, or nil if the stamp is empty.
 func (s Stamp) Annotations() map[string]string {
 	if s.Group == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The first endpoints of a canary usually follow the state that gives it a weight within moments:
-// routes are written once, with it.
+// TestRoutesWaitForFirstEndpoints checks that routes are written once, with the canary, if its
+// first endpoints follow the rollout state within moments, as usual.
 func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 	step := func(w *world, revision int64, releases ...string) {
 		g := group("1-x", revision, releases...)

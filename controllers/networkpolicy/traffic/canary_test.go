@@ -52,7 +52,8 @@ func TestDomainOfTheCanary(t *testing.T) {
 	}
 }
 
-// A release must not lose its pods before the route of the canary's domain let it go.
+// TestDomainOfTheCanaryIsPartOfARevision checks that a release keeps its pods until the route of
+// the canary's domain does not route to it any more.
 func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	const try = "try.example.com"
 	for name, tc := range map[string]struct {
@@ -86,13 +87,14 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	}
 }
 
-// asked lets hooks of PreRollout be asked about a release of a group.
+// asked returns a group with a release in the gate of PreRollout hooks.
 func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 	g.Rollout = &v1alpha1.Rollout{Release: release, Gate: v1alpha1.GatePreRollout}
 	return g
 }
 
-// A release answers at the domain of the canary while hooks try it, before it has traffic.
+// TestDomainOfTheCanaryWhileHooksTryIt checks that the domain of the canary routes to a release
+// while hooks test it, before it has traffic.
 func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 	const try = "try.example.com"
 	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
@@ -125,8 +127,8 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 			}
 			w.settle()
 			w.rollout(tc.group)
-			w.pass()      // Services are made.
-			for range 3 { // The gateway has not answered yet.
+			w.pass()      // This reconcile creates Services.
+			for range 3 { // The gateway has not accepted the routes yet.
 				w.pass()
 				if tc.split != w.split(try) {
 					t.Errorf("written: %q, want %q", w.split(try), tc.split)
@@ -143,7 +145,8 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 	}
 }
 
-// A domain of the canary that the gateway does not take is named by the group: hooks wait for it.
+// TestDomainOfTheCanaryThatIsNotTaken checks that the status of the group reports a domain of the
+// canary that the gateway does not accept, because hooks are blocked by it.
 func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -167,7 +170,8 @@ func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
 	want(t, "message, once it is taken", w.groupTraffic("1-x").Message, "")
 }
 
-// A release that hooks reject keeps its pods until the domain of the canary let it go.
+// TestDomainOfTheCanaryAfterHooksRejectIt checks that a release that hooks reject keeps its pods
+// until the domain of the canary does not route to it any more.
 func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
@@ -190,7 +194,8 @@ func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	want(t, "a drain begins", w.groupTraffic("1-x").ConfirmedTime.After(before.Time), true)
 }
 
-// The first release of a newer group is tried at the domain of the newest canary.
+// TestDomainOfTheCanaryOfAGroupThatComes checks that hooks test the first release of an incoming
+// group at the domain of the newest canary.
 func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -218,8 +223,9 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	want(t, "named then", len(w.groupTraffic("2-x").References), 0)
 }
 
-// The first release of a newer group that gave its traffic back is tried by its hooks again: the domain
-// by which they come to it is not one of its previous traffic, and its group is confirmed.
+// TestDomainOfTheCanaryOfAGroupThatComesAgain checks that hooks can test the first release of an
+// incoming group again after it lost its traffic. The domain for the hooks does not count as its
+// previous traffic, and its group is confirmed.
 func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
 	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
 		t.Run(try, func(t *testing.T) {
@@ -239,9 +245,10 @@ func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
 	}
 }
 
-// A domain without a field of the group is of the newest group: of two groups that hooks try it
-// routes to the newer one, as the guide reports. The other one is tried at its own domain, and where it
-// has none the policy reports nothing for which its hooks would wait.
+// TestDomainOfTheCanaryOfTwoGroupsThatCome checks that, of two incoming groups whose releases hooks
+// test, a domain without a template field routes to the newer group, as the guide describes. The
+// release of the other group is tested at its own domain. If it has none, the policy reports no canary
+// domains that would block its hooks.
 func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 	const try = "try.example.com"
 	for name, own := range map[string]bool{"with domains of each": true, "with one domain": false} {
@@ -266,8 +273,9 @@ func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 	}
 }
 
-// The domain of the newest canary routes to what hooks try in the newest group of which nothing answers,
-// also where an active release of that group is dead, and where the domain routes to the canary of a group in between.
+// TestCanaryDomainRoutesToTheNewestGroupThatHooksTry checks that the domain of the newest canary routes to the release
+// that hooks test in the newest group without a ready active release, even if that group has an active release, or the
+// domain routes to the canary of a group in between.
 func TestCanaryDomainRoutesToTheNewestGroupThatHooksTry(t *testing.T) {
 	const try = "try.example.com"
 	base := group("1-x", 1, "a 1.0.0 active 100")

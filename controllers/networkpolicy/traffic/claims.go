@@ -9,18 +9,18 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// literal reports whether the host of a row is the same for every group.
+// literal reports whether a row has the same host for every group.
 func (d *planner) literal(r *Row) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
 
-// settleClaims rejects hosts and listeners that an older policy or another entry holds: entries
-// whose host does not depend on the group come first, then earlier ones. A preview gets no host
-// that such an entry names, regardless of paths and of whether it is routed, because the author of
-// a pull request chooses the name of its branch. The same applies to a host that another policy
-// names and serves, even a younger one, unless the preview already has it: a host that is served is
-// not taken away. If the same entry renders one host for two groups, the newer group gets it as
-// soon as one of its releases is ready.
+// settleClaims rejects hosts and listeners that an older policy or another entry has. Entries whose
+// host does not depend on the group have precedence, then earlier entries. A preview does not get a
+// host that such an entry names, regardless of paths and of whether the host is routed, because the
+// author of a pull request chooses the name of its branch. The same applies to a host that another
+// policy names and serves, even a younger policy, unless the preview already has the host: a host
+// that is served is not taken away. If the same entry renders one host for two groups, the newer
+// group gets the host as soon as one of its releases is ready.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -61,8 +61,8 @@ func (d *planner) settleClaims(rows []*Row) {
 			holder := first.field
 			if first.field == r.field && first.group != nil {
 				// This is not an error: two groups can have the same version for a while, such as a group
-				// that the specification no longer includes and its successor. If the successor waited for
-				// the host, the other group could not close.
+				// that the specification no longer includes and its successor. If the successor were
+				// blocked until it has the host, the other group could not close.
 				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
 					own[host+path] = first
@@ -80,9 +80,9 @@ func (d *planner) settleClaims(rows []*Row) {
 	}
 }
 
-// keepsHost reports whether a row keeps a host that a newer group renders as well: the release of the
-// newer one has no ready endpoint, and a route routes the host to the group of the row, or, if no route
-// has it, the active release of the group of the row can serve.
+// keepsHost reports whether a row keeps a host that a newer group renders as well. It does if the
+// active release of the newer group has no ready endpoint, and a route routes the host to the row's
+// group, or no route has the host and the active release of the row's group has a ready endpoint.
 func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	if a := activeOf(newer); a != nil && d.ready(a.VersionedMicroservice) {
 		return false
@@ -97,18 +97,19 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	return false
 }
 
-// Holds reports whether a policy with this status holds the host: it is or will be served.
+// Holds reports whether a policy with this status of a domain has the host: the host is or will be
+// served.
 func Holds(d v1alpha1.DomainStatus) bool {
 	return d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady)
 }
 
-// HoldsListener reports whether a policy with this status holds the listener.
+// HoldsListener reports whether a policy with this status of a listener has the listener.
 func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
-// ClaimsOf returns the claims of policies whose routes could conflict with the policy's: the hosts
-// that are or will be served for older policies, and those that are served for younger ones and
-// named in their specification. A policy that is being deleted holds its hosts until it and its
-// routes are gone.
+// ClaimsOf returns the claims of policies whose routes could conflict with those of the policy: the
+// hosts that are or will be served for older policies, and the hosts that younger policies name in
+// their specification and serve. A policy that is being deleted keeps its hosts until the policy
+// and its routes do not exist any more.
 func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	var out []Claim
 	p := f.Policy
@@ -119,8 +120,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// A policy that only names a host, without a route that the Gateway accepted, has no claim:
-			// otherwise any user could keep a host from its owner.
+			// A policy that only names a host, without a route that the Gateway accepted, has no claim.
+			// Otherwise any user could keep a host from its owner.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
 				continue
@@ -147,7 +148,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 }
 
 // checkHosts rejects the hosts that the list of domains does not allow for the namespace. If the
-// list cannot be read, it admits no new host, and removes none that a route of the policy has.
+// list cannot be read, it admits no new host, and removes no host that a route of the policy has.
 func (d *planner) checkHosts(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" {

@@ -26,12 +26,12 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason)
 }
 
-// PassingReasons returns the reasons of conditions that may change by time alone.
+// PassingReasons returns the reasons of conditions that can end without a change by a user.
 func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
-// classes of the reasons of domains: to which condition they belong.
+// The reasons of domains that belong to conditions Accepted and ResolvedRefs.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
@@ -76,7 +76,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// programmed returns the reason and message of a policy whose traffic flows.
+// programmed returns the reason and message of condition Programmed if it is True.
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
@@ -93,8 +93,8 @@ func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, messag
 	return v1alpha1.ConditionProgrammed, message
 }
 
-// idle reports whether there is nothing to route to and that is expected: the Microservice has only
-// previews, none of them is live, and its own status reports this. It does so only if its
+// idle reports whether the policy has nothing to route to, as expected: the Microservice has only
+// previews, none of them is live, and it is ready. It is ready without releases only if its
 // ImagePolicy offers pull requests.
 func (r *reporter) idle() bool {
 	m := r.Microservice
@@ -148,9 +148,9 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem returns what keeps traffic from flowing as required. A group without an active
-// release does not count while another one is served: versions and previews start and fail without
-// a change of this policy.
+// trafficProblem returns the problem due to which traffic is not routed as required, or nil. A
+// group without an active release is not a problem while another group is served: versions and
+// previews start and fail without a change of this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
 		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
@@ -195,7 +195,8 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return nil
 }
 
-// samePast keeps Programmed as it was: without a Microservice nothing is written.
+// samePast returns the problem of the previous condition Programmed, or nil if it was True. Without
+// a Microservice nothing is written, so the condition stays.
 func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)
 	if c.Status == metav1.ConditionTrue {
@@ -230,9 +231,9 @@ func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// domainShared reports that a domain moves between groups without steps (rule 9): the Microservice
-// has none, or the host itself depends on the group. It reports this before the first move if
-// possible.
+// domainShared reports that a domain moves between groups without steps (rule 9), because the
+// Microservice has no steps, or because the host depends on the group. It reports this before the
+// first move if possible.
 func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -268,8 +269,9 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
-// orWiderGroups suggests groups that contain more versions than the existing ones, judged by their
-// names: "1.2.x" can be part of "1.x", and all but previews part of one group.
+// orWiderGroups returns advice to use groups that contain more versions than the existing groups,
+// judged by their names: "1.2.x" can be part of "1.x", and all groups except previews can be part
+// of one group.
 func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	switch name := groups[0].Name; {
 	case groups[0].PullRequest > 0:
@@ -287,12 +289,12 @@ func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	case templated(d.Domain):
 		return "do not use groups.policy Newest"
 	case first.PullRequest > 0:
-		return "use {{.ReleaseGroupName}} in the domain" // Previews take no steps.
+		return "use {{.ReleaseGroupName}} in the domain" // Previews have no steps.
 	}
 	return "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain"
 }
 
-// canaryUnmatched reports that a step requires matched requests, and no domain has matches.
+// canaryUnmatched reports that a step requires matched requests, but no domain has canaryMatches.
 func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -312,7 +314,7 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	status.Remove(&now.Conditions, v1alpha1.ConditionCanaryUnmatched)
 }
 
-// settingsNotApplied reports which setting has no effect on the routes.
+// settingsNotApplied reports a setting that has no effect on the routes.
 func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -333,7 +335,7 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	switch a := r.out.Adoption; {
 	case AdoptedName(r.Policy) == "":
 		status.Remove(&now.Conditions, v1alpha1.ConditionServiceAdopted)
-	case a == nil: // There is no Microservice: everything stays as it is.
+	case a == nil: // Without a Microservice the condition stays as it is.
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
@@ -343,8 +345,8 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// wholeLevel reports whether a group contains all versions: with groupBy All it has the name of its
-// level.
+// wholeLevel reports whether a group contains all versions of its level. With groupBy All such a
+// group has the name of its level.
 func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
 }
@@ -357,7 +359,7 @@ func (r *reporter) adoptedMissing() *problem {
 	return nil
 }
 
-// providerSwitching reports what routes of previous providers wait for.
+// providerSwitching reports why routes of previous providers still exist.
 func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -367,7 +369,7 @@ func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 		status.Remove(&now.Conditions, v1alpha1.ConditionProviderSwitching)
 		return
 	}
-	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s keep serving until those of provider %s serve: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "they are being written"))
+	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s keep serving until those of provider %s serve: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "the new routes are being written"))
 	if s.ReplacedTime != nil {
 		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for clients that still use them (spec.drainDelay)",
 			strings.Join(s.From, " and "), s.ReplacedTime.Add(r.drain()).UTC().Format(time.RFC3339))

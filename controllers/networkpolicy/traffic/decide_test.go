@@ -174,7 +174,8 @@ func TestServicesOnly(t *testing.T) {
 	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").References), "")
 }
 
-// The warning advises only what makes groups of more versions than there are.
+// TestSharedDomainAdvisesWiderGroups checks that the warning suggests only values of groupBy that
+// contain more versions in a group.
 func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
 	preview := group("pr-7", 1, "a 1.0.0 active 100")
 	preview.PullRequest = 7
@@ -303,7 +304,7 @@ func TestInvalidDomainKeepsWhatIsLive(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// paths of all routes, with the shares of their releases.
+// paths returns the paths of all routes, with the weights of their releases.
 func (w *world) paths() (out []string) {
 	d := newPlanner(w.facts())
 	for _, name := range SortedKeys(d.Live) {
@@ -476,7 +477,8 @@ func TestConflicts(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// A branch that is called like a host of the policy does not get it.
+// TestBranchNamedLikeAHostOfTheSamePolicy checks that a preview does not get a host of the policy
+// if its branch has the same name.
 func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 	production := &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
 	for name, tc := range map[string]struct {
@@ -502,8 +504,8 @@ func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 	}
 }
 
-// A branch that is called like a host of another policy does not get it either, and no
-// policy takes a host from a preview that is served there.
+// TestBranchNamedLikeAHostOfAnotherPolicy checks that a preview does not get a host of another
+// policy, and that no other policy gets a host that a preview serves already.
 func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim  Claim
@@ -539,8 +541,8 @@ func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 	want(t, "a group other than a preview", w.split(host), "1.0.0=100")
 }
 
-// Previews that are opened take no host away that is served, nor one of a group that is
-// none.
+// TestTooManyPreviews checks that new previews do not remove hosts that are served, or hosts of
+// groups that are not previews.
 func TestTooManyPreviews(t *testing.T) {
 	groups := []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
 	open := func(name string) {
@@ -598,8 +600,8 @@ func TestTooManyPreviews(t *testing.T) {
 	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
 }
 
-// A group or version that is not there takes nothing away, and what stays follows the
-// releases.
+// TestWhatADomainCannotTargetTakesNothingAway checks that a missing group or version removes no
+// route, and that the remaining route follows the releases.
 func TestWhatADomainCannotTargetTakesNothingAway(t *testing.T) {
 	named := func(names ...string) *v1alpha1.DomainGroups {
 		return &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: names}
@@ -609,7 +611,7 @@ func TestWhatADomainCannotTargetTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after v1alpha1.Domain
 		host          string
-		// kept is the split after the edit, and followed after a promotion.
+		// kept is the split after the edit, and followed the split after a promotion.
 		kept, followed, ready string
 	}{
 		"no group of the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},

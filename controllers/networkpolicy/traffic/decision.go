@@ -23,16 +23,17 @@ const (
 
 // adoption is the decision about the Service that the policy adopts.
 type adoption struct {
-	// Mark is the Service to be marked; nil if it is already, or cannot be.
+	// Mark is the Service with the mark of this policy; nil if the Service has the mark already, or
+	// cannot be adopted.
 	Mark *corev1.Service
-	// Reason and message why it does not route to the active release yet.
+	// Reason and message explain why the Service does not route to the active release yet.
 	Reason, message string
 }
 
-// RestsOnFailed returns why a route cannot be written as decided, or nil: the write of a Service
-// that it names, or of another object on which it depends, failed temporarily, or the name of the
-// Service is taken. missing reports that the policy has no such Service, so that nothing may name
-// it.
+// RestsOnFailed returns why a route cannot be written as decided, or nil: the write of one of its
+// Services, or of another object on which it depends, failed temporarily, or the name of the
+// Service is taken. missing reports that the policy has no such Service, so that no object may
+// refer to it.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -54,47 +55,50 @@ func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
 
-// Decision is the result of planning: what a reconcile writes, and what it reports about groups and
-// domains. It depends only on the observed facts.
+// Decision is the result of planning: the objects that a reconcile writes, and the state of groups
+// and domains that it reports. It depends only on the observed facts.
 type Decision struct {
-	// Services in the order of writing: those of releases first.
+	// Services are in the order of writing: Services of releases first.
 	Services []resources.Service
-	// Routes in the order of writing: routes that gain hosts come before routes that lose some.
+	// Routes are in the order of writing: routes that gain hosts come before routes that lose
+	// hosts.
 	Routes []*RouteDecision
-	// Shared are the objects on which routes depend, such as Certificates, in the order of writing, and
-	// deleteShared those that are deleted.
+	// Shared are the objects on which routes depend, such as Certificates, in the order of writing.
+	// DeleteShared are such objects that should be deleted.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
-	// Previous are the routes of providers that the policy no longer uses: they route to the same
-	// releases as the routes above, until these have replaced them for the drain delay. They contain
-	// only the objects that change. Routes that stay until others have replaced them are included.
+	// Previous are the routes of providers that the policy no longer uses. They route to the same
+	// releases as Routes, until Routes have replaced them for the drain delay. They contain only the
+	// objects that change. Previous also contains routes of the current provider that stay until
+	// other routes have replaced them.
 	Previous []*RouteDecision
-	// replaced reports whether the current provider serves everything that previous ones serve, and
-	// waits lists what keeps it from that.
+	// replaced reports whether the current provider serves everything that previous providers
+	// serve. waits explains why it does not.
 	replaced bool
 	waits    string
-	// DeleteRoutes and DeleteServices are the names of live routes and Services to delete; Services are
-	// deleted last.
+	// DeleteRoutes and DeleteServices are the names of live routes and Services that should be deleted.
+	// Services are deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
-	// held are, by name, live routes that stay because the row that replaces them cannot be routed.
+	// held contains, by name, the live routes that stay because the row that replaces them cannot
+	// be routed.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
 	// Adoption is nil if the policy adopts no Service.
 	Adoption *adoption
-	// moves are the splits between a group and the newer one to which its domains are moving.
+	// moves are the splits between a group and the newer group to which its domains are moving.
 	moves map[move]*groupDecision
 }
 
 // RouteDecision is one route.
 type RouteDecision struct {
 	providers.Route
-	// slug of the group whose releases it routes to.
+	// slug is the slug of the group to whose releases the route routes.
 	slug string
-	// answers reports whether it routes as the rollout state requires.
+	// answers reports whether the route routes as the rollout state requires.
 	answers bool
-	// Objects as they are applied, in the order of writing.
+	// Objects are the objects of the route as they are applied, in the order of writing.
 	Objects []resources.Object
 	rows    []*Row
 }
@@ -104,35 +108,37 @@ type groupDecision struct {
 	group *v1alpha1.ReleaseGroup
 	slug  string
 	mode  v1alpha1.SplitMode
-	// routed reports that a domain or listener follows the group: it has more than Services.
+	// routed reports whether a domain or listener follows the group. Otherwise the group has only
+	// Services.
 	routed bool
-	// moves reports whether its routes route only to the active release.
+	// moves reports whether the routes of the group route only to the active release.
 	moves bool
-	// weights by release, adding up to 100; nil if nothing is written.
+	// weights are the weights by release, which add up to 100; nil if no route is written.
 	weights map[string]int
-	// matched receives the requests that canaryMatches select, and mirrored a copy of
-	// mirrorPercent of all requests: the canary, if its step has them and it has a ready
-	// endpoint; otherwise "".
+	// matched is the canary if it receives the requests that canaryMatches select, and mirrored is
+	// the canary if it receives a copy of mirrorPercent of all requests. Both require such a step
+	// and a ready endpoint; otherwise they are empty.
 	matched, mirrored string
 	mirrorPercent     int32
 	withheld          []string
-	// awaited is until when the endpoints of withheld releases are awaited, and the routes keep their
-	// revision; zero if they do not wait.
+	// awaited is the time until which the routes keep their revision, because withheld releases may
+	// get endpoints; zero if the routes do not wait.
 	awaited time.Time
 	pinned  []string
-	// newest reports whether the domains of the newest group route to this one.
+	// newest reports whether domains with groups policy Newest route to this group.
 	newest bool
-	// absent reports whether the group must not be reachable: its objects are deleted.
+	// absent reports whether the group must not be reachable. Its objects are deleted.
 	absent bool
 	// answers reports whether weights contain only releases to which the rollout state gives traffic.
-	// Otherwise they are the last written ones, because no release that should serve has a ready
+	// Otherwise weights are the last written ones, because no release that should serve has a ready
 	// endpoint.
 	answers bool
-	// reason and message why the group cannot be confirmed, apart from the status of live objects.
+	// reason and message explain why the group cannot be confirmed, regardless of the status of
+	// live objects.
 	reason, message string
 }
 
-// bySlug returns the decisions about groups, by slug.
+// bySlug returns the decisions about groups, by slug of the group.
 func (d *Decision) bySlug() map[string]*groupDecision {
 	out := map[string]*groupDecision{}
 	for _, g := range d.groups {
@@ -172,8 +178,8 @@ const (
 // maxRows is the maximum number of rendered hosts in a policy's status.
 const maxRows = 512
 
-// pathOfTLS replaces the path of a host that is served by TLS listeners, which see no path. It is
-// not a valid path.
+// pathOfTLS replaces the path of a host that is served by TLS listeners, for which requests have no
+// path. It is not a valid path.
 const pathOfTLS = "TLS"
 
 // preview reports whether a row routes to a preview of a pull request.
@@ -185,23 +191,23 @@ func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Applied is the result of writing the objects of a decision.
 type Applied struct {
-	// Changed names the objects that this reconcile wrote: their observed state is from before
-	// the write.
+	// Changed contains the keys of the objects that this reconcile wrote. The observed state of
+	// these objects is older than the write.
 	Changed map[string]bool
-	// Refused are the objects that could not be written, with the cause: their name belongs to another
-	// owner, or the API server rejects a value.
+	// Refused contains the errors of objects that could not be written, by key: the name belongs to
+	// another owner, or the API server rejected a value.
 	Refused map[string]*status.Error
 }
 
 func (w Applied) touched(name string) bool { return w.Changed[name] || w.Refused[name] != nil }
 
-// ServiceKey returns the key of a Service among what was applied.
+// ServiceKey returns the key of a Service in Applied.
 func ServiceKey(name string) string { return "Service/" + name }
 
-// RouteName returns the key of a route among what was applied.
+// RouteName returns the key of a route in Applied.
 func RouteName(name string) string { return "Route/" + name }
 
-// services returns all Services that a route names.
+// services returns all Services to which a route refers.
 func (r *RouteDecision) services() []string {
 	var out []string
 	for _, b := range r.Backends {
@@ -215,51 +221,53 @@ func (r *RouteDecision) services() []string {
 	return out
 }
 
-// Row is one rendered host, or one listener, and what it routes to.
+// Row is one rendered host, listener or user-managed route, with its target.
 type Row struct {
-	// entry is the index in spec.domains or spec.listeners, and field names it.
+	// entry is the index in spec.domains or spec.listeners, and field is the path of that entry.
 	entry int
 	field string
 	host  string
 	path  string
 	port  v1alpha1.NetworkPort
-	// listener is the name of the entry of spec.listeners; "" if the row is a host.
+	// listener is the name of the entry in spec.listeners; empty if the row is not a listener.
 	listener string
 	// claim is the listener in the form of a host.
 	claim string
-	// user is the name of the user-managed route whose rules the row stands for; "" if none.
+	// user is the name of the user-managed route whose rules the row represents; empty if the row
+	// is not such a route.
 	user string
-	// parents that the entry sets.
+	// parents are the parents that the entry sets.
 	parents []providers.Parent
-	// target identifies what the row routes to: rows with the same target may share a route.
+	// target identifies the target of the row: rows with the same target may share a route.
 	target string
-	// group that the row routes to, or nil.
+	// group is the group to which the row routes, or nil.
 	group *v1alpha1.ReleaseGroup
-	// pinned is the release of a row with a version, or the canary to which a canary row routes now.
+	// pinned is the release of a row with a version, or the canary to which a canary row routes at
+	// present.
 	pinned string
-	// pin: the row names a version. canary: it routes to the canary. Neither follows the weights of a
-	// group.
+	// pin reports whether the row names a version, and canary whether it routes to the canary. Such
+	// rows do not follow the weights of a group.
 	pin, canary bool
 	// matches select requests for the canary.
 	matches []v1alpha1.CanaryMatch
-	// tls of the host; nil if none is specified.
+	// tls contains the TLS settings of the host, or is nil.
 	tls *providers.TLS
-	// recordTTL of the DNS record of the host, in seconds; 0 if not specified.
+	// recordTTL is the TTL of the host's DNS record, in seconds; 0 if not specified.
 	recordTTL int32
-	// shared rows move between groups.
+	// shared reports whether the row can move between groups.
 	shared bool
-	// newest: the row routes to the newest group. newer is the group to which it is moving in steps, or
-	// nil.
+	// newest reports whether the row routes to the newest group. newer is the group to which it is
+	// moving in steps, or nil.
 	newest bool
 	newer  *v1alpha1.ReleaseGroup
-	// reason and message of a row that is not routed, or has an error.
+	// reason and message explain why a row is not routed or has an error.
 	reason, message string
-	// kept: the row stays although the specification no longer renders it, because what it renders
-	// instead is not a host name or has no target, or although it is not known whether the host is
-	// allowed.
+	// kept reports whether the row stays although the specification does not render it any more (it
+	// renders an invalid host name, or has no target), or although it is unknown whether the host
+	// is allowed.
 	kept bool
-	// covered: the same entry gives the host to another group. The group of the row is treated as if no
-	// domain routed to it.
+	// covered reports whether the same entry gives the host to another group. The group of the row is
+	// treated as if no domain routed to it.
 	covered bool
 }
 
@@ -268,7 +276,8 @@ func (r *Row) routable() bool {
 	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
-// holds returns the host and path that no other policy may have; without a host the listener.
+// holds returns the host and path that no other policy may have; for a listener, it returns the
+// listener as a host.
 func (r *Row) holds() (host, path string) {
 	if r.listener != "" {
 		return r.claim, ""
@@ -279,7 +288,7 @@ func (r *Row) holds() (host, path string) {
 	return r.host, cmp.Or(r.path, "/")
 }
 
-// source returns the field that defines what the row routes to.
+// source returns the path of the field that defines the host, listener or route of the row.
 func (r *Row) source() string {
 	if r.listener != "" || r.user != "" {
 		return r.field

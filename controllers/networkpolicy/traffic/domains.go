@@ -14,7 +14,8 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// rows renders the domains of the specification, in order, the newest group first.
+// rows renders the domains of the specification, in order. Each domain begins with the newest
+// group.
 func (d *planner) rows() []*Row {
 	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
 		return []*Row{d.userRow(ref)}
@@ -39,10 +40,10 @@ func (d *planner) rows() []*Row {
 	return rows
 }
 
-// fit limits the number of rows to what a status can hold. Rows of previews are dropped first, and
-// among these, as among the others, those whose host no live route has, the last ones first: a host
-// that is served is not removed for a new one, and only a preview for a preview. One of the dropped
-// rows stays, to report this.
+// fit limits the number of rows to the maximum of a status. It drops rows of previews first. Among
+// these, and among other rows, it first drops rows whose host no live route has, the last rows
+// first: a host that is served is not removed for a new host, and a host of a preview only for
+// another preview. One of the dropped rows stays, to report this.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -81,13 +82,13 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but at most %d entries fit into the status, the last of which reports the others: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries, the last of which reports the other hosts: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
-// userRow returns the row of the rules in a user-managed route. Nothing is written to a route that
-// the status does not list yet: otherwise, after a change of the specification, there would be no
-// record of it.
+// userRow returns the row of the rules in a user-managed route. The controller does not write to a
+// route before the status lists it: otherwise, after a change of the specification, there would be
+// no record of the route.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {
@@ -122,7 +123,7 @@ func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
 	}
 	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
-	// The name is the same for all targets: two routes on one listener would conflict.
+	// All targets have the same route name, because two routes on one listener would conflict.
 	out.target = "listener/" + entry.Name
 	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
 		out.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is not TCP or UDP: route it in spec.domains", out.field, out.port.Name))
@@ -164,8 +165,8 @@ func (d *planner) portOf(name string) v1alpha1.NetworkPort {
 	return d.Policy.Spec.Ports[0]
 }
 
-// releaseRows returns the rows of a domain: one for its version, or those of groups or of their
-// canaries.
+// releaseRows returns the rows of a domain: one row for its version, or the rows of groups or of
+// their canaries.
 func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	if entry.Release == nil {
 		return d.groupRows(base, entry)
@@ -181,9 +182,9 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	return rows
 }
 
-// routeToCanary changes the row of a group to one of its canary, which gets all its traffic,
-// regardless of the weight, while it has a ready endpoint. The same applies to a release that
-// PreRollout hooks test before it is the canary.
+// routeToCanary changes the row of a group to a row of its canary. The canary gets all traffic of
+// the row, regardless of its weight, while it has a ready endpoint. The same applies to a release
+// that PreRollout hooks test before it becomes the canary.
 func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
@@ -242,7 +243,7 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	}
 	r = d.renderRow(r, entry)
 	if r.group == nil {
-		r.fail(reasonNoActiveRelease, "no release group to route to exists yet")
+		r.fail(reasonNoActiveRelease, "there is no release group to route to yet")
 		if policy == v1alpha1.GroupsNamed {
 			r.reason = reasonGroupNotFound
 			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, d.Policy.MicroserviceName())
@@ -254,7 +255,7 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 // renderRow sets the host of a row.
 func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
-		return r // No version is known yet.
+		return r // The version is not known yet.
 	}
 	if r.listener != "" || r.user != "" {
 		return r
@@ -276,7 +277,7 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	return r
 }
 
-// missingGroups returns rows for names that no group has.
+// missingGroups returns rows with an error for names that no group has.
 func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*Row {
 	var rows []*Row
 	for _, name := range names {
@@ -290,8 +291,8 @@ func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*
 	return rows
 }
 
-// unnamed returns rows of groups to which a domain with a template has routed and which it does not
-// name: they stay while a name matches no group, because the name may be meant for them.
+// unnamed returns rows of groups to which a domain with a template has routed and which the domain
+// does not name. They stay while a name matches no group, because the name may be meant for them.
 func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
 	if len(missing) == 0 {
 		return nil
@@ -339,8 +340,8 @@ func (d *planner) keepUnresolved(rows []*Row) {
 	}
 }
 
-// pinRow returns the row of a domain with a version (rule 33): it routes to a release that is
-// active, canary or retained, and never deploys one.
+// pinRow returns the row of a domain with a version (rule 33). It routes to a release that is
+// active, canary or retained, and never causes a deployment.
 func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	r := base
 	r.pin, r.target = true, "version/"+entry.Release.Version
@@ -360,8 +361,8 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	return &r
 }
 
-// freeze takes the target from the row of a version or of canaries if a freeze keeps that release, which was never active, from getting
-// more traffic, unless the host routes to it alone already.
+// freeze removes the target of a row of a version or of canaries if a freeze is active and the release was never active. The target
+// stays if the host routes to only this release already.
 func (d *planner) freeze(r *Row) {
 	release := d.rollout.rows[r.pinned]
 	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {
@@ -385,8 +386,8 @@ func (d *planner) freeze(r *Row) {
 	r.group, r.newer, r.pinned, r.canary, r.pin = nil, nil, "", false, false
 }
 
-// keepInvalid keeps the live target of a domain that does not render to a host name, if the host is
-// allowed: invalid input removes nothing.
+// keepInvalid keeps the live target of a domain that does not render to a valid host name, if the
+// live host is allowed. Invalid input removes nothing.
 func (d *planner) keepInvalid(rows []*Row) {
 	wanted := map[string]bool{}
 	for _, r := range rows {

@@ -112,9 +112,9 @@ func TestURLAndListeners(t *testing.T) {
 	}
 }
 
-// TestGatewayThatIsNotProgrammed checks that a policy waits for a Gateway that reports that it is not programmed, even if the Gateway
-// accepts the routes. A report about an earlier generation does not count. The policy is not stalled, because the controller of the
-// Gateway may still program it.
+// TestGatewayThatIsNotProgrammed checks that a policy is not ready while a Gateway reports that it is not programmed, even if the
+// Gateway accepts the routes. A report about an earlier generation does not count. The policy is not stalled, because the controller
+// of the Gateway may still program it.
 func TestGatewayThatIsNotProgrammed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status             metav1.ConditionStatus
@@ -221,7 +221,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A domain may name its version like the tag, as a pin of the Microservice may.
+// TestDomainOfATag checks that a domain can select its version by tag, as a pin of the Microservice
+// can.
 func TestDomainOfATag(t *testing.T) {
 	for version, release := range map[string]string{"1.0.0": "a", "v1.0.0": "a", "v1.1.0": "b", "1.1.0_7": "", "v9.0.0": ""} {
 		w := newWorld(t, group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))

@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// TestRouteWithoutAnnotations checks that a reconcile survives that another user removed all annotations of a route.
+// TestRouteWithoutAnnotations checks that a reconcile succeeds after another user removed all annotations of a
+// route.
 func TestRouteWithoutAnnotations(t *testing.T) {
 	strip := func(w *world) {
 		w.routes = maps.Clone(w.routes)
@@ -67,8 +68,8 @@ func TestRouteWithoutAnnotations(t *testing.T) {
 	}
 }
 
-// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, also
-// when the path of the domain is changed in the same edit.
+// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, even
+// if the same edit changes the path of the domain.
 func TestPathEditedWithProvider(t *testing.T) {
 	for name, to := range map[string]v1alpha1.NetworkProvider{
 		"a Gateway that answers later": byGateway,
@@ -84,15 +85,15 @@ func TestPathEditedWithProvider(t *testing.T) {
 			w.change(func(s *v1alpha1.NetworkPolicySpec) {
 				s.Provider, s.Domains = &to, []v1alpha1.Domain{{Domain: "www.example.com"}}
 			})
-			w.pass() // No gateway has answered yet.
+			w.pass() // No gateway has accepted a route yet.
 			w.pass()
 			want(t, "the Ingress, while no gateway has accepted the route that replaces it", splitOfEntry(w.facts(), "www.example.com", "ingress"), "1.0.0=100")
 		})
 	}
 }
 
-// TestHostOfTwoGroups checks that of two groups that render the same host the older one has it while the newer one never had a
-// ready endpoint.
+// TestHostOfTwoGroups checks that, if two groups render the same host, the older group has it until the newer group has a
+// ready endpoint for the first time.
 func TestHostOfTwoGroups(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 active 100"), group("release", 1, "a 1.1.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
@@ -101,7 +102,7 @@ func TestHostOfTwoGroups(t *testing.T) {
 	want(t, "split", w.split("1.1.0.example.com"), "1.1.0=100")
 }
 
-// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, also while the
+// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, even if the
 // rollout state has no group.
 func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	p := newPair()
@@ -133,8 +134,8 @@ func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	}
 }
 
-// TestSwitchingPolicyHoldsItsHosts checks that a policy that moves from a Gateway to Ingresses holds its hosts at the Gateway until
-// its HTTPRoutes are deleted, because the older route receives the requests.
+// TestSwitchingPolicyHoldsItsHosts checks that a policy that switches from a Gateway to Ingresses keeps its hosts on the Gateway
+// until its HTTPRoutes are deleted, because the older route receives the requests.
 func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	a := routedBy(t, byGateway)
 	a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)
@@ -158,8 +159,8 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	want(t, "during the drain: programmed at the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
-// TestHeldRoutesDoNotDrain checks that the condition of a policy that moves to a rule which does not exist shows what its routes
-// wait for, and no time that has passed.
+// TestHeldRoutesDoNotDrain checks that the condition of a policy that switches to a rule that does not exist states why its
+// routes stay, and not a time in the past.
 func TestHeldRoutesDoNotDrain(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider
@@ -179,7 +180,7 @@ func TestHeldRoutesDoNotDrain(t *testing.T) {
 }
 
 // TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that ends stay until the gateway has accepted the restored
-// rules of a user-managed route, and go then.
+// rules of a user-managed route, and are then deleted.
 func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	p, n, play := restoredRule(t)
 	play(false)
@@ -192,7 +193,7 @@ func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	}
 }
 
-// TestRestoredRuleOfAGatewayThatIsGone checks that a Gateway that does not exist keeps no pods behind restored rules.
+// TestRestoredRuleOfAGatewayThatIsGone checks that restored rules of a Gateway that does not exist keep no pods.
 func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 	p, n, play := restoredRule(t)
 	n.gateways = map[string]*gatewayv1.Gateway{}
@@ -202,8 +203,8 @@ func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 	}
 }
 
-// restoredRule plays a policy that manages a rule of a user's route, and whose only group ends. play lets the policy restore the rule, and
-// its gateway accept that or not.
+// restoredRule returns a policy that manages a rule of a user-managed route and whose only group ends. The function play restores the
+// rule; its argument decides whether the gateway accepts that.
 func restoredRule(t *testing.T) (p *pair, n *front, play func(accepts bool)) {
 	t.Helper()
 	p = newPair()

@@ -10,7 +10,7 @@ import (
 
 const frozenHost = "shop.example.com"
 
-// freeze begins a freeze of a day.
+// freeze starts a freeze of one day.
 func (p *pair) freeze() {
 	p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
 }
@@ -35,8 +35,8 @@ func frozenCanary(t *testing.T) (*pair, *front) {
 	return p, n
 }
 
-// TestDomainOfAFrozenCanary checks that a freeze keeps a domain from beginning to route to a canary that was never active, and that it
-// keeps a domain that does.
+// TestDomainOfAFrozenCanary checks that during a freeze a domain does not start to route to a canary that was never active, and that a
+// domain that routes to it already stays.
 func TestDomainOfAFrozenCanary(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit  func(*v1alpha1.NetworkPolicySpec)

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// addSeeds gives the generator bytes enough to draw from.
+// addSeeds adds seeds with enough bytes for the generator.
 func addSeeds(f *testing.F) {
 	for i := range uint64(8) {
 		r := rand.New(rand.NewPCG(i, 7))
@@ -34,7 +34,8 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// A template of a domain gives a host name, or an error; it never leaves a field in it.
+// FuzzRender checks that a template renders to a valid host name without template fields, or to an
+// error.
 func FuzzRender(f *testing.F) {
 	f.Add("{{.ReleaseGroupName}}.shop.example.com", "1-x", "1.x", "1.0.0", "shop", "prod", int64(0))
 	f.Add("*.{{ .StreamName }}.example.com", "a", "{{.Namespace}}", "1", "shop", "prod", int64(3))
@@ -60,7 +61,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// What the template of a domain may become by the list of domains, with the renderer that is in use.
+// FuzzOwned checks that the hosts of a template that the list of domains admits are allowed as well.
 func FuzzOwned(f *testing.F) {
 	f.Add("*.shop.example.com\nwww.shop.example.com", "{{.ReleaseGroupName}}.shop.example.com", "1-x", "1.x", "1.0.0", int64(0))
 	f.Add("*.example.com", "{{ .StreamName }}.{{.Number}}.example.com", "1-x", "a.b", "1.0.0", int64(3))
@@ -83,7 +84,7 @@ func FuzzOwned(f *testing.F) {
 	})
 }
 
-// The annotation by which a policy knows what it has in a route that a user manages.
+// FuzzTaken reads and writes the annotation with the rules of a policy in a user-managed route.
 func FuzzTaken(f *testing.F) {
 	f.Add(`{"group":"1-x","revision":3,"ledger":"uid/7","before":{"":[{"name":"a"}],"x":null}}`)
 	f.Add(`{"before":{"a":1e999}}`)
@@ -105,7 +106,7 @@ func FuzzTaken(f *testing.F) {
 	})
 }
 
-// A Service that is adopted, with whatever in its annotation.
+// FuzzGiveBack restores an adopted Service with any content of its annotation.
 func FuzzGiveBack(f *testing.F) {
 	f.Add(`{"a":"b"}`, "x", "y")
 	f.Fuzz(func(t *testing.T, text, k, v string) {
@@ -123,7 +124,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// Ingresses as any user may have changed them.
+// FuzzIngress reads Ingresses with any content, as users may have changed them.
 func FuzzIngress(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"nginx.ingress.kubernetes.io/canary-weight":"50"}},"spec":{"rules":[{"host":"a","http":{"paths":[{"backend":{"service":{"name":"s"}}}]}}]}}`), []byte(`{"metadata":{"name":"a-canary","annotations":{"x/canary-weight":"-5"}},"spec":{"rules":[{"host":"a"}]}}`))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
@@ -151,8 +152,8 @@ func FuzzIngress(f *testing.F) {
 	})
 }
 
-// decide and report with facts in disorder: never a panic; weights of a group add up to 100; the order of rows has no say;
-// what is decided twice is the same.
+// anyFacts plans and reports for random facts. It checks that there is no panic, that the weights of a group add up to
+// 100, and that the decision is repeatable and does not depend on the order of rows.
 func anyFacts(t *rapid.T) {
 	defer await.Quick(t)()
 	n := func(lo, hi int, l string) int { return rapid.IntRange(lo, hi).Draw(t, l) }
@@ -172,7 +173,7 @@ func anyFacts(t *rapid.T) {
 			}
 			for j := range n(0, 4, "rows") {
 				r := v1alpha1.Release{VersionedMicroservice: slug[:1] + []string{"a", "b", "c", "d"}[j], SemVer: v1alpha1.SemVer{Version: pick("version", "1.0.0", "1.1.0", "x")}, Status: v1alpha1.ReleaseStatus(pick("status", "pending", "canary", "active", "error", "deprecated")), Weight: int32(n(0, 100, "weight")), Available: rapid.Bool().Draw(t, "av"), Match: rapid.Bool().Draw(t, "match"), MirrorPercent: int32(n(0, 100, "mirror")), Promoted: int64(n(0, 1, "promoted") * (10*i + j + 1))}
-				for _, x := range g.Releases { // one active and one canary at most, as the planner keeps
+				for _, x := range g.Releases { // The planner keeps at most one active release and one canary.
 					if x.Status == r.Status && (r.Status == "active" || r.Status == "canary") {
 						r.Status = "deprecated"
 					}

@@ -10,15 +10,15 @@ import (
 )
 
 // obsolete decides which objects are deleted. A route is deleted only if the hosts that are still
-// required are accepted in other routes, or if one of its hosts is not allowed; a Service is
-// deleted only if its release has no row and no written object names it.
+// required are accepted in other routes, or if one of its hosts is not allowed. A Service is
+// deleted only if its release has no row and no written object refers to the Service.
 func (d *planner) obsolete(out *Decision) {
 	d.obsoleteRoutes(out)
 	d.obsoleteServices(out)
 }
 
-// obsoleteRoutes decides which live routes are deleted, which stay because nothing can replace
-// them, and which follow their group until others have replaced them.
+// obsoleteRoutes decides which live routes are deleted, which routes stay because nothing can
+// replace them, and which routes follow their group until other routes have replaced them.
 func (d *planner) obsoleteRoutes(out *Decision) {
 	out.held = map[string]*Row{}
 	wanted := map[string]*RouteDecision{}
@@ -75,7 +75,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 	return out
 }
 
-// replaced reports whether all decided routes for hosts of a live one are accepted, regardless of
+// replaced reports whether all decided routes for hosts of a live route are accepted, regardless of
 // their paths: after an edit of a path, one route replaces another.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {
@@ -146,17 +146,17 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	return nil
 }
 
-// taken reports whether another policy holds a host and path, or a row has them.
+// taken reports whether another policy or a row has a host and path.
 func (d *planner) taken(rows []*Row, host, path string) bool {
 	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
 		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
-// follows updates a live route that stays without a row to the split of its group: a canary that is
-// rolled back must be rolled back there too. A route that is moving to a newer group keeps moving
-// as long as its hosts do. Other routes do not start such a move: the newer group would get traffic
-// that no confirmed route gives it. It returns nil if the route is up to date, or no release of the
-// group is ready.
+// follows updates a live route that stays without a row to the split of its group, because a canary
+// that is rolled back must not get traffic from this route either. A route that is moving to a
+// newer group keeps moving as long as its hosts do. Other routes do not start such a move: the
+// newer group would get traffic from a route that is not part of its confirmation. It returns nil
+// if the route is up to date, or no release of the group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followsCanary(route, out); ok {
 		return r
@@ -184,8 +184,8 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	return nil
 }
 
-// followsCanary does this for a route of a canary domain whose canary has become ready since: clients of that domain
-// must not see another release while another route replaces it. ok is false for all other routes.
+// followsCanary updates a live route of a canary domain whose canary has become ready: clients of that domain must
+// not reach another release while another route replaces it. ok is false for all other routes.
 func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
@@ -204,11 +204,11 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 	return nil, true
 }
 
-// movingFrom returns the split between the group of a live route that stays and the newer one to
-// which it is moving, or nil: it gives the newer group no traffic, or the route that replaces it
-// does not move one of its hosts.
+// movingFrom returns the split between the group of a live route that stays and the newer group to
+// which the route is moving. It returns nil if the route gives the newer group no traffic, or if
+// the route that replaces it does not move one of its hosts.
 func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecision {
-	for way, m := range out.moves { // At most one group is moving in.
+	for way, m := range out.moves { // There is at most one incoming group.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
 			of := d.rollout.groupOf[name]
 			return of != nil && of.Slug == way.to
@@ -227,15 +227,16 @@ func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecisio
 	return nil
 }
 
-// forbiddenRoutes returns the routes that are deleted even if nothing else is decided.
+// forbiddenRoutes returns the routes with hosts that are not allowed. They are deleted even if
+// nothing else is decided.
 func (d *planner) forbiddenRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }
 
-// vanished returns the groups that live objects are labelled with but that the rollout state does
-// not contain. A group normally ends in phase Closing, in which its routes are deleted; a group
-// that is missing belongs to a rollout state that was lost. Its objects stay until some group has
-// an active release with a ready endpoint, or all existing groups end.
+// vanished returns the groups in the labels of live objects that the rollout state does not
+// contain. A group normally ends in phase Closing, in which its routes are deleted. A group that is
+// missing was part of a rollout state that was lost. Its objects stay until another group has an
+// active release with a ready endpoint, or all existing groups end.
 func (d *planner) vanished() map[string]bool {
 	groups := d.liveGroups()
 	if len(groups) == 0 && slices.ContainsFunc(d.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Phase == v1alpha1.GroupClosing }) {
@@ -261,8 +262,8 @@ func (d *planner) vanished() map[string]bool {
 	return out
 }
 
-// referenced returns the releases that the last report named, and those that live Services of
-// groups select.
+// referenced returns the releases in the references of the last report, and the releases that live
+// Services of groups select.
 func (d *planner) referenced() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range d.Policy.Status.Groups {
@@ -279,7 +280,7 @@ func (d *planner) referenced() map[string]bool {
 	return out
 }
 
-// LiveObject returns the live object of a route with the kind and name of want, or nil.
+// LiveObject returns the live object of a route that has the kind and name of want, or nil.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil
@@ -298,7 +299,7 @@ func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			continue // It is restored.
+			continue // User-managed routes are restored.
 		}
 		gone = append(gone, f.Live[name].Objects...)
 	}

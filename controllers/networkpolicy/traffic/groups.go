@@ -26,10 +26,10 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 	return picked
 }
 
-// choose returns the group to which a shared domain or Service routes (rule 9): the first of
-// candidates whose active release has ready endpoints, if it comes before the current one; until
-// then the current one, as long as it has an active release. It never moves back because endpoints
-// appear and disappear.
+// choose returns the group to which a shared domain or Service routes (rule 9). It returns the
+// first candidate whose active release has ready endpoints if this candidate comes before the
+// current group, otherwise the current group. The result never moves back because endpoints appear
+// and disappear.
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
@@ -58,8 +58,9 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	return nil
 }
 
-// incoming returns the group to which the newest domains are moving from base, a newer group whose
-// first release is a canary, or nil. It is nil too if the routes are being orphaned (rule 20).
+// incoming returns the incoming group: a newer group than base whose first release is a canary, and
+// to which domains of the newest group are moving. It returns nil if there is none, or if the
+// routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -78,7 +79,7 @@ func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 type planner struct {
 	*Observed
 	rollout rollout
-	// releases by name of the Service that routes to them.
+	// releases contains the releases by name of the Service that routes to them.
 	releases map[string]string
 }
 
@@ -98,8 +99,8 @@ func newPlanner(f *Observed) *planner {
 	return d
 }
 
-// versionOf returns the version of a release, for messages, or its name if the rollout state no
-// longer contains it.
+// versionOf returns the version of a release for messages, or the name of the release if the
+// rollout state no longer contains it.
 func (l rollout) versionOf(release string) string {
 	if r := l.rows[release]; r != nil {
 		return r.SemVer.Version
@@ -117,8 +118,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// mainOf returns the release that a group serves without others: its active release, else the
-// canary that is its first release, or nil.
+// mainOf returns the active release of a group, otherwise the canary that is the group's first
+// release, or nil.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if a := activeOf(g); a != nil {
 		return a
@@ -131,8 +132,8 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// testable returns the release of a group to which canary domains route: the canary, or a release
-// that is available and about which PreRollout hooks are asked, or nil.
+// testable returns the release of a group to which canary domains route: the canary, or a pending
+// release in the gate of PreRollout hooks, or nil.
 func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -144,8 +145,9 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// rejected reports whether no release of a group may serve, and none of the releases was ever
-// active or still exists: routes to them are deleted.
+// rejected reports whether the routes of a group to these releases must be deleted: no release of
+// the group may serve or was ever active, and none of the given releases is unknown to the rollout
+// state but still ready.
 func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
@@ -159,15 +161,15 @@ func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	return true
 }
 
-// live reports whether a group has routes: it is neither closing nor an expired preview.
+// live reports whether a group should have routes: it is neither closing nor an expired preview.
 func live(g *v1alpha1.ReleaseGroup) bool {
 	return g.Phase != v1alpha1.GroupClosing && g.Phase != v1alpha1.GroupExpired
 }
 
-// rollout finds groups and rows of a Microservice's status.
+// rollout is an index of the groups and releases in the status of a Microservice.
 type rollout struct {
 	groups []*v1alpha1.ReleaseGroup
-	// row and group by name of the release.
+	// rows and groupOf contain the row and the group by name of the release.
 	rows     map[string]*v1alpha1.Release
 	groupOf  map[string]*v1alpha1.ReleaseGroup
 	bySlug   map[string]*v1alpha1.ReleaseGroup
@@ -196,8 +198,8 @@ func readRollout(m *v1alpha1.Microservice) rollout {
 	return l
 }
 
-// settled returns a copy of a Microservice in which the canaries of all groups whose active release
-// can serve are aborted.
+// settled returns a copy of a Microservice without the canaries of all groups whose active release
+// has a ready endpoint.
 func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out := *m
 	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
@@ -210,7 +212,8 @@ func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	return &out
 }
 
-// aborted returns a copy of a group without its canary: the active release has all the traffic.
+// aborted returns a copy of a group without its canary, in which the active release has all the
+// traffic.
 func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := moved(g)
 	out.Rollout = nil
@@ -222,16 +225,16 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// Behind reports whether a live object, or the status of the policy, was written from a later rollout state than the one
-// that was read. The status counts because of groups whose objects are removed: otherwise the policy would forget, because
-// of an old state, what it confirmed.
+// Behind reports whether a live object, or the status of the policy, was written from a later rollout state than the state
+// that was read. The status matters for groups whose objects were deleted: otherwise an old state would remove their
+// confirmation from the status.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
 			return false
 		}
 		if s.RolloutState != m.UID {
-			return s.Sequence > 0 // Another Microservice: the API server knows which of the two exists.
+			return s.Sequence > 0 // The stamp is from another Microservice: only the API server knows which of the two exists.
 		}
 		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 			return g.Slug == s.Group && s.Revision > g.TrafficRevision
@@ -256,8 +259,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// incomingUntested returns the group above base whose release PreRollout hooks test before the newest
-// domains start moving to it, if no active release of base is ready, or nil.
+// incomingUntested returns a newer group than base whose release PreRollout hooks test before domains
+// of the newest group start moving to it, or nil. The newer group has no active release with a ready
+// endpoint.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -279,14 +283,14 @@ func (d *planner) activeAnswers(g *v1alpha1.ReleaseGroup) bool {
 	return active != nil && d.ready(active.VersionedMicroservice)
 }
 
-// servable reports whether a pin may route to a release (rule 33).
+// servable reports whether a domain with a version may route to a release (rule 33).
 func servable(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// pinned returns the release that a domain with a version serves; the version may be spelled like
-// its tag. It prefers the active release, then a canary, then the one that was active last; the
-// newest group first.
+// pinned returns the release that a domain with a version serves, and its group. The version may
+// have the form of a tag. The newest group has precedence. Within a group, the active release has
+// precedence, then a canary, then the retained release that was active last.
 func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {
@@ -314,9 +318,8 @@ func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	return nil, ""
 }
 
-// moved returns a copy of a group whose traffic cannot be split: its active release has all the
-// traffic, and canary steps only wait. If no endpoint of the active release is ready, the canary
-// serves in its place: it may be the fix.
+// moved returns a copy of a group whose traffic cannot be split. Its active release has all the
+// traffic, and canary steps only wait. A canary has all the traffic if there is no active release.
 func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := *g
 	out.Releases = slices.Clone(g.Releases)
@@ -341,7 +344,7 @@ func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	return out
 }
 
-// releasesOf returns the releases that Services of the policy route to.
+// releasesOf returns the releases to which Services of the policy route.
 func (d *planner) releasesOf(services []string) []string {
 	var out []string
 	for _, service := range services {

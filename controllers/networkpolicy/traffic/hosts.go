@@ -20,9 +20,9 @@ var (
 	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
-// Hosts returns all hosts that routes of the policy may have, and its listeners in the same form:
-// what its entries render to for any group, and the hosts of live routes. A decision uses no
-// others.
+// Hosts returns all hosts that routes of the policy may have: the hosts to which its domains render
+// for any group, its listeners in the form of hosts, and the hosts of live routes. A decision uses
+// no other hosts.
 func Hosts(f *Observed) []string {
 	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
 		return nil
@@ -52,7 +52,7 @@ func Hosts(f *Observed) []string {
 	return SortedKeys(out)
 }
 
-// templated reports whether a domain contains a field of the group.
+// templated reports whether a domain contains a template field whose value depends on the group.
 func templated(domain string) bool { return groupFields.MatchString(domain) }
 
 // groupsPolicy returns the groups policy of a domain, or the default.
@@ -66,7 +66,7 @@ func groupsPolicy(d v1alpha1.Domain) v1alpha1.GroupsPolicy {
 	return v1alpha1.GroupsNewest
 }
 
-// render fills the fields of a domain for a group, which may be nil.
+// render returns the host of a domain for a group, which may be nil.
 func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
 	host, err := fill(domain, p, g)
 	if err != nil {
@@ -75,7 +75,7 @@ func render(domain string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	return host, checkHost(host)
 }
 
-// fill fills the fields of a template for a group, which may be nil.
+// fill replaces the fields of a template with their values for a group, which may be nil.
 func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) (string, error) {
 	ms := p.MicroserviceName()
 	values := map[string]string{"Name": p.Name, "Microservice": ms, "Namespace": p.Namespace}
@@ -133,8 +133,8 @@ func (d *planner) hostGroup(host, path string) string {
 	return ""
 }
 
-// refuses returns why the host that a domain renders to is not allowed, or nil if it is allowed or
-// this is not known.
+// refuses returns an error if the host to which a domain renders is not allowed. It returns nil if
+// the host is allowed, or if the list of domains cannot be read.
 func (o *Ownership) refuses(domain, host string) error {
 	switch {
 	case o == nil || o.Unread != nil:
@@ -156,13 +156,13 @@ func (d *planner) hasRoute(host string) bool {
 }
 
 // forbidden reports whether a live route has a host that is not allowed for the namespace. Such a
-// route is never kept for its other hosts.
+// route is not kept for its other hosts.
 func (f *Observed) forbidden(route *providers.Live) bool {
 	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
 }
 
-// withdrawn returns the domains of a policy without a Microservice: those whose routes are deleted
-// no longer hold their hosts.
+// withdrawn returns the reported domains of a policy without a Microservice, in which forbidden
+// hosts are not programmed: their routes are deleted.
 func (f *Observed) withdrawn(reported []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	for i := range reported {
 		d := &reported[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// What the columns URL and SPLIT show: what each host gets, also while some are moving
-// from one group to the next.
+// TestSplitOfEachHost checks the columns URL and SPLIT: the split of each host, even while some
+// hosts are moving from one group to the next.
 func TestSplitOfEachHost(t *testing.T) {
 	one := "1-x a 1.0.0 active 100"
 	for name, tc := range map[string]struct {

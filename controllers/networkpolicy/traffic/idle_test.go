@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestNoPreviews: a Microservice of previews alone has nothing to route to while no pull
-// request is open, and reports it itself. Then that is not a fault of its policy.
+// TestNoPreviews checks that a policy is ready if its Microservice has only previews, no pull
+// request is open, and the Microservice itself is ready.
 func TestNoPreviews(t *testing.T) {
 	preview := func(phase v1alpha1.GroupPhase) v1alpha1.ReleaseGroup {
 		g := group("feature-1", 1)
@@ -17,8 +17,8 @@ func TestNoPreviews(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		groups   []v1alpha1.ReleaseGroup
-		ready    bool // the Microservice is
-		observed bool // and speaks of its current specification
+		ready    bool // ready reports whether the Microservice is ready.
+		observed bool // observed reports whether its status is of the current generation.
 		domain   string
 		want     string
 	}{
@@ -50,7 +50,7 @@ func TestNoPreviews(t *testing.T) {
 	}
 }
 
-// TestPreviewsComeAndGo: the policy follows.
+// TestPreviewsComeAndGo checks that a policy follows previews that start and end.
 func TestPreviewsComeAndGo(t *testing.T) {
 	w := newWorld(t)
 	status.Ready(&w.ms.Status.Conditions, 0, "Succeeded", "")

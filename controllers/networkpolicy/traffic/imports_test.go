@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestImports holds this package, the providers and the builders of resources pure: they
-// import no client, network, clock, randomness or log themselves, and read no time.
+// TestImports checks that this package, the providers and the builders of resources are pure: they
+// import no client, network, clock, randomness or log, and read no time.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, ".", "../providers/...", "../resources").Output()
@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
-	// grep answers 1 where nothing is found.
+	// grep exits with 1 if it finds nothing.
 	found, err := exec.Command("sh", "-c", `grep -nE 'time\.(Now|Since|Until|After|AfterFunc|Sleep|Tick|NewTimer|NewTicker)\(' $(find . ../providers ../resources -name '*.go' ! -name '*_test.go')`).CombinedOutput()
 	if err == nil || len(found) > 0 {
 		t.Errorf("a pure package reads a clock:\n%s", found)

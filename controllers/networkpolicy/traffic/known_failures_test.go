@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// TestKnownFailures plays what other controllers got wrong about routes and Services.
-// Names begin with the row of docs/design/known-failures.md.
+// TestKnownFailures checks known failures of other controllers with routes and Services. The name
+// of each test begins with the row of docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
 		"03 nothing names a release that was rolled back": nothingNamesWhatWasRolledBack,
@@ -38,13 +38,14 @@ func TestKnownFailures(t *testing.T) {
 	}
 }
 
-// stepOf returns a group whose canary b has a weight, next to a.
+// stepOf returns the group 1-x with these releases.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
 
-// Whatever ends a canary, no route names a Service without a ready endpoint, and
-// every Service that routes anywhere but to one release routes to the active one.
+// nothingNamesWhatWasRolledBack checks that after a canary ends for any reason, no route refers to
+// a Service without a ready endpoint, and every Service that follows a group routes to the active
+// release.
 func nothingNamesWhatWasRolledBack(t *testing.T) {
 	for name, rows := range map[string][]string{
 		"failed":     {"b 1.1.0 error 0", "a 1.0.0 active 100"},
@@ -64,7 +65,7 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 					t.Errorf("route %s names the release that was rolled back", route.Name)
 				}
 			}
-			w.ready["b"] = 0 // its pods go after the drain
+			w.ready["b"] = 0 // The pods of the canary are deleted after the drain delay.
 			w.settle()
 			f := w.facts()
 			for _, route := range w.routes {
@@ -85,8 +86,8 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 	}
 }
 
-// At every reconcile of a whole upgrade the split in the status is one that the routes
-// contain or contained until just now, and in a stable state it is the one they contain.
+// splitIsTheOneInUse checks that at every reconcile of an upgrade the split in the status is the
+// present or previous split of the routes, and in a stable state the present one.
 func splitIsTheOneInUse(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -122,7 +123,7 @@ func splitIsTheOneInUse(t *testing.T) {
 	}
 }
 
-// matched returns a world whose canary gets chosen requests and copies, and no weight.
+// matched returns a world whose canary gets matched and mirrored requests, and has no weight.
 func matched(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, testTraffic(stepOf(2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 20))
@@ -157,8 +158,8 @@ func noRuleOutlivesItsStep(t *testing.T) {
 	}
 }
 
-// A newer canary takes over the matches in one write. None of them routes to the older
-// one, whose pods may go.
+// displacedCanaryLeavesNoRule checks that one write moves all matches from an older canary to a
+// newer canary, so that the pods of the older canary can be deleted.
 func displacedCanaryLeavesNoRule(t *testing.T) {
 	w := matched(t)
 	w.ready["c"] = 0
@@ -198,8 +199,8 @@ func manyPassesMakeOneRule(t *testing.T) {
 	want(t, "backends", len(rules[0].BackendRefs), 2)
 }
 
-// Edits of all that is not a weight, in the middle of a step: at no pass does a host
-// carry another split, and none is without one.
+// editsKeepTheStep checks that edits of other settings during a step never change or remove the
+// split of a host.
 func editsKeepTheStep(t *testing.T) {
 	web := intstr.FromString("web")
 	for name, edit := range map[string]func(*world){
@@ -253,7 +254,7 @@ func editsKeepTheStep(t *testing.T) {
 
 func (w *world) spec() *v1alpha1.NetworkPolicySpec { return &w.policy.Spec }
 
-// splitOf a route's rule by weight, as w.split writes it.
+// splitOf returns the split of the rule of a route that splits by weight, in the format of w.split.
 func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 	only := *w
 	only.routes = map[string]*gatewayv1.HTTPRoute{route.Name: route}
@@ -285,8 +286,8 @@ func orderOfHeadersMakesNoDifference(t *testing.T) {
 	want(t, "another value is missed", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
 }
 
-// The Service waits for a ready endpoint, and not for all: a pod that never gets
-// ready does not keep it where it is.
+// oneEndpointMovesTheService checks that a Service moves with the first ready endpoint: a pod that
+// never becomes ready does not prevent it.
 func oneEndpointMovesTheService(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"] = 10
@@ -305,7 +306,8 @@ func oneEndpointMovesTheService(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// A manager that begins knows objects and nothing else.
+// restartForgetsNothing checks that a manager that was just started restores its state from
+// objects.
 func restartForgetsNothing(t *testing.T) {
 	w := matched(t)
 	w.written = map[string]time.Time{}
@@ -316,13 +318,13 @@ func restartForgetsNothing(t *testing.T) {
 	want(t, "rules after a restart", len(onlyRoute(t, w).Spec.Rules), 2)
 
 	w.rollout(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
-	w.written = map[string]time.Time{} // and none knows who made the rules
+	w.written = map[string]time.Time{} // The manager does not know when the rules were written.
 	w.settle()
 	want(t, "rules after a restart and an abort", len(onlyRoute(t, w).Spec.Rules), 1)
 }
 
-// Nothing that people may take out of an object ends the manager, and all of it comes
-// back.
+// emptiedObjects checks that a manager does not fail if a user removes any field of an object, and
+// restores all of these fields.
 func emptiedObjects(t *testing.T) {
 	w := matched(t)
 	good := mustJSON(onlyRoute(t, w).Spec)
@@ -350,7 +352,7 @@ func emptiedObjects(t *testing.T) {
 			old.Generation++
 			w.routes, w.services[service.Name] = map[string]*gatewayv1.HTTPRoute{old.Name: old}, service
 			f := w.facts()
-			w.carryOut(f, Plan(f)) // before the world holds its own checks
+			w.carryOut(f, Plan(f)) // The checks of the world would fail at this point.
 			w.accept()
 			w.settle()
 			if diff := cmp.Diff(good, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
@@ -374,8 +376,8 @@ func emptiedObjects(t *testing.T) {
 	})
 }
 
-// References without a namespace, or with an empty one, are to the namespace of what
-// holds them.
+// nameWithoutANamespace checks that references without a namespace, or with an empty namespace,
+// refer to the namespace of the referring object.
 func nameWithoutANamespace(t *testing.T) {
 	empty, other := gatewayv1.Namespace(""), gatewayv1.Namespace("infra")
 	for name, tc := range map[string]struct {
@@ -426,7 +428,7 @@ func abortWithServicesOnly(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
 	want(t, "references", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 
-	bare := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50")) // and no Service was ever made
+	bare := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50")) // No Service exists in this world.
 	bare.policy.Spec.Provider, bare.policy.Spec.Domains = nil, nil
 	bare.rollout(stepOf(3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	bare.settle()

@@ -15,10 +15,11 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Policies that are confirmed late, or never.
+// The tests of this file are about policies that are confirmed late, or never.
 
-// A policy sees no endpoints in its first pass, because it makes the Services. Nothing was
-// programmed by then, so that it keeps traffic from no release.
+// TestUnconfirmedPolicyWithholdsNothing checks that a policy withholds no release before a gateway
+// has accepted its routes: it observes no endpoints in its first reconcile, which creates the
+// Services.
 func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 	for name, gateways := range map[string]map[string]*gatewayv1.Gateway{
 		"its gateway has not answered yet": newWorld(t).gateways,
@@ -46,8 +47,9 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 	}
 }
 
-// What a policy wrote before counts only where a gateway may serve it: else one that names
-// a Gateway which does not exist would keep the pods of release after release.
+// TestUnconfirmedPolicyNamesWhatItWrites checks that previous writes of a policy count as
+// references only if a gateway may serve them. Otherwise a policy with a Gateway that does not
+// exist would retain the pods of one release after another.
 func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway went": true} {
 		t.Run(name, func(t *testing.T) {
@@ -61,9 +63,9 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 			w.gateways = map[string]*gatewayv1.Gateway{}
 			w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 			w.settle()
-			named := []string{"a", "b"} // The gateway may still take it.
+			named := []string{"a", "b"} // The gateway may still accept the first route.
 			if confirmed {
-				named = []string{"a"} // What is added serves, and goes with a later revision alone.
+				named = []string{"a"} // The new release serves, and is removed only by a later revision.
 			}
 			want(t, "named at first", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			f := w.facts()
@@ -81,7 +83,7 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 			w.settle()
 			named = []string{"c"}
 			if confirmed {
-				named = []string{"a", "b", "c"} // It may serve any of them.
+				named = []string{"a", "b", "c"} // The gateway may serve any of these releases.
 			}
 			want(t, "named", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, reasonParentNotFound)
@@ -93,8 +95,9 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 	}
 }
 
-// A Gateway that goes away, and comes back: the policy reports which one is missing, claims
-// nothing of what was asked for meanwhile, and confirms it as soon as it is accepted.
+// TestGatewayIsAwayForAWhile deletes and re-creates a Gateway. The policy reports the missing
+// Gateway, confirms no revision meanwhile, and confirms the latest revision as soon as it is
+// accepted.
 func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -119,10 +122,10 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason once it is back", w.groupTraffic("1-x").Reason, "")
 }
 
-// Whether a pause proves anything is not reported by the revision of a report, which stays:
-// without its Gateway a policy routes nothing, with one domain that is not programmed it
-// serves the others, and with an active release that has no endpoints its routes target the
-// canary, which may be the fix.
+// TestPausesAndTheReasonsOfReports checks which pauses of a step count. The confirmed revision
+// alone does not decide that, because it stays: without its Gateway a policy routes nothing, with
+// one unprogrammed domain it serves the other domains, and if the active release has no endpoints,
+// its routes target the canary, which may be the fix.
 func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens        func(p *pair)
@@ -172,7 +175,7 @@ func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	}
 }
 
-// stands reports how a version stands in the rollout state, as "canary 10".
+// stands returns the status and weight of a version in the rollout state, such as "canary 10".
 func (p *pair) stands(version string) string {
 	for _, g := range p.rollout.Groups {
 		for _, r := range g.Releases {
@@ -184,8 +187,9 @@ func (p *pair) stands(version string) string {
 	return ""
 }
 
-// groupBy is changed, and a domain moves from the group that closes to the one that takes
-// its place. Until the gateway has taken the route, it serves the group that closes.
+// TestGroupClosesBehindASharedRoute changes groupBy, so that a domain moves from the group that
+// closes to its successor. Until the gateway has accepted the route, it serves the group that
+// closes.
 func TestGroupClosesBehindASharedRoute(t *testing.T) {
 	for name, domain := range map[string]v1alpha1.Domain{
 		"newest": {Domain: newestHost},
@@ -201,7 +205,7 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 			closing.Phase = v1alpha1.GroupClosing
 			w.rollout(closing, group("1-x", 1, "a 1.9.0 active 100"))
 			for i := range 6 {
-				w.pass() // The gateway does not answer on what is written.
+				w.pass() // The gateway does not report on the written routes.
 				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
 					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
 				}
@@ -215,8 +219,9 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 	}
 }
 
-// A domain is edited while it moves from a group that closes: until the gateway has taken the
-// route, it serves the previous host, which routes to the group that closes.
+// TestGroupClosesBehindADomainThatIsEdited edits a domain while it moves from a group that closes.
+// Until the gateway has accepted the route, it serves the previous host, which routes to the group
+// that closes.
 func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
@@ -236,7 +241,7 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 				if i < len(edits) {
 					w.policy.Spec.Domains = []v1alpha1.Domain{edits[i]}
 				}
-				w.pass() // The gateway does not answer on what is written.
+				w.pass() // The gateway does not report on the written routes.
 				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
 					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
 				}
@@ -249,7 +254,8 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	}
 }
 
-// A group ends although a route between groups is refused that never routed to it.
+// TestGroupClosesNextToARefusedRoute checks that a group ends although the gateway rejects a route
+// between groups that never routed to it.
 func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{
@@ -268,8 +274,9 @@ func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 }
 
-// A group that closes, and whose route stays because another one that replaces it has no
-// IngressClass, reports that, and not that its objects are being deleted.
+// TestClosingGroupWaitsForAnIngressClass checks the report of a group that closes and whose route
+// stays because the IngressClass of the replacing route does not exist: it states the missing
+// class, and not that objects are being deleted.
 func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	w := newWorld(t, group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Provider = &byNginx
@@ -277,7 +284,7 @@ func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	w.settle()
 	want(t, "before", splitOfEntry(w.facts(), shopHost, "ingress"), "1.9.0=100")
 	w.classes = nil
-	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost, Path: "/api"}} // by another Ingress
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost, Path: "/api"}} // The path requires another Ingress.
 	w.policy.Generation++
 	closing := group("1-x", 2, "a 1.9.0 deprecated 0")
 	closing.Phase = v1alpha1.GroupClosing
@@ -298,8 +305,9 @@ func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	want(t, "references at the end", len(w.groupTraffic("1-x").References), 0)
 }
 
-// Where traffic moves as a whole, a canary stands in for an active release that has no
-// endpoints, as it does elsewhere: nothing would confirm the release that is the fix.
+// TestCanaryStandsInWhereNothingSplits checks that a canary replaces an active release without
+// endpoints even if traffic cannot be split: otherwise nothing would confirm the release that is
+// the fix.
 func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &byPlain

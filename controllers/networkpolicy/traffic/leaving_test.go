@@ -12,15 +12,15 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// ending returns a group that is to have no routes any more.
+// ending returns a group in phase Closing, whose routes are deleted.
 func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 	g.Phase = v1alpha1.GroupClosing
 	return g
 }
 
-// A gateway takes routes of a group only after the time in which it should have, and after the group
-// has ended. When the routes are moved to another group, and the gateway is silent again, the release
-// that it serves stays in the references.
+// TestGatewayTookTheRoutesOfAnEndedGroup checks that a release stays in the references if the gateway
+// accepted the routes of its group late, after the group had ended, and then does not report on the
+// routes that moved to another group.
 func TestGatewayTookTheRoutesOfAnEndedGroup(t *testing.T) {
 	older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
 	w := newWorld(t, newer, older)
@@ -44,8 +44,9 @@ func TestGatewayTookTheRoutesOfAnEndedGroup(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 }
 
-// Requests that match, and copies of requests, come to a release without any weight: it stays in the
-// references of its group until the gateway took a route without it.
+// TestMatchedReleaseIsReferencedUntilItsRouteIsTaken checks that a release that receives only
+// matched or mirrored requests, without a weight, stays in the references of its group until the
+// gateway has accepted a route without it.
 func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
 	for name, to := range map[string]func(r *v1alpha1.Release){
 		"match":  func(r *v1alpha1.Release) { r.Match = true },
@@ -71,8 +72,9 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
 	}
 }
 
-// The record of the rollout is lost while nothing but the Service of the policy itself routes to a
-// release: the policy reports it still, so that it keeps its pods until the Service selects another one.
+// TestLostRecordAndTheServiceOfThePolicy loses the rollout state while only the Service of the policy
+// itself routes to a release. The policy still reports the release, so that it keeps its pods until the
+// Service selects another release.
 func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	w := newWorld(t, group("release", 1, "a 1.0.0 active 100"))
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
@@ -88,8 +90,9 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	want(t, "the group has ended", len(w.groupTraffic("release").References), 0)
 }
 
-// The releases of the older group are deleted while the active release of the newer one is dead, and its fix waits for its
-// PreRollout hooks: the group that is gone has no canary domains any more, for which they would wait.
+// TestGroupThatIsGoneHasNoCanaryDomains deletes the releases of the older group while the active release of the newer
+// group has no endpoints and its fix waits for its PreRollout hooks. The deleted group has no canary domains any more,
+// which would block these hooks.
 func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	for name, lose := range map[string]bool{"its releases are deleted": false, "the rollout state is lost too": true} {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +124,9 @@ func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	}
 }
 
-// The only release of a group that was active is deleted by hand while its next one is not there, or waits for
-// room: its route and its Service go, which nothing answers, and the next release takes its steps.
+// TestGroupWithoutTheReleaseThatItsRouteNames deletes the only release of a group that was active, while the
+// next release does not exist or its pods are pending. The route and the Service of the deleted release are
+// deleted, and the next release continues with its steps.
 func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
@@ -133,7 +137,7 @@ func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	p.push("1.0.0")
 	p.push("2.0.0")
 	p.run(20 * time.Minute)
-	p.config = "" // The template names a ConfigMap that is not there.
+	p.config = "" // The ConfigMap of the template does not exist.
 	for name, o := range p.objects {
 		if o.Slug == "2-x" {
 			delete(p.objects, name)
@@ -152,7 +156,8 @@ func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	}
 }
 
-// Weights of a live route without the share of a group that is gone are percentages again.
+// TestHeldWeightsArePercentages checks that the weights of a live route add up to 100 again without
+// the weight of a deleted group.
 func TestHeldWeightsArePercentages(t *testing.T) {
 	g := group("1-x", 2, "a 1.0.0 error 0")
 	if got, _ := hold(map[string]int{"a": 90}, &g); got["a"] != 100 {
@@ -160,9 +165,9 @@ func TestHeldWeightsArePercentages(t *testing.T) {
 	}
 }
 
-// The Gateway of a group that ends is away, and the rollout state is lost while the route of its host is
-// already another group's: the release that it serves still stays in the references of its group, until the gateway
-// took the route.
+// TestLostRecordWhileTheGatewayIsAway loses the rollout state while the Gateway of a group that ends does not exist
+// and the route of its host belongs to another group already. The release that the gateway serves stays in the
+// references of its group until the gateway has accepted the route.
 func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 	for name, moved := range map[string]bool{"the route moved before": true, "the route moves after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -199,8 +204,9 @@ func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 	}
 }
 
-// A user ends a group and opens it again before its objects were written a first time: its next release, whose
-// domains are to move to it by steps, waits for no revision that nothing can confirm.
+// TestGroupThatOpensAgainBeforeItHasRoutes ends a group and opens it again before its objects are written for
+// the first time. The next release, to which domains move in steps, is not blocked by a revision that can
+// never be confirmed.
 func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
@@ -229,8 +235,8 @@ func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	}
 }
 
-// A user ends a group and opens it again before its policy wrote anything of that: the release that its
-// route names is active again, and the next one takes its steps next to it.
+// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before its policy wrote
+// anything. The release to which its route refers is active again, and the next release runs its steps.
 func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{{Domain: "example.com"}}
@@ -255,8 +261,9 @@ func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	}
 }
 
-// The pods of an active release fail before the Service of its group selects it, which routes to the one before: no
-// policy waits for the dead release, and its fix becomes active.
+// TestFixOfAReleaseThatNoServiceSelected checks that a fix becomes active although the pods of the active release
+// failed before the Service of its group selected it: the Service keeps the previous release, and no policy is
+// blocked by the failed release.
 func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {
 	p := newPair()
 	n := p.policy("web")
@@ -288,7 +295,7 @@ func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {
 	want(t, "the Service selects", n.services["web-1-x"].Spec.Selector[v1alpha1.LabelRelease], a.Release)
 }
 
-// hostsOfGroup returns the hosts of routes that are written for a group.
+// hostsOfGroup returns the hosts of the routes of a group.
 func hostsOfGroup(n *front, slug string) (hosts []string) {
 	for _, live := range n.facts().Live {
 		if live.Group() == slug {

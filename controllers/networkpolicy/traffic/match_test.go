@@ -12,7 +12,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// testTraffic returns the canary of a group a step with match, a mirror, or both.
+// testTraffic sets match, a mirror, or both for the canary of a group.
 func testTraffic(g v1alpha1.ReleaseGroup, match bool, mirror int32) v1alpha1.ReleaseGroup {
 	for i := range g.Releases {
 		if g.Releases[i].Status == v1alpha1.ReleaseCanary {
@@ -29,7 +29,7 @@ func beta() []v1alpha1.CanaryMatch {
 	}
 }
 
-// onlyRoute returns the one route that there is.
+// onlyRoute returns the only route of a world.
 func onlyRoute(t *testing.T, w *world) *gatewayv1.HTTPRoute {
 	t.Helper()
 	if len(w.routes) != 1 {
@@ -60,7 +60,7 @@ func TestMatchStepRoutesChosenRequestsToTheCanary(t *testing.T) {
 	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 
-	// Rows 9 and 10 of the known failures: nothing of the test traffic outlives its step.
+	// No test traffic remains after its step (rows 9 and 10 of the known failures).
 	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "rules after the abort", len(onlyRoute(t, w).Spec.Rules), 1)
@@ -93,7 +93,7 @@ func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {
 func TestMirrorStepCopiesRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		percent int32
-		want    int32 // as written; 0: all
+		want    int32 // want is the value in the route; 0 means all requests.
 	}{"some": {25, 25}, "all": {100, 0}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), false, tc.percent))
@@ -160,7 +160,8 @@ func TestCookieMatch(t *testing.T) {
 	}
 }
 
-// Row 14 of the known failures: the order of a list that has none is not a difference.
+// TestTheOrderOfMatchedValuesMakesNoDifference checks that the order of an unordered list is not a
+// difference (row 14 of the known failures).
 func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.policy.Spec.Domains[0].CanaryMatches = beta()
@@ -172,7 +173,8 @@ func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 	want(t, "writes", w.writes, writes)
 }
 
-// Row 15: what a server adds to a rule again after each write keeps nothing back.
+// TestARouteWithWhatTheServerAddsIsConfirmed checks that a route is confirmed although the API
+// server adds fields to its rules after each write (row 15).
 func TestARouteWithWhatTheServerAddsIsConfirmed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1

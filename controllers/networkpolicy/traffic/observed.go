@@ -19,58 +19,61 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// Observed contains everything that a decision is based on, as read in one reconcile.
+// Observed contains all facts on which a decision is based, as read in one reconcile.
 type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
-	// Microservice that the policy routes to, or nil.
+	// Microservice is the Microservice to which the policy routes, or nil.
 	Microservice *v1alpha1.Microservice
-	// Services that the policy owns, by name, including those that are being deleted.
+	// Services are the Services that the policy owns, by name, including Services that are being
+	// deleted.
 	Services map[string]*corev1.Service
-	// View of the provider that the policy uses.
+	// View is the view of the provider that the policy uses.
 	View providers.View
-	// views of all providers, including that one, and the input from which they were created.
+	// views are the views of all providers, in the order of Known. Input is the input from which
+	// they were created.
 	views []providers.View
 	Input providers.Input
 	// Rest are the policy's objects other than routes and Services, such as Certificates.
 	Rest []resources.Object
-	// Live routes by name: those of the provider, and those of previous providers.
+	// Live contains the live routes of all providers, by name.
 	Live map[string]*providers.Live
 	// Adopted is the user's Service that the policy adopts; nil if it adopts none, or the Service does
 	// not exist.
 	Adopted *corev1.Service
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Written is when routes were last written, by name, if known.
+	// Written contains the times at which routes were last written, by name, if known.
 	Written map[string]time.Time
 	// Probed are the known results of the probes of routes.
 	Probed map[providers.Probe]providers.Probed
-	// Endpoints by name of the policy's Services.
+	// Endpoints contains the endpoints of the policy's Services, by name of the Service.
 	Endpoints map[string]Endpoints
-	// Claims of other policies that this one's routes could meet.
+	// Claims are the claims of other policies with which routes of this policy could conflict.
 	Claims []Claim
-	// Owned describes what the list of domains allows for the namespace; nil if there is no list.
+	// Owned describes the hosts that the list of domains allows for the namespace; nil if there is
+	// no list.
 	Owned *Ownership
 	Now   time.Time
 }
 
-// Endpoints of one Service, by identity.
+// Endpoints contains the identities of the endpoints of one Service.
 type Endpoints struct {
 	All, Ready []string
 }
 
-// Claim is a host and path that another policy holds.
+// Claim is a host and path that another policy has.
 type Claim struct {
 	host, path, policy string
-	// literal: an entry of that policy names the host, independent of the group.
+	// literal reports whether an entry of that policy names the host, independent of the group.
 	literal bool
-	// younger: the policy is younger, and serves the host.
+	// younger reports whether that policy is younger, and serves the host.
 	younger bool
 }
 
 // gatewayProvider writes routes of the Gateway API.
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
-// Known are the providers. The last one is the provider of policies that name none.
+// Known contains all providers. The last provider is that of policies without spec.provider.
 var Known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
 
 // ProviderOf returns the provider of a policy.
@@ -98,7 +101,7 @@ func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
 
-// service returns a live Service of the policy, or the one that it adopts, or nil.
+// service returns a live Service of the policy, or the Service that the policy adopts, or nil.
 func (f *Observed) service(name string) *corev1.Service {
 	if f.Adopted != nil && f.Adopted.Name == name {
 		return f.Adopted
@@ -106,7 +109,7 @@ func (f *Observed) service(name string) *corev1.Service {
 	return f.Services[name]
 }
 
-// Selected returns the release that a live Service of the policy selects.
+// Selected returns the release that a live Service of the policy selects, or "".
 func (f *Observed) Selected(service string) string {
 	s := f.service(service)
 	if s == nil || s.DeletionTimestamp != nil {
@@ -120,7 +123,8 @@ func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
 
-// report returns the report of a group in the policy's current status.
+// report returns the report of a group in the policy's current status. The report is empty if there
+// is none.
 func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
 	if i < 0 {
@@ -145,11 +149,11 @@ func (f *Observed) previous(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
 }
 
-// shares reports whether the routes of the policy could conflict with those of another policy.
-// By default, routes of the same provider could.
+// shares reports whether the routes of the policy could conflict with those of another policy. By
+// default, routes of the same provider could conflict.
 func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	if s := other.Status.ProviderSwitch; s != nil && slices.Contains(s.From, ProviderOf(f.Policy).Name()) {
-		return true // Its previous routes serve until they are deleted.
+		return true // The other policy's previous routes serve until they are deleted.
 	}
 	if s, ok := f.View.(providers.ConflictChecker); ok {
 		return s.MayConflict(other)
@@ -172,7 +176,7 @@ func (f *Observed) hasPreviousRoutes(slug string) bool {
 	return slices.ContainsFunc(f.previousRoutes(), func(name string) bool { return f.Live[name].Group() == slug })
 }
 
-// ListenerHost returns a key for a listener in the form of a host, different from all host names.
+// ListenerHost returns a key for a listener in the form of a host. It differs from all host names.
 func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
@@ -220,8 +224,8 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// ReadKinds returns the kinds of the objects that a policy has or needs: unless they are read, it
-// is not known which routes route to its releases.
+// ReadKinds returns the kinds of the objects that a policy has or needs. Objects of all these kinds
+// must be read, otherwise the releases to which routes route are unknown.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
 	from := []string{p.Status.Provider}
@@ -241,8 +245,8 @@ func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// SetViews sets the views of an input: that of the policy's provider, and those with routes of previous
-// providers.
+// SetViews creates the views of all providers from an input, and sets the live routes and the other
+// objects of the policy.
 func (f *Observed) SetViews(input providers.Input) {
 	f.Input, f.Live, f.views, f.Rest = input, map[string]*providers.Live{}, nil, nil
 	own := ProviderOf(f.Policy)
@@ -273,7 +277,8 @@ func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
 
-// Older orders policies by age, then by name, like routes in the Gateway API.
+// Older reports whether policy a has precedence over policy b: the older policy has, then the name
+// decides, as for routes in the Gateway API.
 func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -284,12 +289,12 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 // Ownership describes which hosts the list of domains allows for a policy's namespace. Nil means
 // that there is no list, and every host is allowed.
 type Ownership struct {
-	// Hosts that the list allows for the namespace.
+	// Hosts are the hosts that the list allows for the namespace.
 	Hosts domains.Hosts
-	// Unread is why the list cannot be applied, or nil.
+	// Unread is the error due to which the list cannot be applied, or nil.
 	Unread error
-	// Until is when the labels of the namespace, by which hosts were allowed, have to be read again;
-	// zero if the list uses no labels.
+	// Until is the time at which the labels of the namespace, on which allowed hosts depend, must be
+	// read again; zero if the list uses no labels.
 	Until time.Time
 }
 
@@ -320,7 +325,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// UserNames returns the user-managed routes that a policy names, or may have rules in.
+// UserNames returns the names of the user-managed routes that a policy names or may have rules in.
 func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	if ref := gatewayapi.UserRef(p); ref != nil {
@@ -332,7 +337,7 @@ func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, nil)
 }
 
-// RouteHost returns a key for the user-managed route of a policy in the form of a host, different
+// RouteHost returns a key for the user-managed route of a policy in the form of a host. It differs
 // from all host names.
 func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	ref := gatewayapi.UserRef(p)
@@ -345,7 +350,7 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 // liveSlugs returns the groups for which live objects were written.
 func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
 
-// liveSlugsBut is liveSlugs without some routes.
+// liveSlugsBut returns the result of liveSlugs without some routes.
 func (f *Observed) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range f.Services {

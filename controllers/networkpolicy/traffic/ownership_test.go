@@ -10,16 +10,16 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// own returns the world's namespace what a list reports.
+// own sets the list of domains, and the labels of the world's namespace.
 func (w *world) own(data map[string]string, labels map[string]string) {
 	rules, err := domains.Parse(data)
 	w.owned = &Ownership{Hosts: rules.For(w.policy.Namespace, labels), Unread: err}
 }
 
-// broken is a list that no one can read.
+// broken is a list of domains that cannot be parsed.
 var broken = map[string]string{"prod": "not a host"}
 
-// reported returns the rows of a status, each "host reason programmed".
+// reported returns the domains in a status, each as "host reason programmed".
 func reported(s v1alpha1.NetworkPolicyStatus) []string {
 	out := []string{}
 	for _, d := range s.Domains {
@@ -32,7 +32,7 @@ func reported(s v1alpha1.NetworkPolicyStatus) []string {
 	return out
 }
 
-// routedHosts returns the hosts of all routes that are there.
+// routedHosts returns the hosts of all existing routes.
 func (w *world) routedHosts() []string {
 	var out []string
 	for _, route := range w.routes {
@@ -169,7 +169,8 @@ func TestAnUnreadableListTakesNothingAway(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// What is kept although the specification does not give it is judged like the rest.
+// TestNoKeptRouteHasAHostThatIsNotAllowed checks that hosts that are kept although the
+// specification does not render them must be allowed as well.
 func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	for name, keep := range map[string]func(*world){
 		"the domain became invalid": func(w *world) { w.policy.Spec.Domains[0].Domain = "{{.Version}}_.example.com" },
@@ -202,15 +203,16 @@ func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// The namespace may have www itself, and a group that is called so may not: its route
-// goes although another host of it waits for a Gateway.
+// TestARefusedGroupLosesTheRouteThatWaits checks that the route of a group is deleted if its host
+// is not allowed for groups, although the namespace itself may use the host and another host of the
+// route waits for a Gateway.
 func TestARefusedGroupLosesTheRouteThatWaits(t *testing.T) {
 	w := newWorld(t, group("www", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.preview.example.com"})
 	w.settle()
 	delete(w.gateways, "infra/public")
-	w.policy.Spec.Ports[0].Name = "web" // Another route, which no one accepts.
+	w.policy.Spec.Ports[0].Name = "web" // The other port requires another route, which no gateway accepts.
 	w.settle()
 	want(t, "routes", len(w.routes), 2)
 	want(t, "hosts", cmp.Diff([]string{"www.preview.example.com", "www.shop.example.com"}, w.routedHosts()), "")

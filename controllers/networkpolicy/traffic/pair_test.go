@@ -21,10 +21,10 @@ import (
 
 var pairs = simulate.Flags("pair", "TestPlannerAndPolicies")
 
-// pairOp is one thing that happens; a and b choose among what is there.
+// pairOp is one event of a history; a and b choose among the existing objects.
 type pairOp struct{ kind, a, b int }
 
-// pairHappening is one kind of pairOp, with its share of all.
+// pairHappening is a kind of pairOp, with its share of all events.
 type pairHappening struct {
 	name  string
 	share int
@@ -44,8 +44,8 @@ var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0"
 
 func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
 
-// someDomains returns the domains whose bits are set; the one of the bit 64 chooses requests, which
-// a plain Ingress cannot.
+// someDomains returns the domains whose bits are set. The domain of bit 64 selects requests, which
+// a plain Ingress cannot do.
 func someDomains(bits int) (out []v1alpha1.Domain) {
 	for i, x := range []v1alpha1.Domain{
 		{Domain: "shop.example.com"},
@@ -313,19 +313,19 @@ var pairHappenings = []pairHappening{
 	}},
 	{"status of a policy is lost", 1, func(p *pair, a, b int) {
 		if name, n, ok := choose(p.nets, a); ok && !n.stuck && n.gateways[pairGateway] != nil && b%2 == 0 {
-			p.accept(name) // What its gateway has not taken is an open finding.
+			p.accept(name) // The loss of a status while a gateway has not accepted routes is an open finding.
 			p.say("the status of policy %s is lost", name)
 			n.report(v1alpha1.NetworkPolicyStatus{})
-			p.plan(0) // So is that the policy reports again before the loss is seen.
+			p.plan(0) // A report of the policy before the planner observes the loss is an open finding as well.
 		}
 	}},
 	{"Service deleted by hand", 1, func(p *pair, a, b int) {
-		if name, n, ok := choose(p.nets, a); ok && !n.full && len(p.rollout.Groups) > 0 { // else it is made again after the rollout state
+		if name, n, ok := choose(p.nets, a); ok && !n.full && len(p.rollout.Groups) > 0 { // Otherwise the Service is created after the rollout state.
 			if service, s, ok := choose(n.services, b); ok && p.objects[s.Spec.Selector[v1alpha1.LabelRelease]] != nil {
 				p.say("Service %s of policy %s is deleted by hand", service, name)
 				n.services = maps.Clone(n.services)
 				delete(n.services, service)
-				for p.pass(name, 0) && n.services[service] == nil { // The first pass may only report what it is about to write.
+				for p.pass(name, 0) && n.services[service] == nil { // The first reconcile may only reserve references.
 				}
 			}
 		}
@@ -400,7 +400,7 @@ var pairHappenings = []pairHappening{
 			if g := &p.rollout.Groups[i]; g.Phase == release.Closing {
 				p.spec.Ended = nil
 				delete(p.closed, g.Slug)
-				if b%2 == 0 && len(g.Releases) > 0 { // its version is gone
+				if b%2 == 0 && len(g.Releases) > 0 { // The version is removed from the registry.
 					delete(p.offers, g.Releases[a%len(g.Releases)].Version)
 				}
 				if b%3 == 0 && len(g.Releases) > 0 {
@@ -509,11 +509,11 @@ var pairHappenings = []pairHappening{
 			}
 		}
 		for _, name := range SortedKeys(p.nets) {
-			p.accept(name) // What its gateway has not taken is an open finding.
+			p.accept(name) // The loss of a status while a gateway has not accepted routes is an open finding.
 			p.nets[name].report(v1alpha1.NetworkPolicyStatus{})
 		}
 		p.say("all policies lose their status")
-		p.plan(0) // So is that a policy reports again before the loss is seen.
+		p.plan(0) // A report of a policy before the planner observes the loss is an open finding as well.
 	}},
 	{"sources differ", 1, func(p *pair, a, b int) {
 		if b%4 == 0 {
@@ -523,14 +523,14 @@ var pairHappenings = []pairHappening{
 	}},
 }
 
-// pairFaults are the happenings that are faults of what surrounds planner and policies.
+// pairFaults contains the events that are faults of the environment of planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
 	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
 	"webhook of changes": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
-// pairDeck holds each happening as often as its share.
+// pairDeck contains each kind of event as often as its share.
 var pairDeck = func() (deck []int) {
 	for i, h := range pairHappenings {
 		for range h.share {
@@ -540,19 +540,18 @@ var pairDeck = func() (deck []int) {
 	return deck
 }()
 
-// pairHistory returns what a seed makes: what happens, and where it starts.
+// pairHistory returns the history of a seed: the events and the start state.
 func pairHistory(seed uint64) (ops []pairOp, start int) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	ops = make([]pairOp, 40+random.IntN(120))
-	a, b := 1+random.IntN(240), 1+random.IntN(1024) // a small choice makes histories of few objects
+	a, b := 1+random.IntN(240), 1+random.IntN(1024) // A small range results in histories with few objects.
 	for i := range ops {
 		ops[i] = pairOp{random.IntN(len(pairDeck)), random.IntN(a), random.IntN(b)}
 	}
 	return ops, random.IntN(1 << 20)
 }
 
-// playPair lets the ops happen, then lets faults end and everybody work, and asks that
-// all comes to an end.
+// playPair runs the events, ends the faults, lets all controllers work, and checks the result.
 func playPair(ops []pairOp, start int) (p *pair) {
 	p = newPair()
 	defer func() {
@@ -580,7 +579,7 @@ func playPair(ops []pairOp, start int) (p *pair) {
 	return p
 }
 
-// epilogue ends the faults, and checks that everything comes to an end.
+// epilogue ends the faults, and checks that all rollouts come to an end.
 func (p *pair) epilogue() {
 	p.say("epilogue")
 	clear(p.broken)
@@ -627,8 +626,8 @@ func (p *pair) epilogue() {
 	}
 }
 
-// checkEnd requires of a stable group that whatever is in progress reports what it waits for, and
-// that policies route as the group requests.
+// checkEnd checks that in a stable group everything in progress reports its cause, and that
+// policies route as the group requires.
 func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	waits := func(reasons ...release.Reason) bool {
 		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
@@ -671,14 +670,14 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 			continue
 		}
 		for _, r := range report.References {
-			if r != a.Release && !slices.Contains(report.Pinned, r) && p.objects[r] != nil { // What was removed by hand has no pods to keep.
+			if r != a.Release && !slices.Contains(report.Pinned, r) && p.objects[r] != nil { // A release that a user deleted has no pods.
 				p.fail("policy %s: group %s still references %s", name, g.Slug, r)
 			}
 		}
 	}
 }
 
-// onlyAnswer reports whether a group that closes has pods that answer, and no other group has: routes stay on them.
+// onlyAnswer reports whether a group that closes is the only group with ready pods, so that routes stay on it.
 func (p *pair) onlyAnswer(g *release.Group) bool {
 	answers := func(g *release.Group, r release.Row) bool {
 		o := p.objects[r.Release]
@@ -692,13 +691,13 @@ func (p *pair) onlyAnswer(g *release.Group) bool {
 	return slices.ContainsFunc(g.Releases, func(r release.Row) bool { return answers(g, r) })
 }
 
-// ended reports whether a user ends a group.
+// ended reports whether a user has ended a group.
 func (p *pair) ended(g *release.Group) bool {
 	return slices.Contains(p.spec.Ended, g.Name) || slices.Contains(p.spec.Ended, g.Slug)
 }
 
-// checkNewest: in a stable state a group is at its newest good version, or the pinned one, or it
-// reports what it waits for.
+// checkNewest checks that in a stable state a group is at its newest good version or at the pinned
+// version, or reports why not.
 func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	for _, n := range notes {
 		if n.Slug != "" && n.Slug != g.Slug || n.Event {
@@ -726,7 +725,7 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	}
 }
 
-// kind of a failure: what it reports, without times and names.
+// kind returns the message of a failure without times and names.
 func (p *pair) kind() string {
 	if p.err == nil {
 		return ""
@@ -735,7 +734,7 @@ func (p *pair) kind() string {
 	return text[:min(len(text), 14)]
 }
 
-// note returns what happened, and how it stands at the end.
+// note returns the events of a history, and the state at its end.
 func (p *pair) note() string {
 	var b strings.Builder
 	for _, l := range p.trace {
@@ -763,10 +762,9 @@ func (p *pair) note() string {
 	return b.String()
 }
 
-// TestPlannerAndPolicies plays the real planner and the real decisions of policies against
-// each other, in random histories, as many at a time as there are processors. Of one that
-// a user would not expect it prints the seed, which plays it again with -pair.seed, and
-// the history made as short as possible.
+// TestPlannerAndPolicies runs the real planner and the real decisions of policies together, in
+// random histories, as many at a time as there are processors. For a failed history it prints the
+// seed, which repeats the history with -pair.seed, and the shortest failing history.
 func TestPlannerAndPolicies(t *testing.T) {
 	pairs.Run(t, simulate.Play{
 		Package: "./controllers/networkpolicy/traffic",
@@ -784,7 +782,7 @@ func TestPlannerAndPolicies(t *testing.T) {
 	})
 }
 
-// counts of a history, for the sum of all.
+// counts returns the counts of a history for the total.
 func (s pairStats) counts() []simulate.Count {
 	return []simulate.Count{
 		{What: "steps", N: s.steps}, {What: "faults", N: s.faults}, {What: "plans", N: s.plans}, {What: "passes", N: s.passes},

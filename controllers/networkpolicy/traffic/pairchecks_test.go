@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// measure writes what steps are measured to be, by the quality of their version.
+// measure sets the results of the measurements of steps, by the quality of their version.
 func (p *pair) measure() (did bool) {
 	if !p.spec.Analysis {
 		return false
@@ -32,7 +32,7 @@ func (p *pair) measure() (did bool) {
 	return did
 }
 
-// policyWrites counts what all policies have written.
+// policyWrites returns the number of writes of all policies.
 func (p *pair) policyWrites() (n int) {
 	for _, x := range p.nets {
 		n += x.writes
@@ -40,7 +40,8 @@ func (p *pair) policyWrites() (n int) {
 	return n
 }
 
-// checkOutside: once all faults outside of releases are over, no release is in error because of one.
+// checkOutside checks that no release is in error due to a fault outside of releases after all these
+// faults ended.
 func (p *pair) checkOutside() {
 	for _, g := range p.rollout.Groups {
 		for _, r := range g.Releases {
@@ -51,7 +52,7 @@ func (p *pair) checkOutside() {
 	}
 }
 
-// checkRecord holds a write of the rollout state against what users expect of it.
+// checkRecord checks a write of the rollout state against the expectations of users.
 func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 	for i := range plan.State.Groups {
 		g := &plan.State.Groups[i]
@@ -104,7 +105,7 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 				}
 			}
 		}
-		// A release starts below a higher version that did not fail.
+		// A release must not start while there is a higher version that did not fail.
 		if g.Rollout != nil && g.Target.Reason == release.Latest && (was.Rollout == nil || was.Rollout.Release != g.Rollout.Release) && len(p.spec.Pins) == 0 && g.Level != "Preview" {
 			for _, c := range o.Candidates {
 				if c.Slug != g.Slug || c.Release == g.Rollout.Release {
@@ -124,8 +125,8 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 	}
 }
 
-// checkGap: a host that the gateway serves, and that the specification still has, is still in a route that the gateway
-// took, while some group has an active release that answers.
+// checkGap checks that a host that the gateway serves, and that the specification still has, stays in a route that the
+// gateway accepted, while any group has an active release with ready pods.
 func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	n := p.nets[name]
 	if f.Policy.Spec.Provider == nil || f.Policy.Spec.Provider.Gateway == nil || n.full || len(n.claims) > 0 || len(n.foreign) > 0 || n.ms == nil || p.ms != n.ms {
@@ -161,7 +162,8 @@ func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	}
 }
 
-// checkTruth: once stable, what the status reports of domains that are programmed is what the gateway serves.
+// checkTruth checks that in a stable state the reported backends of programmed domains are those that the
+// gateway serves.
 func (p *pair) checkTruth() {
 	for name, n := range p.nets {
 		if n.stuck || n.full || n.gateways[pairGateway] == nil || n.policy.Spec.Provider == nil || n.policy.Spec.Provider.Gateway == nil {
@@ -185,7 +187,7 @@ func (p *pair) checkTruth() {
 				found, served = true, s.releases
 				weights := map[string]int{}
 				for _, b := range d.Backends {
-					if b.Weight > 0 { // else only matches and copies of requests come to it
+					if b.Weight > 0 { // A release without a weight gets only matched and mirrored requests.
 						weights[b.Release] = int(b.Weight)
 					}
 				}
@@ -200,14 +202,15 @@ func (p *pair) checkTruth() {
 	}
 }
 
-// positive returns the weights above zero.
+// positive returns the weights that are greater than zero.
 func positive(weights map[string]int) map[string]int {
 	out := maps.Clone(weights)
 	maps.DeleteFunc(out, func(_ string, w int) bool { return w == 0 })
 	return out
 }
 
-// checkSilence: once stable, with no time to wait for, each rollout and each group reports what it waits for.
+// checkSilence checks that in a stable state without a pending timer each rollout and each group reports its
+// cause.
 func (p *pair) checkSilence() {
 	plan := release.Plan(p.observe(), p.now)
 	if plan.Changed || !plan.RequeueTime.IsZero() {
@@ -240,8 +243,8 @@ func (p *pair) checkSilence() {
 	}
 }
 
-// checkReturn: what was active last serves again when its group is opened again, and what failed is not tried again without a
-// decision.
+// checkReturn checks that the last active release serves again when its group is opened again, and that a failed release is
+// not tried again without a decision.
 func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
 	if was.Phase == release.Closing && g.Phase == release.Live && g.ActiveRow() == nil && g.Target.Reason != release.Pinned {
 		var last release.Row

@@ -14,48 +14,49 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// pair is the planner and the policies of one Microservice, with all that surrounds
-// them faked: the registry, the releases' objects and pods, the API server, and the
-// gateways. Time is virtual. Both decide as they do in a cluster; the first thing that
-// a user would not expect stays in err.
+// pair contains the planner and the policies of one Microservice. Their environment is simulated:
+// the registry, the objects and pods of releases, the API server, and the gateways. Time is
+// virtual. Planner and policies decide as they do in a cluster. The first violation of a user's
+// expectation is stored in err.
 type pair struct {
 	now       time.Time
 	spec      release.Spec
 	config    string
-	scheme    string // how versions are grouped: "" by major, all, minor
+	scheme    string // scheme is the grouping of versions: "" (by major), all or minor.
 	offers    map[string]release.Candidate
 	withdrawn []release.Withdrawal
-	closed    map[string]bool // groups that the source closed
-	refuse    bool            // an admission webhook is down: what is created is refused
-	room      int             // pods that find room in the cluster; below 0: any number
-	load      int             // pods that all traffic of a group needs, where releases have autoscalers
-	// denied releases: the server refuses that their objects are changed.
+	closed    map[string]bool // closed contains the groups that the source closed.
+	refuse    bool            // refuse reports whether an admission webhook is unavailable, so that creations fail.
+	room      int             // room is the number of pods that fit into the cluster; a negative number means any.
+	load      int             // load is the number of pods that all traffic of a group needs, if releases have autoscalers.
+	// denied contains the releases whose objects the API server does not allow to change.
 	denied map[string]bool
-	// unstamped are those of them that the last plan could not stamp.
+	// unstamped contains the denied releases that the last plan could not stamp.
 	unstamped map[string]bool
-	quality   map[string]release.VerdictPhase // verdicts of measurements, by version; passed where there is none
-	pulls     bool                            // versions are heads of pull requests
-	hooks     map[release.Point]string        // what hooks answer: "" yes, "no", "away" for no answer
-	// misled are hooks that met another release than the one that they were to try, by the name of that.
+	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. They pass by default.
+	pulls     bool                            // pulls reports whether versions are heads of pull requests.
+	hooks     map[release.Point]string        // hooks contains the responses of hooks: "" for yes, "no", or "away" for no response.
+	// misled contains the hooks that reached another release than the release that they should test, by
+	// name of the latter.
 	misled map[string]misled
 
 	rollout release.State
-	ms      *v1alpha1.Microservice // the rollout state as policies read it
+	ms      *v1alpha1.Microservice // ms contains the rollout state as policies read it.
 	past    []*v1alpha1.Microservice
 	objects map[string]*object
 	nets    map[string]*front
 
-	broken    map[string]bool // versions whose pods never get ready
+	broken    map[string]bool // broken contains the versions whose pods never become ready.
 	startup   time.Duration
-	began     time.Time            // when the manager began
-	requeueAt time.Time            // when the last plan wants to be requeued
-	named     map[string]time.Time // when a route last named a release
+	began     time.Time            // began is the start time of the manager.
+	requeueAt time.Time            // requeueAt is the time at which the last plan is requeued.
+	named     map[string]time.Time // named contains the times at which a route last referred to a release.
 	trace     []line
 	err       error
 	stats     pairStats
 }
 
-// misled is what a hook met that was asked at a gate since a time.
+// misled describes the release that a hook reached, and the time since which the hook is asked.
 type misled struct {
 	since time.Time
 	what  string
@@ -63,30 +64,30 @@ type misled struct {
 
 type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
 
-// object is a release's VersionedMicroservice with its pods.
+// object is the VersionedMicroservice of a release with its pods.
 type object struct {
 	release.Object
-	up    time.Time // when its pods can be ready
+	up    time.Time // up is the time at which the pods can be ready.
 	ready int
-	why   string // they never are, and why
-	auto  bool   // it has an autoscaler, which does not go below Replicas
+	why   string // why is the reason why the pods never become ready.
+	auto  bool   // auto reports whether the release has an autoscaler, whose minimum is Replicas.
 }
 
 // front is a NetworkPolicy with its objects and its gateway.
 type front struct {
 	*world
-	serves map[string]answering // what the gateway serves, by route
-	stuck  bool                 // its gateway takes nothing, and serves what it served, also what is deleted since
-	// served grows with each change of what the gateway serves.
+	serves map[string]answering // serves contains the served content, by route.
+	stuck  bool                 // stuck reports whether the gateway accepts no change, and serves the previous content, including deleted routes.
+	// served increases with each change of the served content.
 	served int
-	// named are the releases that were named in a state, and taken is the one in which the gateway
-	// had all there was to take.
+	// named contains the releases that were referenced in state namedIn. took is the state in which
+	// the gateway had accepted all routes.
 	named         map[string]string
 	namedIn, took frontState
 }
 
-// frontState shows whether a front is as it was: its objects, its rollout state and what the
-// gateway serves.
+// frontState identifies the state of a front: its objects, its rollout state and the content that
+// the gateway serves.
 type frontState struct {
 	snapshot, served int
 	ms               *v1alpha1.Microservice
@@ -94,13 +95,13 @@ type frontState struct {
 
 func (n *front) state() frontState { return frontState{n.refresh(), n.served, n.ms} }
 
-// answering is what a gateway serves of a route.
+// answering is the content that a gateway serves for a route.
 type answering struct {
 	hosts    []string
-	releases map[string]int // and their weights; 0: for chosen requests
+	releases map[string]int // releases contains the weights of releases; 0 means matched requests only.
 	pinned   bool
-	deleted  bool // the route was deleted since
-	gone     bool // and a pass has found none in its place: nothing shows that a gateway still serves it
+	deleted  bool // deleted reports whether the route was deleted since.
+	gone     bool // gone reports whether a reconcile has found no replacement, so that nothing shows that the gateway still serves the route.
 }
 
 func newPair() *pair {
@@ -114,7 +115,7 @@ func newPair() *pair {
 	return p
 }
 
-// line of a trace, which is formatted when a history failed.
+// line is a line of a trace. It is formatted only if a history fails.
 type line struct {
 	at     time.Time
 	format string
@@ -133,14 +134,14 @@ func (p *pair) fail(format string, args ...any) {
 	}
 }
 
-// Helper and Fatalf make it the judge of its policies' worlds.
+// Helper and Fatalf make pair the test of its policies' worlds.
 func (p *pair) Helper() {}
 
 func (p *pair) Fatalf(format string, args ...any) { p.fail(format, args...) }
 
 // --- the user, the registry and the pods ---
 
-// setSteps changes the steps, of which policies read the specification as well.
+// setSteps changes the canary steps, including those in the specification that policies read.
 func (p *pair) setSteps(steps []release.Step) {
 	p.spec.Steps = steps
 	p.ms = p.ms.DeepCopy()
@@ -154,7 +155,7 @@ func (p *pair) setSteps(steps []release.Step) {
 	p.remember()
 }
 
-// remember keeps what a cache that lags still has.
+// remember stores the state that a cache that lags still contains.
 func (p *pair) remember() {
 	if p.past = append(p.past, p.ms); len(p.past) > 6 {
 		p.past = p.past[1:]
@@ -172,7 +173,7 @@ func (p *pair) policy(name string) *front {
 	return n
 }
 
-// lose deletes a policy, and what it wrote with it.
+// lose deletes a policy and its objects.
 func (p *pair) lose(name string) {
 	p.say("policy %s is deleted", name)
 	delete(p.nets, name)
@@ -218,7 +219,7 @@ func (p *pair) deny(version string) {
 	p.withdrawn = append(p.withdrawn, release.Withdrawal{Version: version, Reason: release.Denied})
 }
 
-// gone takes a version from the registry for good.
+// gone removes a version from the registry permanently.
 func (p *pair) gone(version string) {
 	delete(p.offers, version)
 	p.withdrawn = append(p.withdrawn, release.Withdrawal{Version: version, Reason: release.Gone})
@@ -233,7 +234,7 @@ func (p *pair) regroup(scheme string) {
 	}
 }
 
-// loseRecord empties the status of the Microservice, as a restore without it does.
+// loseRecord empties the status of the Microservice, like a restore of a backup without statuses.
 func (p *pair) loseRecord() {
 	p.rollout = release.State{}
 	p.ms = p.ms.DeepCopy()
@@ -242,8 +243,8 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
-// wipe empties the status of every object, as a restore of a namespace without statuses does. The
-// specifications, Services and routes are there.
+// wipe empties the status of every object, like a restore of a namespace without statuses. The
+// specifications, Services and routes exist.
 func (p *pair) wipe(releases bool) {
 	p.loseRecord()
 	for _, n := range p.nets {
@@ -258,7 +259,7 @@ func (p *pair) wipe(releases bool) {
 	}
 }
 
-// reportRelease writes the status that a release has into its object.
+// reportRelease writes the status of releases into their objects.
 func (p *pair) reportRelease() (did bool) {
 	for i := range p.rollout.Groups {
 		for _, r := range p.rollout.Groups[i].Releases {
@@ -270,7 +271,7 @@ func (p *pair) reportRelease() (did bool) {
 	return did
 }
 
-// size returns how many pods it is to have.
+// size returns the desired number of pods.
 func (o *object) size() int {
 	if o.Replicas == 0 {
 		return 0
@@ -278,7 +279,7 @@ func (o *object) size() int {
 	return max(o.Replicas, o.Current)
 }
 
-// autoscalers give what serves the pods that its part of the load needs.
+// autoscalers sets the number of pods that each serving release needs for its part of the load.
 func (p *pair) autoscalers() {
 	if p.load == 0 {
 		return
@@ -293,7 +294,7 @@ func (p *pair) autoscalers() {
 	}
 }
 
-// pods lets pods come up, as far as there is room, and the objects report.
+// pods starts pods, as far as the cluster has room, and updates the status of the objects.
 func (p *pair) pods() (did bool) {
 	p.autoscalers()
 	for _, name := range SortedKeys(p.objects) {
@@ -319,7 +320,7 @@ func (p *pair) pods() (did bool) {
 	return did
 }
 
-// answerHooks lets the controllers of releases call the hooks of the gates at which rollouts wait.
+// answerHooks calls the hooks of the gates at which rollouts wait.
 func (p *pair) answerHooks() (did bool) {
 	for i := range p.rollout.Groups {
 		run := p.rollout.Groups[i].Rollout
@@ -338,14 +339,14 @@ func (p *pair) answerHooks() (did bool) {
 	return did
 }
 
-// checkTried notes hooks that are to try a release before its traffic, and meet another one by
-// the domain of the canary: what they answer must not count.
+// checkTried records hooks that should test a release before its traffic, but reach another release
+// at the domain of the canary. Their responses must not count.
 func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 	newest := true
 	for i := range p.rollout.Groups {
 		x := &p.rollout.Groups[i]
 		if newest = newest && x.Slug != g.Slug; newest && x.Phase == release.Live || x.Slug != g.Slug && x.Rollout != nil {
-			return // the domain is that of the newest group
+			return // The domain routes to the newest group.
 		}
 	}
 	for name, n := range p.nets {
@@ -357,7 +358,7 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 				return d.Release != nil && d.Release.Version == "" && slices.Contains(s.hosts, d.Domain)
 			}
 			if s.deleted || !slices.ContainsFunc(n.policy.Spec.Domains, asked) {
-				continue // it has no domain of a canary, or not any more
+				continue // The policy has no domain of a canary any more.
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
@@ -368,7 +369,8 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 	}
 }
 
-// checkMisled: no plan goes past a gate by the answer of a hook that met another release.
+// checkMisled checks that no plan passes a gate due to the response of a hook that reached another
+// release.
 func (p *pair) checkMisled(next release.State) {
 	for _, g := range p.rollout.Groups {
 		if g.Rollout == nil || g.Rollout.Gate != release.PreRollout {
@@ -385,8 +387,8 @@ func (p *pair) checkMisled(next release.State) {
 	}
 }
 
-// confirms reports whether a policy has confirmed a group, or, before that has anything to confirm,
-// the one that serves: a policy that never has blocks nothing.
+// confirms reports whether a policy has confirmed a group or, if the group has no revision yet, the
+// group that serves. A policy that has never confirmed a revision blocks nothing.
 func (p *pair) confirms(n *front, g *release.Group) bool {
 	for i := range p.rollout.Groups {
 		if x := &p.rollout.Groups[i]; g.TrafficRevision == 0 && x.Phase == release.Live && x.ActiveRow() != nil {
@@ -409,7 +411,7 @@ func (p *pair) free() int {
 	return max(0, n)
 }
 
-// endpoints shows the policies which pods are ready.
+// endpoints updates the ready pods that policies observe.
 func (p *pair) endpoints() {
 	for _, n := range p.nets {
 		n.now = p.now
@@ -428,7 +430,7 @@ func (p *pair) observe() release.Observed {
 	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, PullRequests: p.pulls, Began: p.began, SourceStale: p.config == ""}
 	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
 		if p.config == "" {
-			break // a ConfigMap of the template is missing, say
+			break // For example, a ConfigMap of the template does not exist.
 		}
 		c := p.offers[version]
 		c.Release = strings.ReplaceAll(c.Slug+"-"+version+"-"+p.config, ".", "-")
@@ -455,8 +457,8 @@ func (p *pair) observe() release.Observed {
 	return o
 }
 
-// withdrawnOf returns what an ImagePolicy reports of what a group holds: denied versions, and that
-// the current scheme does not make the group.
+// withdrawnOf returns the withdrawals that an ImagePolicy reports for a group: denied versions, and
+// a group that the current scheme does not create.
 func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	made := len(g.Releases) == 0
 	for _, r := range g.Releases {
@@ -477,8 +479,8 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	return out
 }
 
-// plan makes a whole pass of the planner; stop is the write before which the manager ends,
-// 0: never.
+// plan runs a whole reconcile of the planner; stop is the number of the write before which the
+// manager ends, or 0.
 func (p *pair) plan(stop int) (did bool) {
 	o, plan := p.make()
 	p.stats.plans++
@@ -519,7 +521,7 @@ func (p *pair) plan(stop int) (did bool) {
 	return did
 }
 
-// make makes a plan, and another one where the server refuses a stamp of it: of the facts with that.
+// make returns a plan. If the API server rejects a stamp of the plan, it plans again with that fact.
 func (p *pair) make() (release.Observed, release.Result) {
 	clear(p.unstamped)
 	for {
@@ -549,7 +551,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 			k.why = "CrashLoopBackOff"
 		}
 		p.objects[e.Release] = k
-		delete(p.named, e.Release) // that was another object, with other pods
+		delete(p.named, e.Release) // The release had another object before, with other pods.
 		p.say("create %s", e.Release)
 		return true
 	}
@@ -599,7 +601,7 @@ func (p *pair) record(plan release.Result) {
 	}
 }
 
-// report writes the conditions that policies read.
+// report writes the conditions of the Microservice that policies read.
 func (p *pair) report(plan release.Result) {
 	var conditions []metav1.Condition
 	if i := slices.IndexFunc(plan.Notes, func(n release.Note) bool { return n.Condition() == release.ConditionFrozen }); i >= 0 {
@@ -613,7 +615,7 @@ func (p *pair) report(plan release.Result) {
 	p.remember()
 }
 
-// groupAsRead returns what policies read of a group of the rollout state.
+// groupAsRead returns a group of the rollout state as policies read it.
 func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
@@ -657,7 +659,7 @@ func (p *pair) retire(x release.Retire) bool {
 	return true
 }
 
-// active reports whether a release is the active one of its group.
+// active reports whether a release is the active release of its group.
 func (p *pair) active(name string) bool {
 	return slices.ContainsFunc(p.rollout.Groups, func(g release.Group) bool {
 		r := g.Row(name)
@@ -667,14 +669,14 @@ func (p *pair) active(name string) bool {
 
 // --- the policies and their gateways ---
 
-// pass is one reconcile of a policy, which reads the rollout state lag writes old.
+// pass runs one reconcile of a policy with a rollout state that is lag writes old.
 func (p *pair) pass(name string, lag int) (did bool) {
 	n := p.nets[name]
 	p.stats.passes++
 	p.endpoints()
 	n.ms = p.past[max(0, len(p.past)-1-lag)]
 	f := n.facts()
-	if Behind(n.ms, f) { // What it wrote itself is newer.
+	if Behind(n.ms, f) { // The objects of the policy are newer.
 		n.ms = p.ms
 		f = n.facts()
 	}
@@ -686,12 +688,12 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	n.ms = p.ms
 	n.noteDeleted()
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
-		p.accept(name) // An Ingress has no answer.
+		p.accept(name) // An Ingress has no status that reports acceptance.
 	}
 	return n.writes != writes
 }
 
-// noteDeleted marks what the gateway serves of routes that a pass has deleted.
+// noteDeleted marks the served content of routes that a reconcile has deleted.
 func (n *front) noteDeleted() {
 	d := newPlanner(n.observed())
 	for route, was := range n.serves {
@@ -706,7 +708,8 @@ func (n *front) noteDeleted() {
 	}
 }
 
-// deleteGateway deletes the Gateway, which serves nothing from then on, also when it is created again, until it takes routes.
+// deleteGateway deletes the Gateway. From then on nothing is served, even if the Gateway is created again, until it accepts
+// routes.
 func (n *front) deleteGateway() {
 	d := newPlanner(n.observed())
 	for route := range n.serves {
@@ -718,7 +721,7 @@ func (n *front) deleteGateway() {
 	delete(n.gateways, pairGateway)
 }
 
-// accept lets the gateway of a policy take what is written.
+// accept makes the gateway of a policy accept and serve the written routes.
 func (p *pair) accept(name string) bool {
 	n := p.nets[name]
 	if n.stuck && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
@@ -735,7 +738,7 @@ func (p *pair) accept(name string) bool {
 	n.served++
 	d := newPlanner(n.observed())
 	for route, live := range d.Live {
-		if !live.Accepted { // What it has not accepted it does not serve: it serves what it did.
+		if !live.Accepted { // The gateway keeps serving the previous content of a route that it has not accepted.
 			if was, ok := served[route]; ok {
 				n.serves[route] = was
 			}
@@ -754,8 +757,8 @@ func (p *pair) accept(name string) bool {
 	return n.took.snapshot != before.snapshot
 }
 
-// names returns the releases that objects as written, and what the gateway serves of them, name,
-// but for domains with a version.
+// names returns the releases to which the written objects and the served content refer, except
+// those of domains with a version.
 func (n *front) names() map[string]string {
 	now := n.state()
 	if now == n.namedIn {
@@ -771,7 +774,7 @@ func (n *front) names() map[string]string {
 			out[r] = "route " + name
 		}
 		if d.previous(live) {
-			continue // Nothing answers on it any more.
+			continue // The gateway does not serve the route any more.
 		}
 		if was := n.serves[name]; !was.deleted {
 			for r := range was.releases {
@@ -796,8 +799,8 @@ func (n *front) names() map[string]string {
 	return out
 }
 
-// untaken reports whether another route has some of these hosts by now, and the gateway has
-// not taken it. Until it has, that shows that it may still serve the deleted one.
+// untaken reports whether another route has some of these hosts and the gateway has not accepted
+// it. Until then, the gateway may still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -807,8 +810,8 @@ func (n *front) untaken(d *planner, hosts []string) bool {
 	return false
 }
 
-// noteNamed notes what is named when time passes, or a gateway takes it. What a reconcile names, and the next one does not, in the
-// same moment, no client has seen.
+// noteNamed records the referenced releases when time passes or a gateway accepts routes. No client can observe a reference that
+// one reconcile adds and another one removes at the same moment.
 func (p *pair) noteNamed() {
 	for _, n := range p.nets {
 		for r := range n.names() {
@@ -823,7 +826,7 @@ func (p *pair) advance(d time.Duration) {
 	p.endpoints()
 }
 
-// turnBack sets the clock back. How long ago something was does not change by it.
+// turnBack sets the clock back. The age of past events does not change.
 func (p *pair) turnBack(d time.Duration) {
 	p.now = p.now.Add(-d)
 	for r, at := range p.named {
@@ -835,9 +838,9 @@ func (p *pair) turnBack(d time.Duration) {
 	p.endpoints()
 }
 
-// --- fair play ---
+// --- the passage of time ---
 
-// settle lets all work until nothing changes, without time passing.
+// settle lets all controllers work until nothing changes, without a change of the time.
 func (p *pair) settle() {
 	for i := 0; p.err == nil; i++ {
 		if i > 100 {
@@ -859,7 +862,7 @@ func (p *pair) settle() {
 	}
 }
 
-// run lets all work for a time.
+// run lets all controllers work for a time.
 func (p *pair) run(d time.Duration) {
 	end := p.now.Add(d)
 	doze, sequence := 10*time.Second, int64(0)
@@ -884,15 +887,15 @@ func (p *pair) run(d time.Duration) {
 		for _, o := range p.objects {
 			consider(o.up)
 		}
-		consider(p.now.Add(doze)) // Policies reconcile again for what takes time.
+		consider(p.now.Add(doze)) // Policies reconcile again for pending timers.
 		p.advance(next.Sub(p.now))
 	}
 }
 
-// --- what a user may expect ---
+// --- checks of users' expectations ---
 
-// checkRoutes: while the active release of a group has endpoints, its routes
-// target only releases that are active or canary and have endpoints as well.
+// checkRoutes checks that, while the active release of a group has endpoints, the routes of the
+// group target only releases that are active or canary and have endpoints.
 func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	d := newPlanner(f)
 	for _, r := range out.Routes {
@@ -919,12 +922,12 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	}
 }
 
-// deniedIn reports whether a version that a group holds is withdrawn.
+// deniedIn reports whether a version of a group is withdrawn.
 func (p *pair) deniedIn(g *release.Group, version string) bool {
 	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
 }
 
-// checkDenied: with the first plan after its denial a canary loses its traffic.
+// checkDenied checks that a canary loses its traffic with the first plan after its denial.
 func (p *pair) checkDenied(g *release.Group) {
 	for _, r := range g.Releases {
 		if g.Phase == release.Live && !p.spec.Paused && r.Status == release.Canary && (r.Weight > 0 || r.Match || r.Mirror > 0) && p.deniedIn(g, r.Version) {
@@ -933,8 +936,8 @@ func (p *pair) checkDenied(g *release.Group) {
 	}
 }
 
-// checkServed: where all have done their work, no gateway gives a share of its traffic to a
-// denied version that is not the active one of its group, unless no other release has pods.
+// checkServed checks that after all controllers have done their work, no gateway routes to a denied
+// version that is not the active release of its group, unless no other release has pods.
 func (p *pair) checkServed() {
 	for i := range p.rollout.Groups {
 		g := &p.rollout.Groups[i]
@@ -960,15 +963,15 @@ func (p *pair) checkServed() {
 	}
 }
 
-// checkRetire: pods go only after their traffic, and a drain later; and of an active
-// release that answers none go.
+// checkRetire checks that pods are deleted only after they have lost their traffic and the drain
+// delay is over, and that no pods of an active release with endpoints are deleted.
 func (p *pair) checkRetire(k *object, x release.Retire) {
 	what := fmt.Sprintf("%s to %d", x.Release, x.Replicas)
 	if x.Delete {
 		what = "deletion of " + x.Release
 	}
 	if !x.Delete && x.Replicas >= p.spec.Replicas {
-		return // The user asks for fewer.
+		return // The user requests fewer pods.
 	}
 	for _, g := range p.rollout.Groups {
 		r := g.Row(x.Release)
@@ -976,12 +979,12 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 			continue
 		}
 		if !x.Delete && x.Replicas > 0 && len(p.nets) == 0 && !slices.ContainsFunc(g.Releases, func(r release.Row) bool { return r.Routed }) {
-			continue // a group without routes splits its work by pods, as the simulation of the planner checks
+			continue // A group without routes splits its work by pods, which the simulation of the planner checks.
 		}
 		if x.Delete || k.ready > 0 && k.Available > 0 && !p.withholds(x.Release) {
 			p.fail("%s while it is active, with %d pods ready", what, k.ready)
 		}
-		return // It answers nothing, and is replaced.
+		return // The release has no ready pods, and is replaced.
 	}
 	if !x.Delete && x.Replicas > 0 && k.ready <= x.Replicas {
 		return
@@ -996,7 +999,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 	}
 }
 
-// withholds reports that a policy whose routes are served keeps traffic from a release.
+// withholds reports whether a policy whose routes are served withholds traffic from a release.
 func (p *pair) withholds(name string) bool {
 	for _, n := range p.nets {
 		for _, g := range n.policy.Status.Groups {

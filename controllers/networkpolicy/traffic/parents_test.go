@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A gateway that reports of each parent what is true of any of them (Traefik 3.6 does where a route has several) must not
-// talk a live route out of the parent that serves it.
+// TestParentThatAdmitsNoRouteTakesNothingAway checks that a route keeps the parent that serves it although the gateway
+// reports the status of one parent for all parents of the route, as Traefik 3.6 does.
 func TestParentThatAdmitsNoRouteTakesNothingAway(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 2
@@ -56,12 +56,14 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 
-// A listener that its Gateway does not have takes nothing away, however the one that
-// serves is named, and whatever the gateway reports of it.
+// TestListenerThatDoesNotExistTakesNothingAway checks that a listener that does not exist removes
+// no parent from a route, regardless of how the serving parent is specified and what the gateway
+// reports.
 func TestListenerThatDoesNotExistTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to string
-		// meanwhile are the sections of the parents, and then when the Gateway has the listener.
+		// meanwhile contains the sections of the parents, and then the sections after the Gateway
+		// got the listener.
 		meanwhile, then string
 	}{
 		"from another one":        {"http", "later", "later http", "later"},
@@ -94,7 +96,7 @@ func TestListenerThatDoesNotExistTakesNothingAway(t *testing.T) {
 	}
 }
 
-// sections of the parents of all routes.
+// sections returns the sections of the parents of all routes.
 func sections(w *world) string {
 	var names []string
 	for _, route := range w.routes {

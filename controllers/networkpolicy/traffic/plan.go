@@ -1,27 +1,27 @@
-// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and
-// its status. It is pure: it has no client, clock or log. Plan returns the decision for the
-// observed state, and Status the status for both and for what was applied. Its files, each of
-// which refers only to those after it:
+// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and its
+// status. The package is pure: it has no client, clock or log. Plan returns the decision for the
+// observed state. Status returns the status for the observed state, the decision and the results of
+// the writes. The files of the package refer only to files further down in this list:
 //
 //	status.go          Status: the whole status of a policy
-//	conditions.go      its conditions
-//	status_groups.go   what it reports of release groups
-//	status_domains.go  what it reports of domains, listeners and user-managed routes
-//	programmed.go      whether gateways and Services carry out what was written, by group
-//	reported.go        what the last status reported, and what routes are known to route to
+//	conditions.go      the conditions in the status
+//	status_groups.go   the status of release groups
+//	status_domains.go  the status of domains, listeners and user-managed routes
+//	programmed.go      whether the routes and Services of a group are programmed
+//	reported.go        the last status, and the known targets of routes
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects are deleted, and when
 //	providerswitch.go  routes of a previous provider
 //	routes.go          the content of each route
-//	services.go        Services of releases, those that follow a group, and the one of a user that is adopted
+//	services.go        Services of releases, Services that follow a group, and adopted Services
 //	weights.go         the weights of the releases of a group
 //	domains.go         domains, listeners and user-managed routes as rows
-//	claims.go          which domain may have a host
+//	claims.go          claims of domains to hosts
 //	tls.go             certificates and listeners of domains
-//	route_names.go     which rows share a route, and its name
+//	route_names.go     assignment of rows to routes, and the names of routes
 //	hosts.go           the hosts that domains render to
-//	decision.go        Decision and Applied: what to write, and the results
-//	groups.go          release groups of a Microservice, and the one that something shared routes to
+//	decision.go        Decision and Applied: the objects to write, and the results of the writes
+//	groups.go          release groups of a Microservice, and the groups to which shared domains route
 //	observed.go        Observed: all facts on which a decision is based
 package traffic
 
@@ -32,8 +32,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Plan returns the decision about the observed state. It is pure, and independent of the order in
-// which objects were listed.
+// Plan returns the decision about the observed state. It is pure, and does not depend on the order
+// in which objects were listed.
 func Plan(f *Observed) *Decision {
 	d := newPlanner(f)
 	if f.Microservice == nil {
@@ -56,9 +56,9 @@ func Plan(f *Observed) *Decision {
 	return out
 }
 
-// onlyLive reduces a decision on a policy that is being deleted to changes of existing objects.
-// No object is created for it: in a foreground deletion it would be collected immediately. A
-// release without a Service has no ready endpoint, and gets no traffic.
+// onlyLive reduces the decision about a policy that is being deleted to changes of existing
+// objects. It creates no object, because a foreground deletion would delete a new object
+// immediately. A release without a Service has no ready endpoint, and gets no traffic.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// goTo changes the provider, and removes fields that the next provider does not support.
+// goTo switches the provider, and removes fields that the next provider does not support.
 func (w *world) goTo(provider *v1alpha1.NetworkProvider) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		if s.Provider = provider; provider == nil {
@@ -37,8 +37,9 @@ func (w *world) routesBy() string {
 	return strings.Join(providersOf(w.facts()), " ")
 }
 
-// Until the next provider has answered, the routes of the previous one follow the rollout state,
-// and the group is not confirmed by them: neither a step nor an abort gets stuck in one.
+// TestPreviousFollowsUnconfirmed checks that, until the next provider has accepted its routes, the
+// previous routes follow the rollout state but do not confirm the group: neither a step nor an
+// abort is blocked by the switch.
 func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byAPISIX)
@@ -61,15 +62,16 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
 }
 
-// The previous gateway is waited for as long as it may still answer, so that a canary that
-// it still serves has pods; one that is gone blocks nothing.
+// TestPreviousIsWaitedFor checks that a group is not confirmed while the previous gateway may still
+// respond, so that a canary that it serves keeps its pods. A gateway that does not exist any more
+// blocks nothing.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
 	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
-	w.pass() // It is written to both.
-	w.pass() // The Ingress counts; the previous gateway has not answered.
+	w.pass() // This reconcile writes the routes of both providers.
+	w.pass() // The Ingress counts as accepted, but the previous gateway has not reported yet.
 	want(t, "revision before the previous has answered", w.groupTraffic("1-x").Revision, 1)
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
 	w.now = w.now.Add(31 * time.Second)
@@ -77,8 +79,9 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// A first release that gave its traffic back, with nothing else of its group, is in no route of the previous provider
-// either, whether the next one has answered or not: nothing would ever replace that route.
+// TestPreviousOfARejectedGroupGoes checks that a rejected first release of a group is also removed from the routes of
+// the previous provider, regardless of whether the next provider has accepted its routes: nothing would ever replace
+// that route.
 func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
@@ -102,8 +105,9 @@ func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	}
 }
 
-// A version that a domain names, and that was rolled back during a switch of providers, is in no route of the previous
-// provider either: nothing would replace that route, and the switch would have no end.
+// TestPreviousOfARejectedVersionGoes checks that a version of a domain that was rolled back during a switch of
+// providers is also removed from the routes of the previous provider: nothing would replace that route, and the switch
+// would never end.
 func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 	for _, status := range []string{"error", "deprecated"} {
 		t.Run(status, func(t *testing.T) {
@@ -130,13 +134,15 @@ func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 	}
 }
 
-// A release that the previous route still names is kept.
+// TestPreviousRetainsReleases checks that a release to which the previous route still refers is
+// retained.
 func TestPreviousRetainsReleases(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
 	w.settle()
 	service := newPlanner(w.facts()).ReleaseService("b")
-	// The rollout state forgets the release while the previous route names it.
+	// The rollout state does not contain the release any more while the previous route refers to
+	// it.
 	w.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	out := Plan(w.facts())
 	want(t, "its Service is deleted", slices.Contains(out.DeleteServices, service), false)
@@ -147,8 +153,8 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	want(t, "its Service is there", w.services[service] != nil, false)
 }
 
-// The drain lasts as long as the policy specifies, else as long as the Microservice's, and
-// begins again with each switch.
+// TestDrainOfPrevious checks that the drain delay is that of the policy, otherwise that of the
+// Microservice, and that it starts again with each switch.
 func TestDrainOfPrevious(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy, microservice v1alpha1.Duration
@@ -184,7 +190,7 @@ func TestDrainOfPrevious(t *testing.T) {
 		w.settle()
 		w.now = w.now.Add(29 * time.Second)
 		w.settle()
-		w.now = w.now.Add(time.Hour) // No one polls.
+		w.now = w.now.Add(time.Hour) // The policy is not reconciled during this time.
 		w.goTo(&byGateway)
 		w.settle()
 		want(t, "routes half way back", w.routesBy(), "gateway ingress")
@@ -213,7 +219,8 @@ func TestDrainOfPrevious(t *testing.T) {
 	})
 }
 
-// What the next provider cannot serve is served by the previous one, without limit.
+// TestNextCannotServe checks that the previous provider serves the routes that the next provider
+// cannot serve, without a time limit.
 func TestNextCannotServe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to v1alpha1.NetworkProvider
@@ -278,7 +285,8 @@ func TestNextCannotServe(t *testing.T) {
 	}
 }
 
-// A manager that begins in the middle knows all that it needs from what is written.
+// TestSwitchAcrossRestarts checks that a manager that starts during a switch restores its state
+// from the objects.
 func TestSwitchAcrossRestarts(t *testing.T) {
 	restart := func(w *world) { w.written = map[string]time.Time{} }
 	w := routedBy(t, byGateway)
@@ -301,11 +309,11 @@ func TestSwitchAcrossRestarts(t *testing.T) {
 	want(t, "switch", w.policy.Status.ProviderSwitch == nil, true)
 }
 
-// Services alone: the domains are taken out together with their provider, and are served
-// until their callers have gone over.
+// TestToServicesAndBack removes the provider together with its domains. The domains are served
+// until the callers use the Services.
 func TestToServicesAndBack(t *testing.T) {
 	w := routedBy(t, byGateway)
-	w.lag["shop-1-x"] = "b" // EndpointSlices lag.
+	w.lag["shop-1-x"] = "b" // The EndpointSlices lag behind.
 	domains := slices.Clone(w.policy.Spec.Domains)
 	w.goTo(nil)
 	w.settle()
@@ -328,7 +336,8 @@ func TestToServicesAndBack(t *testing.T) {
 	want(t, "split", w.splitOf(shopHost), "1.1.0=100")
 }
 
-// A host that is taken out together with the provider goes immediately, the others drain.
+// TestHostTakenOutWithItsProvider checks that a host that is removed together with the provider is
+// not served any more, while the other hosts drain.
 func TestHostTakenOutWithItsProvider(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -342,7 +351,8 @@ func TestHostTakenOutWithItsProvider(t *testing.T) {
 	want(t, "the host that stays", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
 }
 
-// The routes of a group that closes go immediately, also those of a previous provider.
+// TestGroupClosesDuringSwitch checks that the routes of a group that closes are deleted
+// immediately, including those of a previous provider.
 func TestGroupClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
@@ -356,7 +366,8 @@ func TestGroupClosesDuringSwitch(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// So does that of a shared domain, where no other group can be routed to yet.
+// TestGroupOfSharedDomainClosesDuringSwitch checks the same for a shared domain, if there is no
+// other group to route to yet.
 func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Domain = "shop.example.com" })
@@ -373,7 +384,8 @@ func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// What the API server no longer knows remains by no one.
+// TestPreviousKindRemoved checks that routes of a kind that the API server no longer serves do not
+// block a switch.
 func TestPreviousKindRemoved(t *testing.T) {
 	w := routedBy(t, byAPISIX)
 	w.goTo(&byGateway)
@@ -387,8 +399,9 @@ func TestPreviousKindRemoved(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// What serves, filters, timeouts, TLS and annotations of others stay on the routes that
-// are only routed on; and what does not change is not written.
+// TestPreviousStaysAsItIs checks that the parents, filters, timeouts, TLS settings and annotations
+// of other owners stay on routes whose weights change, and that routes without a change are not
+// written.
 func TestPreviousStaysAsItIs(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
@@ -430,7 +443,7 @@ func TestPreviousStaysAsItIs(t *testing.T) {
 		want(t, "objects after the abort", len(w.others), 1)
 		w.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 		w.settle()
-		want(t, "objects of a canary", len(w.others), 2) // The prefix is known from the first.
+		want(t, "objects of a canary", len(w.others), 2) // The annotation of the main Ingress contains the prefix.
 		want(t, "split", w.splitBy("ingress"), "1.0.0=50 1.1.0=50")
 		want(t, "annotation of another", main().Annotations["cert-manager.io/cluster-issuer"], "letsencrypt")
 		want(t, "TLS", main().Spec.TLS[0].SecretName, "tls")
@@ -445,8 +458,8 @@ func TestPreviousStaysAsItIs(t *testing.T) {
 	})
 }
 
-// What cannot be reported of the previous route is specified, and blocks nothing: what it names is
-// kept by that.
+// TestPreviousIsRefused checks that a failed write of a previous route is reported and blocks
+// nothing. The releases of the route are retained.
 func TestPreviousIsRefused(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
@@ -458,7 +471,7 @@ func TestPreviousIsRefused(t *testing.T) {
 	for _, route := range out.Previous {
 		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is full"))
 	}
-	out.Routes = nil // They are written already.
+	out.Routes = nil // These routes are written already.
 	now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: refused})
 	want(t, "references", strings.Join(Find(now.Groups, "1-x").References, " "), "a b")
 	for _, c := range now.Conditions {
@@ -468,8 +481,8 @@ func TestPreviousIsRefused(t *testing.T) {
 	}
 }
 
-// The Ingress of a host changes in place, whatever it routes to and how: a second one for
-// the same host and path may be refused.
+// TestIngressChangesInPlace checks that the Ingress of a host is updated in place for any change,
+// because a second Ingress with the same host and path may be rejected.
 func TestIngressChangesInPlace(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NetworkPolicySpec){
 		"matches": func(s *v1alpha1.NetworkPolicySpec) {
@@ -522,7 +535,8 @@ func TestIngressChangesInPlace(t *testing.T) {
 	}
 }
 
-// A host that is to be served by TLS is replaced when its certificate is there.
+// TestPreviousServesUntilTheCertificateIsReady checks that a host with TLS is replaced when its
+// certificate exists.
 func TestPreviousServesUntilTheCertificateIsReady(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.uncertain = map[string]string{"shop-tls": "Issuing"}

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// probedWorld has a release that is served, a canary that is ready, and a policy whose
-// Gateway has an address and is probed.
+// probedWorld returns a world with an active release, a ready canary, and a policy whose Gateway
+// has an address and is probed.
 func probedWorld(t *testing.T) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmProbe
@@ -24,14 +24,14 @@ func probedWorld(t *testing.T) *world {
 	return w
 }
 
-// open returns the probes that a reconcile would have asked.
+// open returns the probes that a reconcile would start.
 func (w *world) open() []providers.Probe {
 	f := w.facts()
 	return Probes(f, Plan(f), Applied{})
 }
 
-// ask makes the gateway known as one that has been asked, and has answered the probes
-// as they are now wherever it serves.
+// ask sets the results of the present probes: correct responses if the gateway serves the routes,
+// otherwise responses for an earlier version.
 func (w *world) ask(serves bool) {
 	w.probed = maps.Clone(w.probed)
 	if w.probed == nil {
@@ -50,8 +50,8 @@ func (w *world) ask(serves bool) {
 	}
 }
 
-// TestNothingIsConfirmedBeforeItIsServed: a revision that all parents accepted counts
-// when their addresses serve it, and the one before does until then.
+// TestNothingIsConfirmedBeforeItIsServed checks that an accepted revision counts when all addresses
+// serve it, and that the previous revision counts until then.
 func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -90,15 +90,15 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	want(t, "split, served", w.policy.Status.Summary.Split, "1.0.0=90 1.1.0=10")
 }
 
-// TestEachWriteHasItsOwnAnswer: a gateway that lags serves weights that were there
-// before, and must not be taken for one that serves them again. What does not change
-// is not written again for the sake of its answer.
+// TestEachWriteHasItsOwnAnswer checks that a gateway that lags and serves earlier weights is not
+// mistaken for a gateway that serves the same weights again, and that an unchanged route is not
+// written again for a new answer.
 func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
 	seen := map[string]bool{}
 	for range 3 {
-		for _, ready := range []int{1, 0} { // The canary is withheld and comes back, in one revision.
+		for _, ready := range []int{1, 0} { // The canary is withheld, and then routed to again, in one revision.
 			w.ready["b"] = ready
 			w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 			w.settle()
@@ -122,8 +122,8 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// TestARestartIsQuiet: a manager that knows no answers yet asks again, and reports nothing
-// until the gateway had time to answer.
+// TestARestartIsQuiet checks that a manager without results sends probes again, and reports no
+// problem until the gateway has had time to respond.
 func TestARestartIsQuiet(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -145,7 +145,8 @@ func TestARestartIsQuiet(t *testing.T) {
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
 }
 
-// TestAnotherAddressIsProbed: what a Gateway adds has to serve as well.
+// TestAnotherAddressIsProbed checks that an additional address of a Gateway must serve the routes
+// as well.
 func TestAnotherAddressIsProbed(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -161,7 +162,8 @@ func TestAnotherAddressIsProbed(t *testing.T) {
 	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
 }
 
-// TestAGatewayWithoutAddress cannot be asked, and reports it.
+// TestAGatewayWithoutAddress checks that a Gateway without an address is reported, because it
+// cannot be probed.
 func TestAGatewayWithoutAddress(t *testing.T) {
 	w := probedWorld(t)
 	w.gateways["infra/public"].Status.Addresses = nil
@@ -169,19 +171,20 @@ func TestAGatewayWithoutAddress(t *testing.T) {
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
 	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
-	if message := w.groupTraffic("1-x").Message; !strings.Contains(message, "its status has no address") {
+	if message := w.groupTraffic("1-x").Message; !strings.Contains(message, "the status of the Gateway has no address") {
 		t.Errorf("message is %q", message)
 	}
 }
 
-// TestAReplacementServesBeforeTheOldRouteGoes: acceptance is not enough.
+// TestAReplacementServesBeforeTheOldRouteGoes checks that a route is deleted only when its
+// replacement is served: acceptance is not sufficient.
 func TestAReplacementServesBeforeTheOldRouteGoes(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
 	w.ask(true)
 	w.settle()
 	old := slices.Collect(maps.Keys(w.routes))[0]
-	w.policy.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "GET"}} // A route of another name.
+	w.policy.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "GET"}} // The matches require a route with another name.
 	w.settle()
 	want(t, "old route, while the new one is accepted only", w.routes[old] != nil, true)
 	w.ask(true)
@@ -189,7 +192,8 @@ func TestAReplacementServesBeforeTheOldRouteGoes(t *testing.T) {
 	want(t, "old route, when the new one serves", w.routes[old] != nil, false)
 }
 
-// TestBackToStatus: the rule for probes goes, and nothing is asked any more.
+// TestBackToStatus checks that, without probes, the rule for probes is removed and no probe is
+// sent.
 func TestBackToStatus(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -202,7 +206,8 @@ func TestBackToStatus(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 }
 
-// TestOnlyHTTPRoutesAreProbed: the others count by their status, and a condition reports it.
+// TestOnlyHTTPRoutesAreProbed checks that other kinds are confirmed by their status, which a
+// condition reports.
 func TestOnlyHTTPRoutesAreProbed(t *testing.T) {
 	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS} {
 		t.Run(string(protocol), func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// groupVerdict returns whether every object of a group has its revision and is accepted.
+// groupVerdict reports whether every object of a group has its revision and is accepted.
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
 		if len(written) > 0 || r.liveSlugs()[g.slug] {
@@ -36,8 +36,8 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 	return r.removedVerdict(written, prev)
 }
 
-// leavingVerdict reports on the objects of a group that ends: its routes wait because no other
-// route has their hosts, or they are being deleted.
+// leavingVerdict reports why the objects of a group that ends still exist: no other route has the
+// hosts of its routes, or the objects are being deleted.
 func (r *reporter) leavingVerdict(slug string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		route := r.Live[name]
@@ -59,8 +59,8 @@ func (r *reporter) leavingVerdict(slug string) verdict {
 	return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 }
 
-// removedVerdict reports on releases that no written object of a group names any more: the routes
-// that moved them to another group have to be accepted first.
+// removedVerdict reports whether the releases to which objects of a group no longer refer get no
+// traffic: the routes that moved to another group must be accepted first.
 func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
 	left := difference(prev.References, written)
 	if len(left) == 0 {
@@ -69,8 +69,9 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen returns why the endpoints of a release of a group are not known, or nil: its Service did not
-// exist when this reconcile began, and is being created, or its EndpointSlices are awaited.
+// unseen returns why the endpoints of a release of a group are not known, or nil if they are known.
+// The Service of the release may not have existed when this reconcile began, or its EndpointSlices
+// may not exist yet.
 func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
@@ -88,8 +89,8 @@ func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 	return nil
 }
 
-// routesVerdict returns whether the routes of a group are programmed: the desired ones, and the
-// removal of others.
+// routesVerdict reports whether the desired routes of a group are programmed, and whether its other
+// routes are deleted.
 func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	wanted := map[string]bool{}
 	for _, route := range r.out.Routes {
@@ -121,14 +122,14 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	return verdict{Accepted: true}
 }
 
-// servicesVerdict reports on the Services that follow a group.
+// servicesVerdict reports whether the Services that follow a group route to the active release.
 func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 	for _, s := range r.out.Services {
 		if s.OfRelease || s.Stamp.Group != g.slug {
 			continue
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
-			// The other objects continue, unless the group has only this Service.
+			// The error is ignored, unless the group has only this Service.
 			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
@@ -145,8 +146,8 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 	return verdict{Accepted: true}
 }
 
-// sharedVerdict reports on routes that move between groups: the releases that they left count as
-// referenced until the move is accepted.
+// sharedVerdict reports whether the routes that move between groups no longer route to their
+// previous releases. These count as referenced until the move is accepted.
 func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.Routes {
 		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.routedTo(route, left) {
@@ -169,8 +170,9 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 	return r.unwantedVerdict(left)
 }
 
-// unwantedVerdict reports on routes that no row requests now, and stay until others have replaced them: one
-// whose last change its gateway has not accepted may still route to releases that it has left.
+// unwantedVerdict reports whether routes without a row, which stay until other routes have replaced them,
+// no longer route to these releases. A route whose last change its gateway has not accepted may still route
+// to its previous releases.
 func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]
@@ -214,8 +216,9 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 	return v
 }
 
-// previousVerdict reports on a route of a previous provider, which counts only while its gateway
-// may still respond: a gateway that is gone must not block anything.
+// previousVerdict reports whether the last change of a route of a previous provider is accepted.
+// The route matters only for a limited time after the write: a gateway that does not exist any more
+// must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Accepted && r.fresh(r.Observed.Written[name])) {
@@ -224,8 +227,8 @@ func (r *reporter) previousVerdict(name string) verdict {
 	return verdict{Accepted: true}
 }
 
-// inGrace reports whether the routes of a group were written so recently that a missing response
-// is not a fault yet, and requests a reconcile at the end of that time.
+// inGrace reports whether the routes of a group were written so recently that a missing response is
+// not a fault yet. It requests a reconcile at the end of that time.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {
@@ -239,8 +242,8 @@ func (r *reporter) inGrace(g *groupDecision) bool {
 	return r.fresh(at)
 }
 
-// mayRoute reports whether a gateway is known to have routed to a release by a route that it has not
-// taken since.
+// mayRoute reports whether a gateway is known to have routed to a release with a route whose last
+// change it has not accepted yet.
 func (r *reporter) mayRoute(release string) bool {
 	return slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool {
 		return !r.routeState(route).Accepted && r.routedTo(route, []string{release})

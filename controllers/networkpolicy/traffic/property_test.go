@@ -15,7 +15,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Random histories of rollout states, endpoints, gateways and specifications.
+// TestPropertiesOverHistories checks random histories of rollout states, endpoints, gateways and
+// specifications.
 func TestPropertiesOverHistories(t *testing.T) {
 	playTheSame(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -24,7 +25,8 @@ func TestPropertiesOverHistories(t *testing.T) {
 	})
 }
 
-// The same, of a policy that goes from one provider to another as well.
+// TestPropertiesOverHistoriesOfProviders checks random histories in which the policy also switches
+// between providers.
 func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	playTheSame(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -33,8 +35,8 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	})
 }
 
-// playTheSame has a run without its own seed play the same histories each time: a test that gates a change must not
-// fail by luck. "make sim-policies" plays other ones, and docs/design/findings.md lists what it found that is still open.
+// playTheSame makes a run without its own seed play the same histories each time: a test that gates a change must not
+// fail randomly. "make sim-policies" plays other histories, and docs/design/findings.md lists their open findings.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
 	if seed.String() != "0" {
@@ -50,10 +52,10 @@ type history struct {
 	*rapid.T
 	w        *world
 	revision map[string]int64
-	// last of the events.
+	// last is the number of the last kind of event.
 	last int
-	// served are the releases to which the gateway routes, by the name of the route: what it
-	// took over last. It may be far behind what is written.
+	// served contains the releases to which the gateway routes, by name of the route, as of its
+	// last update. The routes may have changed since.
 	served map[string][]string
 }
 
@@ -64,7 +66,7 @@ func (h history) play() {
 	h.w.policy.Spec.Domains[0].Port = "http"
 	h.w.policy.Spec.Domains = append(h.w.policy.Spec.Domains, v1alpha1.Domain{Domain: "shop.example.com", Port: "http"})
 	if rapid.Bool().Draw(h.T, "late") {
-		delete(h.w.gateways, "infra/public") // It comes later, or never.
+		delete(h.w.gateways, "infra/public") // The Gateway is created later, or never.
 	}
 	h.write()
 	for range rapid.IntRange(1, 25).Draw(h.T, "length") {
@@ -118,8 +120,8 @@ func (h history) play() {
 	h.nothingSharedRemains()
 }
 
-// nothingSharedRemains: in a stable state only the listeners and certificates of existing routes
-// exist, unless a live route is kept because there is no better one.
+// nothingSharedRemains checks that in a stable state only the listeners and certificates of
+// existing routes exist, unless a live route is kept because nothing replaces it.
 func (h history) nothingSharedRemains() {
 	f := h.w.facts()
 	out := Plan(f)
@@ -142,7 +144,7 @@ func (h history) nothingSharedRemains() {
 	}
 }
 
-// listenersExist: the ListenerSets that routes name are there.
+// listenersExist checks that the ListenerSets to which routes refer exist.
 func (h history) listenersExist() {
 	for name, route := range h.w.routes {
 		for _, p := range route.Spec.ParentRefs {
@@ -153,7 +155,8 @@ func (h history) listenersExist() {
 	}
 }
 
-// onlyGatewaysListen does what the definition asks for.
+// onlyGatewaysListen removes listeners if the provider is not the Gateway, as the validation of the
+// definition requires.
 func (h history) onlyGatewaysListen() {
 	if p := h.w.policy.Spec.Provider; p == nil || p.Gateway == nil {
 		h.w.policy.Spec.Listeners = nil
@@ -169,7 +172,7 @@ func (h history) release() string {
 	return rapid.SampledFrom(slugs).Draw(h.T, "group")[:1] + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "release")
 }
 
-// write makes a rollout state as the planner may write it, with higher revisions.
+// write creates a rollout state that the planner could write, with higher revisions.
 func (h history) write() {
 	var groups []v1alpha1.ReleaseGroup
 	for _, slug := range slugs[rapid.IntRange(0, 1).Draw(h.T, "first group"):] {
@@ -189,9 +192,9 @@ func (h history) write() {
 			rows = []string{"a 1.0.0 pending 0"}
 		case 5:
 			rows = []string{"b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"}
-		case 6: // The first release of its group, to which the newest domains move.
+		case 6: // The canary is the first release of an incoming group.
 			rows = []string{fmt.Sprintf("c 1.2.0 canary %d", weight)}
-		case 7: // And was rejected.
+		case 7: // The first release of the group was rejected.
 			rows = []string{"c 1.2.0 error 0"}
 		}
 		for i := range rows {
@@ -201,7 +204,7 @@ func (h history) write() {
 		if rows[0][2:] == "1.1.0 deprecated 0" || rows[0] == slug[:1]+"b 1.1.0 deprecated 0" {
 			g.Phase = v1alpha1.GroupClosing
 		}
-		g.TrafficRevision++ // What a rollout state carries is never the same under one revision.
+		g.TrafficRevision++ // Each rollout state has its own revision.
 		h.revision[slug] = g.TrafficRevision
 		groups = append(groups, g)
 	}
@@ -237,7 +240,7 @@ func (h history) domains() []v1alpha1.Domain {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
 }
 
-// tls of a domain, as the definition allows it for the current provider.
+// tls returns TLS settings of a domain that the definition allows for the current provider.
 func (h history) tls() *v1alpha1.DomainTLS {
 	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
 		return nil
@@ -255,7 +258,7 @@ func (h history) tls() *v1alpha1.DomainTLS {
 	return t
 }
 
-// fitTLS does what the definition asks for when the provider changes.
+// fitTLS adapts the TLS settings to a new provider, as the validation of the definition requires.
 func (h history) fitTLS() {
 	domains := slices.Clone(h.w.policy.Spec.Domains)
 	for i := range domains {
@@ -280,21 +283,21 @@ func (h history) listeners() []v1alpha1.Listener {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order of listeners")[:n])
 }
 
-// routes of all kinds.
+// routes returns the objects of routes of all kinds.
 func (h history) routes() map[string]resources.Object {
 	out := map[string]resources.Object{}
 	for name, o := range h.w.routes {
 		out[name] = o
 	}
 	for name, o := range h.w.others {
-		if readRoute(o) != nil { // Else it carries no route.
+		if readRoute(o) != nil { // Other objects are not routes.
 			out[name] = o
 		}
 	}
 	return out
 }
 
-// pass makes one reconcile and holds what every reconcile must hold.
+// pass runs one reconcile and checks its invariants.
 func (h history) pass() {
 	f := h.w.facts()
 	routes, stamps := h.routes(), map[string]resources.Stamp{}
@@ -328,7 +331,7 @@ func (h history) pass() {
 	h.nothingIsWithheldBefore(now)
 }
 
-// serve takes over what is written, as far as the gateway of a route exists.
+// serve makes gateways serve the written routes, if the gateway of a route exists.
 func (h history) serve() {
 	d := newPlanner(h.w.facts())
 	for name, route := range h.w.routes {
@@ -338,8 +341,8 @@ func (h history) serve() {
 	}
 }
 
-// servedIsReported: a release to which the gateway still routes is in the references, however
-// much has been written meanwhile: without them its pods go.
+// servedIsReported checks that a release to which the gateway still routes is in the references,
+// regardless of later writes: otherwise its pods would be deleted.
 func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	for name, releases := range h.served {
@@ -350,7 +353,7 @@ func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 		for _, release := range releases {
 			g := d.rollout.groupOf[release]
 			if g == nil || Find(now.Groups, g.Slug).ConfirmedTime == nil {
-				continue // It has no row, or no gateway ever answered for the group.
+				continue // The release has no row, or no gateway has ever accepted a route of the group.
 			}
 			if !slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return slices.Contains(g.References, release) }) {
 				h.Fatalf("the gateway routes to %s by route %s, and it is in no references: %s", release, name, mustJSON(now.Groups))
@@ -359,8 +362,8 @@ func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// nothingIsWithheldBefore: a policy of which no gateway has taken anything keeps traffic
-// from no release.
+// nothingIsWithheldBefore checks that a policy withholds no release before a gateway has accepted
+// any of its routes.
 func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
 	if slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.ConfirmedTime != nil }) {
 		return
@@ -372,8 +375,8 @@ func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// noWeightWithoutEndpoint: nothing goes to a release without a ready endpoint while
-// an eligible one of the group has one, and then nothing to other releases.
+// noWeightWithoutEndpoint checks that no release without a ready endpoint has a weight while an
+// eligible release of the group has a ready endpoint, and that other releases have no weight then.
 func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 	for _, g := range out.groups {
 		serves := false
@@ -394,7 +397,7 @@ func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 	}
 }
 
-// hostsAreObserved: a decision asks for no host of which no claims were read.
+// hostsAreObserved checks that a decision uses only hosts whose claims were read.
 func (h history) hostsAreObserved(f *Observed, out *Decision) {
 	hosts := Hosts(f)
 	for _, r := range out.rows {
@@ -404,8 +407,8 @@ func (h history) hostsAreObserved(f *Observed, out *Decision) {
 	}
 }
 
-// canariesAreCanaries: a domain of the canary routes to a canary that has a ready endpoint, that of the newer group
-// first; or, as far as that may be, where the group's weights route.
+// canariesAreCanaries checks that a domain of the canary routes to a canary that has a ready endpoint, the newer
+// group first. Otherwise it routes as the weights of the group, if this is allowed.
 func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	for _, route := range out.Routes {
 		r := route.rows[0]
@@ -421,7 +424,7 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	}
 }
 
-// readyCanary returns the canary with a ready endpoint of the first of these groups that has one.
+// readyCanary returns the first canary with a ready endpoint among these groups.
 func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) string {
 	for _, g := range groups {
 		if g == nil {
@@ -436,10 +439,10 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 	return ""
 }
 
-// bothRouteToTheSame: the routes of a previous provider target what the routes of the
-// current one target, as far as both providers can: an Ingress without annotations for a canary gives all to one
-// release. So do those that wait to be replaced by
-// another one of their provider, but that they begin no move to a newer group.
+// bothRouteToTheSame checks that the routes of a previous provider target the same releases as the routes of the
+// current provider, as far as both providers can: an Ingress without canary annotations routes to one release.
+// The same applies to routes that wait for their replacement by another route of the same provider, except that
+// they do not start a move to a newer group.
 func (h history) bothRouteToTheSame(out *Decision) {
 	d := newPlanner(h.w.facts())
 	for _, previous := range out.Previous {
@@ -453,12 +456,12 @@ func (h history) bothRouteToTheSame(out *Decision) {
 				continue
 			}
 			if !d.previous(live) && live.Group() != d.Live[route.Name].Group() {
-				continue // A host that goes from one group to another, of one provider.
+				continue // The host moves from one group to another within one provider.
 			}
 			if r := route.rows[0]; !d.previous(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(SortedKeys(weights), func(name string) bool {
 				return d.rollout.groupOf[name] == r.newer
 			}) {
-				continue // It begins no move to a newer group, and gives that one nothing.
+				continue // The route does not start a move to a newer group.
 			}
 			present := d.backendsOf(d.Live[route.Name])
 			if one, many := oneAndMany(live, weights, d.Live[route.Name], present); one != "" {
@@ -476,8 +479,8 @@ func (h history) bothRouteToTheSame(out *Decision) {
 	}
 }
 
-// oneAndMany returns the only release of whichever of two routes is an Ingress that cannot split, and the weights of
-// the other route.
+// oneAndMany returns the only release of the route that is an Ingress without splits, if any, and the weights of the
+// other route.
 func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB map[string]int) (one string, many map[string]int) {
 	for _, pair := range []struct {
 		route *providers.Live
@@ -491,14 +494,14 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 	return "", nil
 }
 
-// nothingRemains: once the current provider serves all, and the drain is over, no
-// route of another one is there.
+// nothingRemains checks that no route of another provider exists after the current provider serves
+// everything and the drain delay is over.
 func (h history) nothingRemains() {
 	h.w.now = h.w.now.Add(time.Hour)
 	h.w.settle()
 	f := h.w.facts()
 	out := Plan(f)
-	vanished := newPlanner(f).vanished() // They stay until another group serves.
+	vanished := newPlanner(f).vanished() // The routes of vanished groups stay until another group serves.
 	for _, name := range f.previousRoutes() {
 		if out.replaced && !vanished[f.Live[name].Group()] {
 			h.Fatalf("route %s of a provider that was left is there: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
@@ -506,9 +509,9 @@ func (h history) nothingRemains() {
 	}
 }
 
-// allIsReported: what any written object names is in the references, or serves by a revision that
-// is not confirmed, so that it cannot go before a later one is; and a confirmed revision is never
-// beyond the rollout state's.
+// allIsReported checks that all releases to which written objects refer are in the references, or
+// serve in a revision that is not confirmed, so that they are not removed before a later revision
+// is confirmed. A confirmed revision is never greater than that of the rollout state.
 func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	reported := map[string]bool{}
@@ -543,7 +546,7 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// sameInAnyOrder: a decision does not depend on the order of rows.
+// sameInAnyOrder checks that a decision does not depend on the order of rows.
 func (h history) sameInAnyOrder(f *Observed) {
 	shuffled := *f
 	shuffled.Microservice = f.Microservice.DeepCopy()
@@ -567,8 +570,8 @@ func picture(d *Decision) string {
 	return text
 }
 
-// noGroupIsStuck: in a stable state, with a gateway that accepts, a group is confirmed unless it
-// reports why not.
+// noGroupIsStuck checks that in a stable state with a gateway that accepts routes, each group is
+// confirmed or reports why not.
 func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {
 		report := h.w.groupTraffic(g.Slug)

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// manyPorts returns a world whose policy has a port of each protocol and no domain yet.
+// manyPorts returns a world whose policy has a port of each protocol and no domain.
 func manyPorts(t fatal) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -107,7 +107,7 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 	want(t, "ports", cmp.Diff(map[string]string{"http": "TCP ", "https": "TCP https", "grpc": "TCP kubernetes.io/h2c", "tls": "TCP ", "tcp": "TCP ", "udp": "UDP "}, protocols), "")
 
-	// A mirror, and chosen requests, are for those who see requests.
+	// Only protocols with requests have mirrored and matched requests.
 	w.rollout(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 50))
 	w.settle()
 	for _, o := range w.others {
@@ -116,8 +116,8 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 }
 
-// A port may change its protocol under load: the previous route goes when the new one
-// is accepted.
+// TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere checks that after a change of a port's
+// protocol the previous route is deleted when the new route is accepted.
 func TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Ports = w.policy.Spec.Ports[:1]
@@ -135,8 +135,8 @@ func TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// Two routes on one listener are in each other's way: what a listener routes to changes
-// in place.
+// TestAListenerKeepsItsRoute checks that the route of a listener is updated in place, because two
+// routes on one listener would conflict.
 func TestAListenerKeepsItsRoute(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
@@ -283,8 +283,9 @@ func TestAffinityByAddressIsOfTheServices(t *testing.T) {
 	want(t, "previous affinity", string(w.services["shop"].Spec.SessionAffinity), "")
 }
 
-// However many hosts there are, and in whatever order: no route has more than it may,
-// each host is in one route, and the same input gives the same routes.
+// TestManyHostsAreSpread checks, for any number and order of hosts, that no route exceeds the
+// maximum number of hosts, that each host is in one route, and that the same input has the same
+// routes.
 func TestManyHostsAreSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 64).Draw(t, "hosts")
@@ -328,7 +329,8 @@ func TestManyHostsAreSpread(t *testing.T) {
 	})
 }
 
-// A listener follows the newest group, once that serves, and stays until then.
+// TestAListenerMovesToANewerGroupThatServes checks that a listener moves to the newest group when
+// that group serves, and not before.
 func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
@@ -341,5 +343,5 @@ func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w.settle()
 	want(t, "group", w.policy.Status.Listeners[0].Group, "2-x")
 	want(t, "routes", len(w.others), 1)
-	want(t, "references of the previous group", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "") // By its own Service.
+	want(t, "references of the previous group", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "") // The Service of the group refers to the release.
 }

@@ -18,7 +18,7 @@ var (
 
 const shopHost = "1-x.shop.example.com"
 
-// routedBy returns a world in which a canary has 10 percent, by a provider.
+// routedBy returns a world with a provider, in which a canary has 10 percent of the traffic.
 func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -27,19 +27,19 @@ func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	return w
 }
 
-// change returns an edit of the policy.
+// change edits the spec of the policy.
 func (w *world) change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	edit(&w.policy.Spec)
 	w.policy.Generation++
 }
 
-// splitOf a host by the routes of the policy's provider.
+// splitOf returns the split of a host in the routes of the policy's provider.
 func (w *world) splitOf(host string) string {
 	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
 }
 
-// A class that knows no weights routes to the active release, whatever the rollout state asks
-// for, and the policy reports that there is no split.
+// TestWholeMoves checks that a class without weights routes to the active release regardless of the
+// rollout state, and that the policy reports that there is no split.
 func TestWholeMoves(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases []string
@@ -49,7 +49,7 @@ func TestWholeMoves(t *testing.T) {
 		"a canary":              {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
 		"a canary of all":       {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
 		"a promotion":           {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
-		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // It stands in.
+		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // The canary replaces the active release.
 		"the next is unready":   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,8 @@ func TestWholeMoves(t *testing.T) {
 	}
 }
 
-// What the annotations specified goes when the class is no longer specified to understand them.
+// TestAnnotationsTakenOut checks that canary Ingresses are deleted when the policy no longer has an
+// annotation prefix.
 func TestAnnotationsTakenOut(t *testing.T) {
 	w := routedBy(t, byNginx)
 	want(t, "split", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
@@ -83,7 +84,8 @@ func TestAnnotationsTakenOut(t *testing.T) {
 	want(t, "objects", len(w.others), 1)
 }
 
-// A kind that the API server lacks is a condition, and what is live stays.
+// TestProviderKindMissing checks that a kind that the API server lacks is reported in a condition,
+// and that live objects stay.
 func TestProviderKindMissing(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider = &byAPISIX })
@@ -111,8 +113,8 @@ func TestProviderKindMissing(t *testing.T) {
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
-// What a provider cannot express keeps the domain from being served, and the field is
-// named.
+// TestProviderCannotExpress checks that a domain with a setting that the provider cannot express is
+// not served, and that the message states the field.
 func TestProviderCannotExpress(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -126,7 +128,8 @@ func TestProviderCannotExpress(t *testing.T) {
 	}
 	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
 
-	// Next to a domain that is in order, the other one still keeps the group from counting.
+	// The domain with the problem prevents the group from being confirmed, even if another domain
+	// has none.
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "other.example.com"})
 	})

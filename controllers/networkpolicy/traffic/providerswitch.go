@@ -19,11 +19,12 @@ const (
 	// defaultDrain is the drain delay of a Microservice that sets none.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
-	// sets one: a gateway accepts a route before it serves it.
+	// sets a delay: a gateway accepts a route before it serves the route.
 	minDrain = 5 * time.Second
 )
 
-// drain returns how long the routes of a previous provider stay after others have replaced them.
+// drain returns for how long the routes of a previous provider stay after other routes have
+// replaced them.
 func (f *Observed) drain() time.Duration {
 	least := minDrain
 	if f.Microservice != nil {
@@ -32,8 +33,8 @@ func (f *Observed) drain() time.Duration {
 	return f.Policy.Spec.DrainDelay.Std(least)
 }
 
-// addPrevious keeps the routes of previous providers in line with those of the current one, and
-// records whether these serve everything that the previous ones serve.
+// addPrevious updates the routes of previous providers to the targets of the current routes, and
+// records whether the current provider serves everything that previous providers serve.
 func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
 	routeOf := map[*Row]*RouteDecision{}
@@ -51,22 +52,22 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		replacing := slices.Clone(rows)
 		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.user == "" && !samePath(r.path, old.Path) })
 		if len(replacing) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
-			continue // Its hosts were removed from the specification: it is deleted.
+			continue // The specification no longer has the hosts of the route, so the route is deleted.
 		}
 		if len(rows) > 0 {
 			replacing = rows
 		}
 		kept := d.carry(out, old, rows, groups)
 		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(kept.Backends) == 0 {
-			continue // It is deleted with its group, and does not route to another one.
+			continue // The route is deleted with its group, and does not route to another group.
 		}
 		if g := groups[old.Group()]; g != nil && g.absent && len(kept.Backends) == 0 {
-			continue // Its group must not be reachable any more.
+			continue // The group of the route must not be reachable any more.
 		}
 		for _, r := range replacing {
 			route := routeOf[r]
 			if route == nil {
-				out.unreplaced(fmt.Sprintf("%s: %s", r.field, cmp.Or(r.message, "it has no route yet")))
+				out.unreplaced(fmt.Sprintf("%s: %s", r.field, cmp.Or(r.message, "there is no route yet")))
 			} else if v := d.verdict(route); !v.Accepted {
 				out.unreplaced(v.Message)
 			} else if p := d.unready(route.Route, r.host); p != nil {
@@ -92,8 +93,8 @@ func (d *Decision) unreplaced(message string) {
 	}
 }
 
-// replacedByServices checks the Services of groups that have routes: callers use only these from
-// now on.
+// replacedByServices checks the Services of groups that have routes, if the policy no longer has a
+// provider with routes: callers use only these Services from now on.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
 		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {
@@ -104,8 +105,8 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy returns the rows for the hosts that a live route of a previous provider serves, whatever their paths. Rows without a target are
-// excluded, because no route of the current provider would ever replace it.
+// wantedBy returns the rows for the hosts that a live route of a previous provider serves, regardless of their paths. Rows without a
+// target are excluded, because no route of the current provider would ever replace the live route.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
@@ -116,15 +117,15 @@ func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	})
 }
 
-// sharesHosts reports whether a user-managed route replaces a live one: they have a host in common,
-// one of them has no hosts, or the hosts are not known yet.
+// sharesHosts reports whether a user-managed route replaces a live route: the two routes have a
+// host in common, one of them has no hosts, or the hosts are not known yet.
 func (d *planner) sharesHosts(live, user *providers.Live) bool {
 	return user == nil || len(user.Hostnames) == 0 || len(live.Hostnames) == 0 ||
 		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
 // carry updates a route of a previous provider to the targets of rows or, without rows, of its
-// group. If rows have different targets it stays as it is.
+// group. If the rows have different targets, the route stays as it is.
 func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first Row
@@ -141,27 +142,27 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 		return out
 	}
 	if first.pinned == "" && len(d.splitOf(all, &first, groups).weights) == 0 {
-		return out // No release that could serve has a ready endpoint.
+		return out // No release that may serve has a ready endpoint.
 	}
 	if len(rows) == 0 {
 		rows = []*Row{&first}
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
-	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // Their live values stay.
+	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // The live values stay.
 	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }
 
-// drained reports whether routes of previous providers may be deleted: the current one has served
-// everything that they serve for the drain delay.
+// drained reports whether routes of previous providers may be deleted: the current provider has
+// served everything that they serve for the drain delay.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was written under the current provider, so that its
-// time belongs to this switch.
+// sameProvider reports whether the last report was written for the current provider, so that the
+// times in the report belong to this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()
 }

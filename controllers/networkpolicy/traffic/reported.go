@@ -15,7 +15,7 @@ type reporter struct {
 	*planner
 	out    *Decision
 	writes Applied
-	// requeueAfter is when to report again; 0 if only after a change.
+	// requeueAfter is the time after which to reconcile again; 0 means only after a change.
 	requeueAfter time.Duration
 }
 
@@ -37,7 +37,8 @@ func (r *reporter) routeOf(want *Row) *RouteDecision {
 	return nil
 }
 
-// refused returns why an object that a host needs could not be written, or nil.
+// refused returns the problem of an object on which a host depends and that could not be written,
+// or nil.
 func (r *reporter) refused(host string) *providers.Problem {
 	for _, s := range r.out.Shared {
 		if err := r.writes.Refused[SharedKey(s)]; err != nil && slices.Contains(s.Hosts, host) {
@@ -79,10 +80,11 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	return nil
 }
 
-// knownBackends returns the backends to which a gateway routes the requests of a row, as far as known:
-// those of the live route if a gateway accepted it as it is, even if the Gateway was deleted since;
-// otherwise those of the last report of the row. If the last report does not contain the row although its
-// route exists, the row was edited: then they are those of all rows of the report that no longer exist.
+// knownBackends returns the backends to which a gateway routes the requests of a row, if known. If a
+// gateway accepted the current content of the live route, these are the backends of that route, even if
+// the Gateway was deleted since. Otherwise they are the backends in the last report of the row. If the
+// last report does not contain the row although its route exists, the row was edited: then they are the
+// backends of all rows in the report that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
@@ -108,8 +110,8 @@ func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.Domai
 	return out
 }
 
-// backends returns the releases behind the Services of a route. A release that gets only matched or
-// mirrored requests has no weight.
+// backends returns the releases to which Services of a route route. A release that receives only
+// matched or mirrored requests has no weight.
 func (r *reporter) backends(services []string, weights map[string]int) (out []v1alpha1.DomainBackend) {
 	for _, service := range slices.Compact(slices.Sorted(slices.Values(services))) {
 		if release := r.releases[service]; release != "" {
@@ -119,15 +121,15 @@ func (r *reporter) backends(services []string, weights map[string]int) (out []v1
 	return out
 }
 
-// routedTo reports whether a route is known to have routed to one of some releases when it was
-// last programmed. A route that was never programmed routes nowhere, and nothing waits for it.
+// routedTo reports whether a route is known to have routed to one of these releases when it was
+// last programmed. A route that was never programmed routes to no release, and blocks nothing.
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
 		return slices.ContainsFunc(r.knownBackends(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
 	})
 }
 
-// tests returns the routes that route only to the release that PreRollout hooks test.
+// tests returns, by name, whether a route routes only to the release that PreRollout hooks test.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
@@ -137,11 +139,11 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	return out
 }
 
-// written returns the releases of a group that any object names, as it was read or as it is written
-// in this reconcile.
+// written returns the releases of a group to which any object refers, as the object was read or as
+// it is written in this reconcile.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
-// writtenBut is written without some routes.
+// writtenBut returns the result of written without some routes.
 func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	var out []string
 	add := func(release, fallback string) {
@@ -178,9 +180,9 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 		}
 	}
 	for _, s := range r.out.Services {
-		// Rejected objects are included: a write that failed temporarily may have been applied
-		// nevertheless, and what [Reserve] adds before the write must stay after it, otherwise the two
-		// would overwrite each other endlessly.
+		// Rejected objects are included. A write that failed temporarily may have been applied
+		// nevertheless, and the releases that [Reserve] adds before the write must stay after it:
+		// otherwise the two would overwrite each other endlessly.
 		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
 		}
@@ -189,8 +191,8 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	return out
 }
 
-// Probes returns the probes of all routes that this reconcile did not change: routes that it wrote
-// are probed after they have been read.
+// Probes returns the probes of all routes that this reconcile did not change. Routes that it wrote
+// are probed after they have been read again.
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe
 	for _, route := range out.Routes {
@@ -201,14 +203,14 @@ func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	return all
 }
 
-// probesOf returns the probes that have to pass before a decided route is accepted.
+// probesOf returns the probes that must succeed before a decided route is accepted.
 func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// asked returns since when the addresses that have not responded are probed, or zero. Addresses
-// that this reconcile finds first are probed from now on, so that a manager that was just started
-// does not report an address that it has never probed as unresponsive.
+// asked returns the time since which the addresses that have not responded are probed, or zero.
+// Addresses that are new to this reconcile are probed from now on, so that a manager that was just
+// started does not report an address that it has never probed as unresponsive.
 func (r *reporter) asked(route *RouteDecision) time.Time {
 	var since time.Time
 	for _, p := range r.probesOf(route) {
@@ -223,7 +225,7 @@ func (r *reporter) asked(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten returns since when a response to a route is awaited.
+// routeWritten returns the time since which a response to a route is expected.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now

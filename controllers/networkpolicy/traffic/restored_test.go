@@ -8,7 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestRestoreWithoutStatuses: after a restore of a namespace without statuses the release is active that served before (rule 31).
+// TestRestoreWithoutStatuses checks that after a restore of a namespace without statuses the previously active release is active
+// (rule 31).
 func TestRestoreWithoutStatuses(t *testing.T) {
 	restored(t, "three versions", "1.1.0", func(p *pair) {
 		p.spec.MinimumAvailable = 3
@@ -19,7 +20,7 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	})
 }
 
-// TestRestoreDuringARollout is like TestRestoreWithoutStatuses, with a rollout in progress, or with releases of the same size.
+// TestRestoreDuringARollout checks the same with a rollout in progress, or with releases of the same size.
 func TestRestoreDuringARollout(t *testing.T) {
 	for name, h := range map[string]struct {
 		want string
@@ -61,8 +62,8 @@ func TestRestoreDuringARollout(t *testing.T) {
 	}
 }
 
-// restored plays a history after the first release, 1.0.0, loses all statuses, and expects that the version which was active is
-// active again, whichever controller acts first.
+// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks that the previously active
+// version is active again, regardless of which controller reconciles first.
 func restored(t *testing.T, name, want string, play func(p *pair)) {
 	for _, releases := range []bool{false, true} {
 		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
@@ -98,8 +99,8 @@ func restored(t *testing.T, name, want string, play func(p *pair)) {
 	}
 }
 
-// TestLastObjectOfAnEndedGroupDeleted: all groups end, and the last object of one is deleted by hand, so that the group is gone
-// before its routes. They go with the groups that end, and keep none of them.
+// TestLastObjectOfAnEndedGroupDeleted ends all groups and deletes the last object of a group, so that the group is removed
+// before its routes. The routes are deleted with the groups that end, and retain none of them.
 func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
@@ -122,8 +123,8 @@ func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	}
 }
 
-// TestDomainOfACanaryInAGroupThatIsGone: the only group ends during a canary, and all of its objects are deleted by hand. Its routes
-// stay until another group serves, and the status of the canary's domain shows what the gateway serves for it.
+// TestDomainOfACanaryInAGroupThatIsGone ends the only group during a canary and deletes all of its objects. Its routes stay until
+// another group serves, and the status of the canary's domain reports the release that the gateway serves.
 func TestDomainOfACanaryInAGroupThatIsGone(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})

@@ -45,17 +45,18 @@ func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 // RouteKey identifies rows that share routes.
 type RouteKey struct {
 	Target, Path, Port string
-	// protocol, so that routes of two kinds never have the same name; "" for HTTP and HTTPS.
+	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches distinguishes canaryMatches, and parents those of single domains; "" for none.
+	// matches distinguishes canaryMatches, and parents distinguishes parents of single domains;
+	// empty for none.
 	matches, parents string
-	// provider by name, except for the gateway: objects of two providers must not have the same name
-	// when a policy switches between them.
+	// provider is the name of the provider, or empty for the gateway provider: objects of two
+	// providers must not have the same name when a policy switches between them.
 	provider string
 	// own distinguishes settings of a whole route: whether it is attached to ListenerSets, and the TTL
-	// of its DNS records; "" if neither is specified.
+	// of its DNS records. It is empty if neither is specified.
 	own string
-	// user is the name of a user-managed route; "" for routes of the policy.
+	// user is the name of a user-managed route; empty for routes of the policy.
 	user string
 }
 
@@ -65,7 +66,7 @@ func keyOf(r *Row) RouteKey {
 	}
 	key := RouteKey{Target: r.target, Path: r.path, Port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
 	if r.listener != "" {
-		return key // Its name identifies it.
+		return key // The name of the listener identifies the route.
 	}
 	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
 		key.own = "/" + string(r.tls.Mode)
@@ -84,7 +85,8 @@ func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
 	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
 }
 
-// plain omits the protocols of HTTPRoutes: a port may change between them without a new route.
+// plain returns the key without protocol HTTP or HTTPS: a port may change between these protocols
+// without a new route.
 func (k RouteKey) plain() RouteKey {
 	if k.protocol == v1alpha1.ProtocolHTTP || k.protocol == v1alpha1.ProtocolHTTPS {
 		k.protocol = ""
@@ -122,7 +124,7 @@ func (d *planner) serves(route *providers.Live, r *Row) bool {
 	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
 }
 
-// placed returns the index of the live route of key that has host, or -1.
+// placed returns the index of the live route of the key that has the host, or -1.
 func (d *planner) placed(key RouteKey, host string) int {
 	for i := range maxRows / providers.MaxHostnames {
 		name := key.Name(d.Policy.Name, i)
@@ -148,5 +150,5 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 	return out
 }
 
-// asks returns the TLS settings of a row, by its host.
+// asks returns the TLS settings of a row, by host.
 func (r *Row) asks() map[string]providers.TLS { return tlsOf([]*Row{r}) }

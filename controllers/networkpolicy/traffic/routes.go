@@ -20,7 +20,7 @@ func (d *planner) addRoutes(out *Decision) {
 			continue
 		}
 		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
-			continue // No release that could serve has a ready endpoint, and none had.
+			continue // No release that may serve has a ready endpoint, and there is no live route.
 		}
 		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
 			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
@@ -77,8 +77,8 @@ func (d *planner) carriesPin(r *Row) bool {
 }
 
 // allocate distributes rows over routes of at most providers.MaxHostnames hosts. A host stays in
-// the live route that has it, because the age of a route decides between two claims of a host; a
-// new one is added to the first route with room.
+// the live route that has it, because the age of a route decides between two claims to a host. A
+// new host is added to the first route with room.
 func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
 	var out [][]*Row
@@ -110,7 +110,7 @@ func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	return out
 }
 
-// loses returns 1 if a route loses hosts that it has, else 0.
+// loses returns 1 if a live route loses hosts, otherwise 0.
 func (d *planner) loses(r *RouteDecision) int {
 	if old, ok := d.Live[r.Name]; ok {
 		for _, host := range old.Hostnames {
@@ -125,7 +125,7 @@ func (d *planner) loses(r *RouteDecision) int {
 // verdict returns the state of a decided route.
 func (d *planner) verdict(r *RouteDecision) verdict { return d.View.Verdict(r.Route, r.Objects) }
 
-// concerns reports whether a revision of a group is programmed only if the route is.
+// concerns reports whether the revision of a group is programmed only if the route is programmed.
 func (r *RouteDecision) concerns(slug string) bool {
 	if r.slug == slug {
 		return true
@@ -142,7 +142,7 @@ func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecisi
 	return out
 }
 
-// plan returns the desired content of a route of rows.
+// plan returns the desired content of a route with these rows.
 func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Route {
 	first := rows[0]
 	out := providers.Route{
@@ -184,7 +184,7 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 }
 
 // carriesSame reports whether a live route routes to the same releases with the same weights. A
-// route between two groups must not keep the stamp of another state of either.
+// route between two groups must not keep the stamp of another state of either group.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {
@@ -194,14 +194,14 @@ func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
 }
 
-// readable reports whether gateways see the individual requests of a protocol.
+// readable reports whether gateways can read the individual requests of a protocol.
 func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
 
-// routeStamp returns the stamp of a route that exists already. A route that keeps its previous
-// content does not have the current revision, one that waits for endpoints does not have it yet, and
-// one for a version has every revision.
+// routeStamp returns the stamp of an existing route. A route that keeps its previous content does
+// not have the current revision, a route that waits for endpoints does not have it yet, and a route
+// for a version has every revision.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
@@ -214,9 +214,9 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 }
 
 // WeightsAlone returns the live objects of a route with only the weights and the removed hosts of
-// the decided route, or none if there is nothing to change. They are written if the API server
-// rejects the rest of the decision: an error in a filter must not keep traffic on a release that
-// has no pods, or that was aborted.
+// the decided route, or none if nothing changes. They are written if the API server rejects the
+// rest of the decision: an error in a filter must not keep traffic on a release that has no pods,
+// or that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {
@@ -224,7 +224,7 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	}
 	alone, input := route.Route, f.Input
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // Their live values stay.
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // The live values stay.
 	input.Policy = f.Policy.DeepCopy()
 	input.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
 	return providers.Carry(ProviderOf(f.Policy).NewView(input), live, alone)

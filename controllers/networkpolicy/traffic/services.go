@@ -17,10 +17,10 @@ import (
 // verdict describes the state of objects that were written.
 type verdict = providers.Verdict
 
-// followVerdict returns the state of a Service that follows a group (rule 36): it is confirmed when
-// its EndpointSlices contain only endpoints of the release, at least one of them ready. If the
-// release itself has no ready endpoint it is withheld: waiting for one would block the release that
-// fixes it.
+// followVerdict reports whether a Service that follows a group routes to its active release (rule
+// 36): its EndpointSlices contain only endpoints of the release, at least one of which is ready. If
+// the release itself has no ready endpoint, the release is withheld: waiting for an endpoint would
+// block the release that fixes it.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
@@ -29,8 +29,8 @@ func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) v
 	return d.carriedOut(s)
 }
 
-// carriedOut reports whether a following Service routes to the release that was decided
-// and to nothing else.
+// carriedOut reports whether a Service that follows a group routes to the decided release and to no
+// other release.
 func (d *planner) carriedOut(s resources.Service) verdict {
 	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not have the endpoints of release %q yet", s.Name, s.Release)}
 	if d.Selected(s.Name) != s.Release {
@@ -48,8 +48,8 @@ func (d *planner) carriedOut(s resources.Service) verdict {
 	return verdict{Accepted: true}
 }
 
-// addServices decides the Services: one for each row of the rollout state, then those that follow
-// the active release of a group, then that of the policy itself.
+// addServices decides the Services: one for each row of the rollout state, then the Services that
+// follow the active release of a group, then the Service of the policy itself.
 func (d *planner) addServices(out *Decision) {
 	for _, g := range d.rollout.groups {
 		for i := range g.Releases {
@@ -78,9 +78,9 @@ func (d *planner) addServices(out *Decision) {
 // groupOfAll is the slug of the group of all releases if versions are not grouped.
 const groupOfAll = "release"
 
-// alone reports whether the Service of the policy is the only one that follows a group: if versions
-// are not grouped and there is no other group, a second one would always select the same pods. An
-// existing one stays.
+// alone reports whether the Service of the policy is the only Service that follows a group. It is
+// if versions are not grouped and there is no other group, because a second Service would always
+// select the same pods. An existing second Service stays.
 func (d *planner) alone(g *v1alpha1.ReleaseGroup) bool {
 	return g.Slug == groupOfAll && len(d.rollout.groups) == 1 && AdoptedName(d.Policy) != d.Policy.Name && d.service(resources.GroupServiceName(d.Policy.Name, g.Slug)) == nil
 }
@@ -93,9 +93,9 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 	return resources.GroupServiceName(d.Policy.Name, g.Slug)
 }
 
-// follow adds a Service that routes to a group's active release. It moves only to a release that
-// has a ready endpoint, and does not change until then, unless the release that it selects has no
-// row any more, was rejected, or belongs to a closing group.
+// follow adds a Service that routes to a group's active release. The Service moves only to a
+// release that has a ready endpoint, and does not change until then, unless the release that it
+// selects has no row any more, was rejected, or belongs to a closing group.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]
@@ -111,7 +111,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
 	if old := d.service(name); old != nil && target == selected {
-		// The stamp shows when the selector changed, so that a canary step writes no Service.
+		// The stamp stays if the selector does not change, so that a canary step writes no Service.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.RolloutState == s.Stamp.RolloutState && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
 		}
@@ -123,10 +123,10 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, RolloutState: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }
 
-// addAdopted decides about the Service that the policy adopts. First it is labelled, which makes
-// its EndpointSlices visible; then its selector changes, once the active release of the newest
-// group that serves has as many ready endpoints as the Service has; from then on it follows like
-// the Service of the policy.
+// addAdopted decides about the Service that the policy adopts. First the Service is labeled, so
+// that its EndpointSlices are visible. Its selector changes when the active release of the newest
+// group that serves has at least as many ready endpoints as the Service. From then on it follows
+// this group like the Service of the policy.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
 	if name == "" {
@@ -147,7 +147,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 	if d.Policy.DeletionTimestamp != nil && d.Selected(name) == "" {
 		wait(ReasonAdoptionWaits, "this networkpolicies.hlnr.io is being deleted")
-		return // It was restored, or was never routed elsewhere.
+		return // The Service was restored, or its selector was never changed.
 	}
 	if !resources.Marked(live, d.Policy.Name) && d.Microservice.DeletionTimestamp == nil {
 		next, err := resources.Mark(live, d.Policy.Name)
@@ -156,7 +156,7 @@ func (d *planner) addAdopted(out *Decision) {
 			return
 		}
 		out.Adoption.Mark = next
-		wait(ReasonPending, "Service %q is being marked", name)
+		wait(ReasonPending, "Service %q is being labeled", name)
 		return
 	}
 	if going := d.Microservice.DeletionTimestamp; going != nil {
@@ -196,7 +196,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
-	// Pods of releases that have the labels which the Service selects are not previous pods.
+	// Pods of releases can have the labels that the Service selects. They are not previous pods.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {

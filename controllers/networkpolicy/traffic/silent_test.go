@@ -10,8 +10,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The status of a new policy is not written while all that is missing is in progress, so that a
-// policy that is applied with its Microservice has the status of what came of it.
+// TestSilenceOfANewPolicy checks that the status of a new policy is not written while it would only
+// report progress, so that a policy that is applied with its Microservice gets the status of the
+// result.
 func TestSilenceOfANewPolicy(t *testing.T) {
 	group := func(revision int64, references ...string) []v1alpha1.GroupTraffic {
 		return []v1alpha1.GroupTraffic{{Slug: "1-x", Revision: revision, References: references}}
@@ -48,8 +49,8 @@ func TestSilenceOfANewPolicy(t *testing.T) {
 	}
 }
 
-// Each step of the first rollout takes a while, more so when many services are created at the same time: the status waits for the last
-// one, for at most half a minute.
+// TestSilenceSinceTheLastProgress checks that the first status is delayed after the last step of the first rollout, for at most half a
+// minute. Each step takes a while, especially if many services are created at the same time.
 func TestSilenceSinceTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"as long after the last progress": {12 * time.Second, 3 * time.Second, 7 * time.Second},
@@ -68,8 +69,8 @@ func TestSilenceSinceTheLastProgress(t *testing.T) {
 	}
 }
 
-// Where versions are not grouped the policy's own Service follows the active release alone, until
-// there is another group; what another Service follows stays.
+// TestServicesOfTheOnlyGroup checks that if versions are not grouped, only the policy's own Service
+// follows the active release until there is another group, and that another existing Service stays.
 func TestServicesOfTheOnlyGroup(t *testing.T) {
 	names := func(w *world) (following []string) {
 		for name, s := range w.services {

@@ -40,9 +40,10 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 }
 
 // Reserve returns the status with the releases that a reconcile is about to write for groups
-// without a confirmed revision, and whether that adds any. It is written first: a manager that
-// ends between the two writes must not leave an object whose references are unknown. A policy that
-// has not reported need not do so: it may name any release (protocol rule 11).
+// without a confirmed revision, and reports whether that adds any release. This status is written
+// before the objects: a manager that stops between the two writes must not leave an object whose
+// references are unknown. A policy that has not reported yet does not need this, because it may
+// refer to any release (protocol rule 11).
 func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
 	if now = *f.Policy.Status.DeepCopy(); now.Provider == "" {
@@ -64,15 +65,15 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 	return now, more
 }
 
-// silence is how long the first status of a new policy may be delayed after its creation, or the last progress of its Microservice,
-// while it only reports progress; and maxSilence how long at most after its creation.
+// silence is the time for which the first status of a new policy may be delayed after its creation, or after the last progress of
+// its Microservice, while the status only reports progress. maxSilence is the limit of that time after the creation of the policy.
 const (
 	silence    = 10 * time.Second
 	maxSilence = 30 * time.Second
 )
 
-// Silent returns for how long the status of a policy need not be written, or 0: while the policy is
-// new, no revision is confirmed, and only time is missing.
+// Silent returns for how long the status of a policy need not be written, or 0. It need not be
+// written while the policy is new, no revision is confirmed, and the status reports only progress.
 func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	before := f.Policy.Status
 	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
@@ -139,8 +140,8 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 	return &now
 }
 
-// Unsettled returns which part of a decision routes to releases that are not active, or is not
-// confirmed, or "".
+// Unsettled returns a message about a part of a decision that routes to releases that are not
+// active, or is not confirmed, or "" if there is none.
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	for _, g := range out.groups {

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// domainReports returns the rows as users read them. While no group is known, because the rollout
+// domainReports returns the status of the domains. While no group is known, because the rollout
 // state was lost, nothing moves, and the reports of domains that had routes stay: a gateway that is
 // not reachable may still serve them.
 func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
@@ -34,8 +34,9 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 	return out
 }
 
-// asAcknowledged returns the last report of a domain with the backends of the live route that serves it, if
-// a gateway accepted that route as it is: it may have been written after the report.
+// asAcknowledged returns the last report of a domain. If a gateway accepted the current content of the live
+// route that serves the domain, the report has the backends of that route, because the route may have been
+// written after the report.
 func (r *reporter) asAcknowledged(d v1alpha1.DomainStatus) v1alpha1.DomainStatus {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]
@@ -68,8 +69,8 @@ func (r *reporter) versionBefore(release string) string {
 	return ""
 }
 
-// userReports sets the reports of user-managed routes: that of the specification, with a domain for
-// each of its hosts, and those in which the policy still has rules.
+// userReports sets the reports of user-managed routes: the route of the specification, with a
+// domain for each of its hosts, and the routes in which the policy still has rules.
 func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 	now.Routes = nil
 	named := ""
@@ -103,14 +104,14 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 		if live := r.Live[name]; live.User && live.Managed != nil && name != named && len(now.Routes) < maxRoutes {
 			kind, object, _ := strings.Cut(name, "/")
 			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
-				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are restored when the routes that replace it are programmed",
+				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "the rules are restored when the routes that replace this route are programmed",
 			})
 		}
 	}
 }
 
 // restoredBackends returns the last reported backends of a user-managed route whose rules were restored, as long as
-// its gateway has not accepted that: it may still route to them.
+// its gateway has not accepted the restored rules: the gateway may still route to these backends.
 func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
 	live := r.Live[name]
 	if live == nil || live.Deleting || live.Accepted && !r.writes.touched(RouteName(name)) {
@@ -131,7 +132,7 @@ func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v
 	return is
 }
 
-// listenerReports returns the reports of the rows without a host.
+// listenerReports returns the status of the listeners.
 func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	var out []v1alpha1.ListenerStatus
 	for _, row := range r.out.rows {
@@ -150,7 +151,8 @@ func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	return out
 }
 
-// sameWait reports whether a domain is waiting for its gateway as before: other words for it are not written.
+// sameWait reports whether a domain is still pending as in the previous report. The status does not change if
+// only the message differs.
 func sameWait(prev, now v1alpha1.DomainStatus) bool {
 	return prev.Reason == ReasonPending && prev.Group == now.Group && prev.URL == now.URL
 }
@@ -195,7 +197,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
 		out.Reason, out.Message = v.Reason, status.Line(v.Message)
-		out.Backends = r.knownBackends(route, row) // As far as known.
+		out.Backends = r.knownBackends(route, row)
 		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
 		return out
 	}
@@ -215,9 +217,9 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// unroutedBackends returns the backends of a row without a route, if a route of its host stays until another
-// one replaces it: those of the last report, as long as the gateway has not accepted the last change of that
-// route.
+// unroutedBackends returns the backends of a row without a route if a live route of its host stays until
+// another route replaces it. These are the backends of the last report, as long as the gateway has not
+// accepted the last change of the live route.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if prev == nil || row.host == "" {
 		return nil
@@ -233,7 +235,7 @@ func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1a
 // maxBackends is the maximum number of backends in the status of a domain.
 const maxBackends = 16
 
-// whyUnrouted returns why a valid row is in no route.
+// whyUnrouted returns the reason and message of a valid row that is not in any route.
 func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	g := r.groupDecision(row.group)
 	if g != nil && g.absent {
@@ -252,7 +254,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	programmed, asked := 0, len(domains)
 	for _, d := range domains {
 		if d.Reason == reasonNoCanary {
-			asked-- // There is nothing to program for it.
+			asked-- // A domain of a canary that does not exist cannot be programmed.
 		}
 		if d.Programmed {
 			programmed++
@@ -264,9 +266,9 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// foremost returns the domain of status.url: the first one that is programmed and routes to a group
-// with an active release, so that it does not change to a group that is being tested; else the
-// first one that is programmed, or nil.
+// foremost returns the domain of status.url: the first programmed domain that routes to a group
+// with an active release, so that the URL does not change to a group that is being tested;
+// otherwise the first programmed domain, or nil.
 func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
 		if !domains[i].Programmed || domains[i].URL == "" {
@@ -285,9 +287,9 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 // splitParts is the maximum number of different splits in the summary.
 const splitParts = 3
 
-// split returns the known split of each host, beginning with the foremost: hosts with the same
-// split are combined, and a host is named if splits differ. It does not change while a write is in
-// progress.
+// split returns the known split of each host, beginning with the foremost domain. Hosts with the
+// same split are combined. The host is included if splits differ. The result does not change while
+// a write is in progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {
@@ -325,7 +327,7 @@ func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	return join(parts)
 }
 
-// splitPart is a split, the first host that has it, and how many more have.
+// splitPart is a split, the first host that has it, and the number of other hosts that have it.
 type splitPart struct {
 	host, text string
 	more       int
@@ -349,7 +351,8 @@ func join(parts []splitPart) string {
 	return strings.Join(out, "; ")
 }
 
-// splitRows returns the rows that follow the weights of groups, that of the foremost domain first.
+// splitRows returns the rows that follow the weights of groups, beginning with the row of the
+// foremost domain.
 func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	var first, rest []*Row
 	for _, row := range r.out.rows {
@@ -364,8 +367,8 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	return slices.Concat(first, rest)
 }
 
-// callers returns how callers reach a row: by its host, and its path if it has one; a listener; or
-// a user-managed route.
+// callers returns the text that identifies a row for its callers: the host with its path, the name
+// of the listener, or a host or the name of the user-managed route.
 func (r *reporter) callers(row *Row) string {
 	switch {
 	case row.listener != "":

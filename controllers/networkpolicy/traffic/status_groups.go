@@ -13,9 +13,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// groupReports returns the reports of all groups of the rollout state, and of those that only live
-// objects still have. While no group is known, because the rollout state was lost, all previous
-// reports stay: a gateway may serve what a route named before it moved to another group.
+// groupReports returns the reports of all groups of the rollout state, and of other groups that
+// live objects still have. While no group is known, because the rollout state was lost, all
+// previous reports stay: a gateway may still route to releases to which a route referred before it
+// moved to another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
@@ -35,7 +36,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 			}
 			prev.References = Union(r.written(slug), known)
 			prev.Active, prev.Split = cmp.Or(r.selectedOf(slug), prev.Active), cmp.Or(prev.Split, v1alpha1.SplitWhole)
-			prev.CanaryDomains, prev.Canary = false, "" // It has no domain: those that it had belong to other groups.
+			prev.CanaryDomains, prev.Canary = false, "" // The group has no domains any more.
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
 		}
@@ -44,8 +45,8 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	return out
 }
 
-// selectedOf returns the release that the Service of a group selects if the rollout state does not contain the group, or "".
-// It was active before the rollout state was lost.
+// selectedOf returns the release that the Service of a group selects, or "". It is called for a group that the rollout state
+// does not contain: the release was active before the rollout state was lost.
 func (r *reporter) selectedOf(slug string) string {
 	if selected := r.Selected(resources.GroupServiceName(r.Policy.Name, slug)); selected != "" || slug != groupOfAll {
 		return selected
@@ -71,10 +72,10 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		}
 		return out
 	}
-	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // Otherwise it belongs to another rollout state.
+	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // A greater revision belongs to another rollout state.
 		out.Revision = prev.Revision
 	}
-	// Until the revision is confirmed, everything that was or is written counts.
+	// Until the revision is confirmed, all releases that were or are written count as referenced.
 	out.References = Union(prev.References, written)
 	more := out.Active != prev.Active || !sameSet(out.References, prev.References)
 	if out.Revision > 0 && more && serves(g.group, out, prev) && r.inGrace(g) {
@@ -84,9 +85,9 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case out.Revision > 0 || r.cameFrom(g):
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(g, release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
-		// No gateway has accepted these routes for this revision, and the time to do so is over: the
-		// references are what is written now, and what a gateway is known to have accepted before.
-		// Otherwise they would retain the pods of one release after another.
+		// No gateway has accepted these routes for this revision in time. The references are the
+		// releases that are written now, and the releases to which a gateway is known to have routed
+		// before. Otherwise the references would retain the pods of one release after another.
 		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
 	}
 	out.Unrouted = out.Revision > 0 && r.unrouted(g)
@@ -95,7 +96,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case !v.Pending:
 	case !r.inGrace(g):
 		out.Reason = cmp.Or(v.Late, v.Reason)
-	case out.Revision > 0 || prev.Reason == ReasonPending: // Other words for the same wait are not written.
+	case out.Revision > 0 || prev.Reason == ReasonPending: // The status does not change if only the message differs.
 		out.Reason, out.Message = prev.Reason, prev.Message
 	}
 	if why != "" {
@@ -104,9 +105,9 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	return out
 }
 
-// serves reports whether all releases that a group's objects name, and prev does not, serve
-// according to the rollout state. Then their report can wait for the confirmation: none of them is
-// removed before a later revision, without them, is confirmed.
+// serves reports whether the rollout state gives traffic to all releases to which a group's objects
+// refer and prev does not. Then the report of these releases can wait for the confirmation: none of
+// them is removed before a later revision, without them, is confirmed.
 func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	unserved := func(name string) bool {
 		return !slices.ContainsFunc(g.Releases, func(row v1alpha1.Release) bool {
@@ -116,8 +117,8 @@ func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	return !slices.ContainsFunc(now.References, unserved) && (now.Active == prev.Active || prev.Active != "" && !unserved(now.Active))
 }
 
-// unrouted reports whether a group has domains, listeners or routes and none of them is programmed,
-// for a cause outside of its releases.
+// unrouted reports whether a group has domains, listeners or routes and none of them is programmed
+// for a reason that does not depend on its releases.
 func (r *reporter) unrouted(g *groupDecision) bool {
 	if g.reason != "" || g.absent {
 		return false
@@ -135,8 +136,8 @@ func (r *reporter) unrouted(g *groupDecision) bool {
 	return some
 }
 
-// canaryReport returns whether a group has canary domains, and the release to which all of them
-// route, or "". why names a domain that the gateway has not accepted in time.
+// canaryReport reports whether a group has canary domains, and returns the release to which all of
+// them route, or "". why is a message about a domain that the gateway has not accepted in time.
 func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
 	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
 		route := r.routeOf(row)
@@ -154,9 +155,9 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary reports whether a row belongs to the canary of a group: the group to which it routes or,
-// while domains are moving to a newer group, the newer one. A row with an error does not belong to
-// any.
+// ofCanary reports whether a row belongs to the canary of a group: the group to which the row
+// routes or, while domains are moving to a newer group, the newer group. A row with an error
+// belongs to no group.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
 		return false
@@ -165,9 +166,9 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	return holder == g || row.newest && r.mayMove(row.group, holder, g)
 }
 
-// mayMove reports whether canary domains, which a group holds while those of base serve, will route
-// to a newer group when hooks test its release, which has no ready endpoint yet: before that, hooks
-// would reach the older release.
+// mayMove reports whether canary domains that belong to group holder will route to a newer group
+// when hooks test its release, which has no ready endpoint yet. Before that, hooks would reach the
+// older release.
 func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
 	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false
@@ -176,8 +177,8 @@ func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
 	return slices.Contains(groups, to) && slices.Index(groups, to) < slices.Index(groups, holder)
 }
 
-// cameFrom reports whether domains are moving to a group from another one with a confirmed
-// revision: then the gateway is known to route them to that one.
+// cameFrom reports whether domains are moving to a group from another group with a confirmed
+// revision: a gateway is known to route them to that other group.
 func (r *reporter) cameFrom(g *groupDecision) bool {
 	for way := range r.out.moves {
 		if way.to == g.slug && r.report(way.from).Revision > 0 {

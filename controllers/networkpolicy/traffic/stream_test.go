@@ -16,8 +16,8 @@ import (
 
 const newestHost = "shop.example.com"
 
-// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight of what routes
-// to the newest group.
+// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight of the domains
+// of the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
@@ -62,7 +62,8 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
 }
 
-// What was rejected keeps its pods until the route of the older group let it go.
+// TestNewestDomainComesBack checks that a rejected release keeps its pods until the route of the
+// older group does not route to it any more.
 func TestNewestDomainComesBack(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -81,9 +82,9 @@ func TestNewestDomainComesBack(t *testing.T) {
 	want(t, "its Service", w.services["shop-2-x"] == nil, true)
 }
 
-// The older group does not respond, so that the domain routes only to the canary of the newer one, which is rolled back or
-// superseded: the domain returns to the older group, where it responds again as soon as that one has an endpoint, and its route is
-// not deleted.
+// TestNewestDomainComesBackToNothing rolls back or supersedes the canary of a newer group while the older group has no endpoints
+// and the domain routes only to the canary. The domain returns to the older group, and serves as soon as that group has an
+// endpoint. Its route is not deleted.
 func TestNewestDomainComesBackToNothing(t *testing.T) {
 	for back, named := range map[string][]string{"b 2.0.0 error 0": nil, "b 2.0.0 deprecated 0": {"b"}} {
 		w, route := onlyNewest(t)
@@ -101,8 +102,9 @@ func TestNewestDomainComesBackToNothing(t *testing.T) {
 	}
 }
 
-// A canary of a newer group is rolled back while the gateway is stuck, and the group to which its domain returns ends and is opened
-// again, while a quota keeps its route from being deleted: the canary keeps its pods until the gateway has taken the route without it.
+// TestNewestDomainComesBackAndItsGroupEnds rolls back the canary of a newer group while the gateway is stuck. The group to which its
+// domain returns ends and is opened again, while a quota prevents the deletion of its route. The canary keeps its pods until the
+// gateway has accepted the route without it.
 func TestNewestDomainComesBackAndItsGroupEnds(t *testing.T) {
 	w, route := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -153,7 +155,8 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 	}
 }
 
-// A rollout state from before a release was rejected must not give it traffic again.
+// TestNewestDomainIsStampedByBothGroups checks that a rollout state from before the rejection of a
+// release does not give it traffic again.
 func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -164,8 +167,9 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	want(t, "fresh", Behind(w.ms, w.facts()), false)
 }
 
-// A policy whose objects are removed knows by its status alone that a state of the Microservice is older. It must not forget on it
-// what it confirmed: the pods would go in the moment in which their routes do.
+// TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted recognizes an older state of the
+// Microservice by its own status. It must not remove its confirmations due to an older state: the pods would be deleted at the
+// same time as their routes.
 func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -184,8 +188,8 @@ func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
 	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
 }
 
-// An Ingress has a canary next to its release, and room for no third one: while both groups
-// have a canary nothing counts as programmed, and the condition reports why.
+// TestNewestDomainOfAnIngress checks that nothing counts as programmed while two groups have a
+// canary, because an Ingress supports only one canary, and that the condition reports the cause.
 func TestNewestDomainOfAnIngress(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
@@ -199,7 +203,7 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	w.settle()
 	want(t, "condition", w.condition("Programmed"), "False NotSupported")
 	want(t, "group", w.groupTraffic("2-x").Reason, ReasonNotSupported)
-	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one without it"), true)
+	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix"), true)
 	want(t, "revision", w.groupTraffic("2-x").Revision, 0)
 	w.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	w.settle()
@@ -208,7 +212,8 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
 }
 
-// What follows the newest group, and cannot move by steps, is named.
+// TestMovesImmediately checks that domains, listeners and routes that follow the newest group and
+// cannot move in steps are reported.
 func TestMovesImmediately(t *testing.T) {
 	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
 	listener := func(w *world) {
@@ -244,7 +249,8 @@ func TestMovesImmediately(t *testing.T) {
 	}
 }
 
-// A domain for the canary follows no weight: nothing moves it by steps.
+// TestCanaryDomainIsNotMovedBySteps checks that a domain of the canary follows no weights and does
+// not move in steps.
 func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
@@ -253,8 +259,8 @@ func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	want(t, "newest", w.groupTraffic("1-x").Newest, false)
 }
 
-// What is written for a group of which nothing is confirmed is reported first, except by a policy that has not reported: it may name
-// any release.
+// TestReserves checks that the references of a group without a confirmed revision are reported before the objects are written,
+// unless the policy has never reported and so may refer to any release.
 func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -274,11 +280,11 @@ func TestReserves(t *testing.T) {
 	want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, ReasonPending)
 	_, more = note()
 	want(t, "once", more, false)
-	w.pass() // It is not accepted yet.
+	w.pass() // The route is not accepted yet.
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.services = maps.Clone(w.services)
 	f := w.facts()
-	w.carryOut(f, &Decision{Services: Plan(f).Services[:2]}) // b has its own Service.
+	w.carryOut(f, &Decision{Services: Plan(f).Services[:2]}) // This creates the Service of release b.
 	names, more = note()
 	want(t, "before anything is confirmed", names, "a b")
 	want(t, "more", more, true)
@@ -290,8 +296,8 @@ func TestReserves(t *testing.T) {
 	want(t, "of a group that is confirmed", more, false)
 }
 
-// A path that is edited on the way is a new route: the old one stays on the way until the
-// gateway has taken the new one.
+// TestNewestDomainIsEditedOnTheWay edits a path during a move, which requires a new route. The old
+// route continues the move until the gateway has accepted the new route.
 func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
 	w := moving(t, "10")
 	w.settle()
@@ -315,7 +321,8 @@ func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
 }
 
-// What remains on the way routes to the older group alone.
+// TestNewestDomainIsOrphanedOnTheWay checks that a route that is orphaned during a move routes only
+// to the older group.
 func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -331,7 +338,7 @@ func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
 	want(t, "nothing to wait for", Unsettled(f, out, w.carryOut(f, out)), "")
 }
 
-// acceptOnly lets the gateway answer some routes, and leaves it stuck with the others.
+// acceptOnly makes the gateway accept only these routes.
 func (w *world) acceptOnly(names ...string) {
 	before := w.routes
 	w.accept()
@@ -342,7 +349,8 @@ func (w *world) acceptOnly(names ...string) {
 	}
 }
 
-// onlyNewest returns a world with one domain, which routes to the newest group, by one route.
+// onlyNewest returns a world with one domain, which follows the newest group, and the name of its
+// route.
 func onlyNewest(t *testing.T) (w *world, route string) {
 	t.Helper()
 	w = newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -352,9 +360,9 @@ func onlyNewest(t *testing.T) (w *world, route string) {
 	return w, onlyRoute(t, w).Name
 }
 
-// A domain goes to a route of another name, which the gateway has not taken yet, and a newer
-// group starts a canary: the route that stays until then gives it nothing, since no one would
-// know of that traffic.
+// TestReplacedRouteBeginsNoMove checks that a route that stays until its replacement is accepted
+// does not route to a newer group that starts a canary meanwhile, because no report would contain
+// that traffic.
 func TestReplacedRouteBeginsNoMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
@@ -377,8 +385,9 @@ func TestReplacedRouteBeginsNoMove(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 6)
 }
 
-// Where the canary came first, the route that stays follows its weights, and the canary keeps
-// its pods until the gateway took it out.
+// TestReplacedRouteStaysOnItsMove checks that, if the canary started before, the replaced route
+// follows its weights, and that the canary keeps its pods until the gateway has accepted a route
+// without it.
 func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -403,8 +412,9 @@ func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
 
-// A domain that routes to the newest group no longer has none of what others give a newer one,
-// while the gateway has not taken the route that it goes to.
+// TestReplacedRouteLeavesAMoveWithItsDomain checks that a domain that does not follow the newest
+// group any more gives no traffic to a newer group, even while the gateway has not accepted its new
+// route.
 func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
 	const other = "other.example.com"
 	w, old := onlyNewest(t)
@@ -431,8 +441,8 @@ func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
 
-// A route of a canary's domain that waits to be replaced follows the canary as the new one does: clients of that domain
-// see no other release meanwhile.
+// TestReplacedCanaryRouteFollowsTheCanary checks that a route of a canary domain that is being replaced follows the
+// canary like its replacement, so that clients of the domain reach no other release meanwhile.
 func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	w := newWorld(t)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
@@ -462,8 +472,8 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
 }
 
-// A gateway accepts a route, and its Gateway is deleted before the policy has seen that: the gateway may serve the
-// route all the same. A release that it routes to stays referenced until what replaces it there is accepted.
+// TestAcceptedBeforeTheGatewayWentIsServed checks that a route that was accepted before its Gateway was deleted
+// counts as served. Its releases stay referenced until the replacement of the route is accepted.
 func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1

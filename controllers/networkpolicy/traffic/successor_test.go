@@ -10,12 +10,12 @@ import (
 
 const versionHost = "3.0.0.example.com"
 
-// groupBy is changed, and the group that is not made any more and its successor run the same
-// version, so that the domain of both has one host. It is served all the time, moves to the
-// successor, and the other group closes.
+// TestExcludedGroupLeavesItsHostToItsSuccessor changes groupBy so that an excluded group and its
+// successor have the same version, and their domains render the same host. The host is served at
+// all times and moves to the successor, and the excluded group closes.
 func TestExcludedGroupLeavesItsHostToItsSuccessor(t *testing.T) {
 	for name, way := range map[string]struct {
-		schemes []string // "": by major version
+		schemes []string // An empty scheme groups by major version.
 		heir    string
 	}{
 		"to one group":             {[]string{"", "all"}, "release"},
@@ -66,7 +66,7 @@ func TestExcludedGroupLeavesItsHostToItsSuccessor(t *testing.T) {
 	}
 }
 
-// hostIsServed asks that a gateway serves the host by a route that is there.
+// hostIsServed checks that a gateway serves the host with an existing route.
 func hostIsServed(t *testing.T, n *front) {
 	t.Helper()
 	for _, s := range n.serves {
@@ -77,9 +77,10 @@ func hostIsServed(t *testing.T, n *front) {
 	t.Errorf("no route serves %s: %s", versionHost, mustJSON(n.policy.Status))
 }
 
-// Of two groups that run one version, one has the host of both. Nothing of the other waits for
-// it, and it has it when the first goes, or when that is not ready for it yet: without a
-// moment in which no route has it, and the pods of the first are named until then.
+// TestTwoGroupsOfOneVersionShareAHost checks that, if two groups have the same version, only one of
+// them has their host, and the other group is not blocked by that. The other group gets the host
+// when the first group ends or has no ready release. A route has the host at all times, and the
+// pods of the first group stay referenced until then.
 func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	of := func(slug, name string, revision int64) v1alpha1.ReleaseGroup {
 		return group(slug, revision, name+" 3.0.0 active 100")
@@ -121,7 +122,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 			w.rollout(groups...)
 			if !heirFirst {
 				for range 3 {
-					w.pass() // The gateway does not answer on what is written.
+					w.pass() // The gateway does not report on the written routes.
 					if got := w.groupTraffic("3-x"); got.Revision == 5 || !slices.Contains(got.References, "a") {
 						t.Errorf("confirmed at %d with references %v, and the gateway serves a", got.Revision, got.References)
 					}
@@ -135,7 +136,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 }
 
-// releasesOfHost returns the releases that routes route the host to, one by one; "" where no route
+// releasesOfHost returns the releases to which each route with the host routes, or "" if no route
 // has it.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())

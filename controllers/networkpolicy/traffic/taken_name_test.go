@@ -11,7 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestTakenNameOfAService: a policy writes nothing while nothing changes, although the name of one of its Services is taken.
+// TestTakenNameOfAService checks that a policy writes nothing in a stable state although the name of one of its Services is
+// taken.
 func TestTakenNameOfAService(t *testing.T) {
 	for name, prepare := range map[string]func(n *front){
 		"Services only":                       func(n *front) { n.policy.Spec.Provider, n.policy.Spec.Domains = nil, nil; n.foreign["shop"] = true },
@@ -52,8 +53,8 @@ func TestTakenNameOfAService(t *testing.T) {
 	}
 }
 
-// TestTakenNameOfAServiceIsInNoRoute: no route names a Service that another owner has, also where nothing else may have the
-// traffic: the canary, which had all of it at the policy with the taken name, is superseded.
+// TestTakenNameOfAServiceIsInNoRoute checks that no route refers to a Service of another owner, even if no other release
+// may have the traffic, because the canary that had all of it is superseded.
 func TestTakenNameOfAServiceIsInNoRoute(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 0, Pause: 24 * time.Hour}, {Weight: 50, Pause: time.Hour}})

@@ -15,27 +15,27 @@ import (
 // httpsPort is the default port of https.
 const httpsPort = 443
 
-// defaultModes of spec.domains[].tls, by name of the provider.
+// defaultModes contains the default TLS modes of domains, by name of the provider.
 var defaultModes = map[string]v1alpha1.TLSMode{
 	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
 }
 
-// askedTLS returns the TLS settings of a domain, with defaults and fields filled in for a group,
-// which may be nil; or nil if there are none.
+// askedTLS returns the TLS settings of a domain with defaults and the values of template fields for
+// a group, which may be nil. It returns nil if the domain has no TLS settings.
 func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *providers.TLS {
 	if t == nil {
 		return nil
 	}
 	out := &providers.TLS{Mode: cmp.Or(t.Mode, defaultModes[ProviderOf(d.Policy).Name()]), Issuer: certmanager.Issuer(t)}
-	out.Secret, _ = fill(t.SecretName, d.Policy, g) // It fails only if the host failed: there is no group.
+	out.Secret, _ = fill(t.SecretName, d.Policy, g) // This fails only if the host is not rendered either, because there is no group.
 	if out.Mode == v1alpha1.TLSListenerSet {
 		out.Port = cmp.Or(t.Port, httpsPort)
 	}
 	return out
 }
 
-// settleTLS rejects rows that contradict an earlier one: a host has one certificate, and a Secret
-// has one issuer.
+// settleTLS rejects rows whose TLS settings contradict an earlier row: a host has one certificate,
+// and a Secret has one issuer.
 func settleTLS(rows []*Row) {
 	hosts, secrets := map[string]*Row{}, map[string]*Row{}
 	for _, r := range rows {
@@ -59,9 +59,9 @@ func settleTLS(rows []*Row) {
 	}
 }
 
-// keepSecrets lets hosts keep the Secret that serves them until the Secret that they request has a
+// keepSecrets lets hosts keep the Secret that serves them until the requested Secret has a
 // certificate for them, so that invalid input removes no certificate. The content of a Secret
-// without an issuer is not known here.
+// without an issuer is not known.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
@@ -73,8 +73,8 @@ func (d *planner) keepSecrets(rows []*Row) {
 	}
 }
 
-// meanwhile returns how a row is served until its own listeners are ready: by its existing route
-// to the listeners of the Gateway.
+// meanwhile returns the row that serves a host until its own listeners are ready: its existing
+// route to the listeners of the Gateway.
 func (d *planner) meanwhile(r *Row) []*Row {
 	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
 		return nil
@@ -88,7 +88,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// unsupported returns which part of a row the provider does not support, or nil.
+// unsupported returns the problem of a row that the provider does not support, or nil.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
@@ -97,8 +97,8 @@ func (d *planner) unsupported(r *Row) *providers.Problem {
 	return certmanager.Missing(d.Input, *r.tls)
 }
 
-// addShared decides the additional objects on which routes depend. Those that live routes need are
-// deleted after the routes.
+// addShared decides the additional objects on which routes depend. Objects on which live routes
+// depend are deleted after these routes.
 func (d *planner) addShared(out *Decision) {
 	routes := make([]providers.Route, 0, len(out.Routes))
 	for _, r := range out.Routes {
@@ -129,20 +129,20 @@ func (d *planner) addShared(out *Decision) {
 	}
 }
 
-// address returns the URL of a host of a route, and the problem of a host that is accepted and does
-// not serve.
+// address returns the URL of a host of a route, and the problem of a host that is accepted but not
+// served.
 func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // It describes more than the listener that waits for it.
+		if problem = unready; t.Until != "" { // The certificate is the cause of a problem of the listener.
 			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}
 	}
 	return url, problem
 }
 
-// unready returns why TLS of a host is not served, or nil.
+// unready returns the problem due to which TLS of a host is not served, or nil.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil

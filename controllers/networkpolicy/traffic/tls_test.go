@@ -26,12 +26,12 @@ const (
 	secondHost = "2-x.shop.example.com"
 )
 
-// ownListener asks for a ListenerSet with a Secret whose certificate cert-manager makes.
+// ownListener returns TLS settings with mode ListenerSet and a Secret that cert-manager creates.
 func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// encrypted returns a world with two groups, each with its own domain that asks for TLS.
+// encrypted returns a world with two groups, each with its own domain with TLS.
 func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.DomainTLS) *world {
 	w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -40,7 +40,7 @@ func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.Do
 	return w
 }
 
-// certificates returns the names of all Certificates, with the names that they are for.
+// certificates returns the DNS names of all Certificates, by name.
 func (w *world) certificates() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {
@@ -82,8 +82,8 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Each host has its own listener, and each group the certificate that its template
-// gives it; they go with the group, after its routes.
+// TestOwnListeners checks that each host has its own listener, and each group the certificate of
+// its template. They are deleted with the group, after its routes.
 func TestOwnListeners(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("{{.ReleaseGroupName}}-tls"))
 	w.settle()
@@ -111,8 +111,8 @@ func TestOwnListeners(t *testing.T) {
 	want(t, "certificates", len(w.certificates()), 1)
 }
 
-// While its certificate is not there a host is not programmed, and reports why; what the
-// group carries is confirmed all the same.
+// TestCertificateNotReady checks that a host without a certificate is not programmed and reports
+// the cause, and that its group is confirmed nevertheless.
 func TestCertificateNotReady(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +162,8 @@ func (w *world) secrets() map[string]string {
 	return out
 }
 
-// A host keeps the Secret that serves it, with its Certificate, until there is a
-// certificate in the next one: permanently, in case of a typo.
+// TestSecretServesUntilTheNextHasACertificate checks that a host keeps its Secret and Certificate
+// until the next Secret contains a certificate, which never happens in case of a typo.
 func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": second, "shop-tsl": first})
 			want(t, "Ready", w.condition("Ready"), "True Programmed")
 
-			// One that is there and does not name the host yet is not there for it.
+			// A Certificate that does not contain the host yet does not count.
 			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1].TLS = tls("shop-tsl") })
 			w.pass()
 			same(t, "Secrets", w.secrets(), map[string]string{firstHost: "shop-tsl", secondHost: "shop-tls"})
@@ -212,8 +212,8 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 	}
 }
 
-// A domain that moves to a newer group, whose Secret is another one, keeps its
-// certificate meanwhile.
+// TestSecretOfANewerGroup checks that a domain that moves to a newer group with another Secret
+// keeps its certificate meanwhile.
 func TestSecretOfANewerGroup(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
@@ -232,8 +232,8 @@ func TestSecretOfANewerGroup(t *testing.T) {
 	want(t, "certificates", len(w.certificates()), 1)
 }
 
-// Domains that share a Secret share a Certificate, whose wildcards stand for the hosts
-// below them.
+// TestSharedSecret checks that domains that share a Secret share a Certificate, in which wildcards
+// cover the hosts below them.
 func TestSharedSecret(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.settle()
@@ -260,7 +260,8 @@ func TestSharedSecret(t *testing.T) {
 	want(t, "programmed", w.domain(firstHost).Programmed, true)
 }
 
-// No listener and no certificate is asked for a host that the namespace may not have.
+// TestForbiddenHostHasNoCertificate checks that a host that is not allowed for the namespace gets
+// no listener and no certificate.
 func TestForbiddenHostHasNoCertificate(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.settle()
@@ -275,7 +276,8 @@ func TestForbiddenHostHasNoCertificate(t *testing.T) {
 	same(t, "certificates", w.certificates(), map[string]string{"shop-tls": "[" + firstHost + "] {ca ClusterIssuer cert-manager.io}"})
 }
 
-// A kind that the API server lacks is a condition, and what is live stays.
+// TestKindOfTLSMissing checks that a kind that the API server lacks is reported in a condition, and
+// that live objects stay.
 func TestKindOfTLSMissing(t *testing.T) {
 	for kind, reason := range map[string]string{"ListenerSet": ReasonGatewayAPIMissing, "Certificate": providers.ReasonProviderAPIMissing} {
 		t.Run(kind, func(t *testing.T) {
@@ -298,7 +300,8 @@ func TestKindOfTLSMissing(t *testing.T) {
 	}
 }
 
-// Where the Gateway API has its ListenerSets under their previous name, these are written.
+// TestPreviousListenerSets checks that ListenerSets are written under their previous name if the
+// API server serves only that.
 func TestPreviousListenerSets(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
@@ -317,8 +320,8 @@ func TestPreviousListenerSets(t *testing.T) {
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
-// A domain that gets its own listener is served as before until that has its
-// certificate, and the other way round.
+// TestOwnListenerTakesOver checks that a domain that gets its own listener is served by the
+// previous listener until the certificate of the new listener exists, and vice versa.
 func TestOwnListenerTakesOver(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
 	w.settle()
@@ -335,7 +338,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	}
 	want(t, "routes at the Gateway", toGateway(), 2)
 	want(t, "routes", len(w.routes), 4)
-	// Both carry what is decided in the meantime, such as an abort.
+	// Both routes follow decisions in the meantime, such as an abort.
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "split", w.split(firstHost), "1.0.0=100 1.0.0=100")
@@ -353,7 +356,8 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "what remains", len(w.others), 0)
 }
 
-// A Gateway that does not take ListenerSets is named, with the fix.
+// TestListenerSetRefused checks that the message about a Gateway that does not accept ListenerSets
+// contains the Gateway and the fix.
 func TestListenerSetRefused(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.pass()
@@ -371,7 +375,8 @@ func TestListenerSetRefused(t *testing.T) {
 	}
 }
 
-// Two entries that contradict each other are reported apart: the first one counts.
+// TestContradictoryTLS checks that the second of two contradictory entries is rejected, and the
+// first one applies.
 func TestContradictoryTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second v1alpha1.Domain
@@ -395,7 +400,8 @@ func TestContradictoryTLS(t *testing.T) {
 	}
 }
 
-// A Certificate of another user keeps its name, and the host reports it.
+// TestCertificateOfOthers checks that a Certificate of another owner is not overwritten, and that
+// the host reports the conflict.
 func TestCertificateOfOthers(t *testing.T) {
 	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}})
 	w.foreign["shop-tls"] = true
@@ -405,7 +411,7 @@ func TestCertificateOfOthers(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 }
 
-// Ingresses name the Secret that has the certificate of a host.
+// TestIngressTLS checks that Ingresses refer to the Secret with the certificate of a host.
 func TestIngressTLS(t *testing.T) {
 	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls"})
 	w.policy.Spec.Domains[0].RecordTTLSeconds = 300
@@ -430,7 +436,7 @@ func TestIngressTLS(t *testing.T) {
 	}
 }
 
-// An IngressClass that does not exist is reported as a Gateway that does not.
+// TestIngressClassMissing checks that a missing IngressClass is reported like a missing Gateway.
 func TestIngressClassMissing(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.classes = nil
@@ -438,12 +444,12 @@ func TestIngressClassMissing(t *testing.T) {
 	want(t, "ResolvedRefs", w.condition("ResolvedRefs"), "False "+reasonParentNotFound)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
 	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
-	w.lacks = map[string]bool{"IngressClass": true} // The manager may not see any.
+	w.lacks = map[string]bool{"IngressClass": true} // The manager has no permission to read IngressClasses.
 	w.settle()
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
-// APISIX has the certificates of all hosts that share a Secret in one object.
+// TestApisixTLS checks that one ApisixTls contains all hosts that share a Secret.
 func TestApisixTLS(t *testing.T) {
 	w := encrypted(t, byAPISIX, &v1alpha1.DomainTLS{SecretName: "shop-tls"})
 	w.policy.Spec.Domains[0].RecordTTLSeconds = 300
@@ -468,8 +474,8 @@ func TestApisixTLS(t *testing.T) {
 	want(t, "what the previous provider left", len(w.others), 0)
 }
 
-// Hosts with different times for their records are in their own routes, since it is
-// specified of a route as a whole.
+// TestRecordTTL checks that hosts with different TTLs of their DNS records are in separate routes,
+// because the TTL applies to a whole route.
 func TestRecordTTL(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "a.example.com", RecordTTLSeconds: 60}, {Domain: "b.example.com"}, {Domain: "c.example.com", RecordTTLSeconds: 60}}
@@ -481,8 +487,8 @@ func TestRecordTTL(t *testing.T) {
 	same(t, "records", got, map[string]string{"[a.example.com c.example.com]": "60 60", "[b.example.com]": " "})
 }
 
-// The URL shows how a listener of the Gateway serves a host, and https is not specified to be
-// served before the listener has its certificate.
+// TestListenersOfTheGateway checks that the URL reflects the listener that serves a host, and that
+// https is not reported as served before the listener has its certificate.
 func TestListenersOfTheGateway(t *testing.T) {
 	https := gatewayv1.Listener{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType}
 	bad := []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
@@ -525,8 +531,8 @@ func TestListenersOfTheGateway(t *testing.T) {
 	}
 }
 
-// A gateway that rejects routes because their listener has no certificate is not
-// misread: the certificate is named.
+// TestRouteRefusedForItsCertificate checks that the message is about the certificate if a gateway
+// rejects routes because their listener has no certificate.
 func TestRouteRefusedForItsCertificate(t *testing.T) {
 	w := encrypted(t, byGateway, &v1alpha1.DomainTLS{})
 	g := w.gateways["infra/public"]

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestUndoOfAnEnd: a user ends a group by mistake, and undoes that during the drain. What served serves again, and what was
-// deprecated gets nothing.
+// TestUndoOfAnEnd undoes the end of a group during the drain delay. The release that served before serves again, and
+// deprecated releases get no traffic.
 func TestUndoOfAnEnd(t *testing.T) {
 	p := newPair()
 	p.spec.Drain, p.startup = 30*time.Second, 5*time.Second

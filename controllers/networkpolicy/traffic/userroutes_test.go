@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// usersRoute is what another user wrote: two named rules with filters, and one of a
-// field that no type of the project knows.
+// usersRoute is a user-managed route with two named rules with filters. One rule has a field that
+// no Go type of the project contains.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -51,7 +51,7 @@ func parse(text string) *unstructured.Unstructured {
 	return u
 }
 
-// borrowing returns a world whose policy routes rules of a route of another user.
+// borrowing returns a world whose policy manages rules of a user-managed route.
 func borrowing(t *testing.T, rules ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.gateways["prod/public"] = openGateway()
@@ -62,7 +62,8 @@ func borrowing(t *testing.T, rules ...string) *world {
 	return w
 }
 
-// shares of a rule of the route: "shop-1-0-0=90 users-old=10"; names are cut at "-r".
+// shares returns the weights of a rule of the route: "shop-1-0-0=90 users-old=10". Names are cut at
+// "-r".
 func (w *world) shares(name string) string {
 	rules, _, _ := unstructured.NestedSlice(w.users["HTTPRoute/web"].Object, "spec", "rules")
 	for _, rule := range rules {
@@ -88,11 +89,11 @@ func (w *world) shares(name string) string {
 func TestRulesOfAUsersRoute(t *testing.T) {
 	const kept = "users-static=<nil>"
 	for name, tc := range map[string]struct {
-		// rules that the policy names.
+		// rules contains the names of rules in the policy.
 		rules []string
-		// edit the world once the route is routed, or nil is edited.
+		// edit changes the world after the route is programmed, or is nil.
 		edit func(*world)
-		// main and static are what the rules route to in the end, and ready the condition.
+		// main and static are the final backends of the rules, and ready is the final condition.
 		main, static, ready string
 	}{
 		"one rule":      {[]string{"main"}, nil, "a=100", kept, "True Programmed"},
@@ -136,7 +137,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 				tc.edit(w)
 				w.policy.Generation++
 				w.settle()
-				w.now = w.now.Add(time.Hour) // Past the drain of another provider.
+				w.now = w.now.Add(time.Hour) // The drain delay of the previous provider is over.
 				w.settle()
 			}
 			want(t, "main", w.shares("main"), tc.main)
@@ -149,7 +150,8 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 	}
 }
 
-// The only rule of a route is found without a name, and so is the only one that has none.
+// TestOneRuleNeedsNoName checks that the only rule of a route, and the only rule without a name,
+// need no name in the policy.
 func TestOneRuleNeedsNoName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(rules []any) []any
@@ -172,8 +174,8 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 	}
 }
 
-// A policy that is being deleted routes what it has, and takes nothing more: no rule, and
-// no release that has no Service yet.
+// TestADeletedPolicyTakesNothing checks that a policy that is being deleted updates its rules, but
+// takes no further rule, and does not route to a release without a Service.
 func TestADeletedPolicyTakesNothing(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
@@ -191,7 +193,7 @@ func TestADeletedPolicyTakesNothing(t *testing.T) {
 
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
 
-// rival names a rule of the route, and is older.
+// rival adds an older policy with these rules of the route.
 func (w *world) rival(rules ...string) {
 	p := w.policy.DeepCopy()
 	p.Name, p.UID = "older", "older"
@@ -199,7 +201,7 @@ func (w *world) rival(rules ...string) {
 	w.older = []*v1alpha1.NetworkPolicy{p}
 }
 
-// annotate sets an annotation of the route; "" takes it off.
+// annotate sets an annotation of the route. An empty value removes it.
 func (w *world) annotate(key, value string) {
 	u := w.users["HTTPRoute/web"]
 	annotations := u.GetAnnotations()
@@ -210,7 +212,7 @@ func (w *world) annotate(key, value string) {
 	u.SetAnnotations(annotations)
 }
 
-// A rule that an older policy names is not taken from no one.
+// TestAnOlderRivalComesFirst checks that a policy does not get a rule that an older policy names.
 func TestAnOlderRivalComesFirst(t *testing.T) {
 	w := borrowing(t, "main")
 	w.rival("main")
@@ -222,7 +224,8 @@ func TestAnOlderRivalComesFirst(t *testing.T) {
 	want(t, "main without the rival", w.shares("main"), "a=100")
 }
 
-// A rule of a younger policy is taken over with the original backendRefs that the policy stored.
+// TestARuleIsTakenFromAYoungerPolicy checks that a policy that takes a rule from a younger policy
+// also gets the stored original backendRefs.
 func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
@@ -236,8 +239,8 @@ func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	want(t, "main restored", w.shares("main"), "users-first=1")
 }
 
-// Nothing is written before the status names the route, and nothing without a ready
-// endpoint.
+// TestARouteIsNotedBeforeItIsRouted checks that nothing is written to a route before the status
+// lists it, or before there is a ready endpoint.
 func TestARouteIsNotedBeforeItIsRouted(t *testing.T) {
 	w := borrowing(t, "main")
 	w.pass()
@@ -254,8 +257,8 @@ func TestARouteIsNotedBeforeItIsRouted(t *testing.T) {
 	want(t, "main when the endpoints are gone", w.shares("main"), "a=100")
 }
 
-// A provider is changed without a moment in which a host has neither the one nor the
-// other route, and both route to the same meanwhile.
+// TestAUsersRouteTakesOverFromManagedRoutes checks that a host always has a route during a switch
+// between providers, and that both routes have the same targets meanwhile.
 func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	w := borrowing(t, "main")
 	ref := w.policy.Spec.Provider
@@ -296,7 +299,8 @@ func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	want(t, "routes in the status", len(w.policy.Status.Routes), 0)
 }
 
-// A step that a user's route has nothing for is specified.
+// TestStepsThatAUsersRouteCannotTake checks that a step that a user-managed route cannot apply is
+// reported.
 func TestStepsThatAUsersRouteCannotTake(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
@@ -310,7 +314,7 @@ func TestStepsThatAUsersRouteCannotTake(t *testing.T) {
 	want(t, "main", w.shares("main"), "a=100")
 }
 
-// allShares returns what the rules of the route route to, in order.
+// allShares returns the backends of all rules of the route, in order.
 func (w *world) allShares() string {
 	u := w.users["HTTPRoute/web"]
 	var out []string
@@ -329,8 +333,8 @@ func rulesIn(u *unstructured.Unstructured) []any {
 	return rules
 }
 
-// What has become of a rule since it was routed is routed on: a canary in it can be rolled back,
-// and what it routed to before is restored.
+// TestARuleThatIsRenamedOrCopied checks that a policy still manages a rule that was renamed or
+// copied: a canary in it can be rolled back, and its previous backends are restored.
 func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 	rename := func(i int, name string) func([]any) []any {
 		return func(rules []any) []any {
@@ -341,9 +345,9 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules []string
 		edit  func([]any) []any
-		// names that the policy then gives; nil: the same.
+		// names contains the rule names in the policy after the edit; nil means no change.
 		names []string
-		// aborted and left are what the rules route to after an abort, and in the end.
+		// aborted and left are the backends of the rules after an abort, and at the end.
 		aborted, left, ready string
 	}{
 		"renamed": {[]string{"main"}, rename(1, "primary"), nil,
@@ -387,7 +391,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 			want(t, "ready", w.condition("Ready"), tc.ready)
 			w.policy.Spec.Provider = nil
 			w.settle()
-			w.now = w.now.Add(time.Hour) // Past the drain.
+			w.now = w.now.Add(time.Hour) // The drain delay is over.
 			w.settle()
 			want(t, "restored", w.allShares(), tc.left)
 		})

@@ -28,13 +28,13 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 			continue
 		}
 		if r.canary {
-			continue // It is for tests, and does not follow weights.
+			continue // Canary rows do not follow weights.
 		}
 		if r.covered {
-			continue // The group that has the host serves it, and this one does not wait for it.
+			continue // Another group has the host, and this group is not blocked by that.
 		}
-		// A domain that cannot be routed does not make the group one without a split: otherwise the group
-		// could count as programmed.
+		// A group has a split even if its domain cannot be routed: otherwise the group could count as
+		// programmed.
 		out.routed = true
 		if providers.Splits(d.View) {
 			out.mode = v1alpha1.SplitWeighted
@@ -96,15 +96,16 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 	return shares
 }
 
-// endpointDelay is how long a group's routes keep their content and revision while only the endpoints of a
-// release are missing. kube-controller-manager makes EndpointSlices at the same time as the status
-// from which a Deployment is known to be available, or somewhat later under load. Routes that were
-// written without the release would be written again moments later.
+// endpointDelay is the time for which a group's routes keep their content and revision while only the
+// endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
+// which a Deployment becomes available, or somewhat later under load. Routes that were written without the
+// release would be written again moments later.
 const endpointDelay = 5 * time.Second
 
-// awaited returns until when a group's routes are not written, because endpoints of the withheld
-// releases are awaited; zero if they are written. It applies to routes of which only the revision
-// would change, and once to each release: not to one that is reported as withheld.
+// awaited returns the time until which a group's routes are not written, because the withheld
+// releases may get endpoints; zero if they are written. It applies only if nothing but the revision
+// of the routes would change, and only once to each release: not to a release that is reported as
+// withheld.
 func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
 		return time.Time{}
@@ -114,7 +115,7 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 		return time.Time{}
 	}
 	began := g.group.TrafficTime.Time
-	if end := began.Add(endpointDelay); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the manager before may have been ahead.
+	if end := began.Add(endpointDelay); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
 		return end
 	}
 	return time.Time{}
@@ -146,8 +147,8 @@ func (d *planner) addMoves(out *Decision) {
 	}
 }
 
-// move decides the split between a group and the first release of a newer one, which is a canary:
-// it gets its weight, and the older group splits the remainder.
+// move decides the split between a group and the first release of a newer group, which is a canary.
+// The canary gets its weight, and the releases of the older group share the remainder.
 func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	out := &groupDecision{group: base, slug: base.Slug, mode: v1alpha1.SplitWeighted}
 	both := *base
@@ -179,8 +180,8 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	return out
 }
 
-// liveWeightsBetween returns the weights of releases of any group in live routes that are labelled
-// with a group: of several routes, those of the one with the most releases.
+// liveWeightsBetween returns the weights of releases of any group in the live routes of a group. If
+// there are several routes, it returns the weights of the route with the most releases.
 func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	var best map[string]int
 	for _, name := range SortedKeys(d.Live) {
@@ -193,8 +194,9 @@ func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	return best
 }
 
-// testTraffic decides what the canary gets in addition to its weight. A canary without a ready
-// endpoint gets nothing, and is withheld: its step is not programmed as required.
+// testTraffic decides which matched and mirrored requests the canary gets in addition to its
+// weight. A canary without a ready endpoint gets none, and is withheld: its step is not programmed
+// as required.
 func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -217,11 +219,11 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	}
 }
 
-// hold returns the weights of a group's routes while no release that should serve has a ready
-// endpoint: the last written ones, without releases that the rollout state rejected. If none of
-// these may stay, it returns the required weights, because an empty rule would not respond either. last is
-// nil if the group has no route, and empty if its route has only a release of a newer group, from which
-// the domains return.
+// hold returns the weights of a group's routes while no release that should serve has a ready endpoint:
+// the last written weights, without releases that the rollout state rejected. If all of these were
+// rejected, it returns the required weights, because an empty rule would not respond either. last is nil
+// if the group has no route, and empty if its route has only a release of a newer group, from which the
+// domains return.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
 	if last == nil {
 		return nil, false
@@ -249,11 +251,11 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return split.Percent(asked), true
 	}
-	return split.Percent(last), false // Without the weight of another group, from which domains were moving.
+	return split.Percent(last), false // The weights do not include another group, from which domains were moving.
 }
 
-// liveWeights returns the weights of the releases of a group in its live routes; nil if it has none. Of
-// several routes the one with the highest revision counts.
+// liveWeights returns the weights of the releases of a group in its live routes, or nil if it has no
+// routes. If there are several routes, it returns the weights of the route with the highest revision.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {
@@ -266,7 +268,7 @@ func (d *planner) liveWeights(slug string) map[string]int {
 	}
 	maps.DeleteFunc(best, func(name string, _ int) bool {
 		g := d.rollout.groupOf[name]
-		return g != nil && g.Slug != slug // It belongs to a newer group, to which domains are moving.
+		return g != nil && g.Slug != slug // The release belongs to a newer group, to which domains are moving.
 	})
 	return best
 }

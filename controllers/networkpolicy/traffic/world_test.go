@@ -31,57 +31,60 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// world plays the API server, the endpoint controller and the gateway around the
-// pure parts of the controller: it carries decisions out in memory.
+// world replaces the API server, the endpoint controller and the gateway for the pure parts of the
+// controller. It applies decisions in memory.
 type world struct {
 	t        fatal
 	policy   *v1alpha1.NetworkPolicy
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
-	// others are the objects of other kinds than HTTPRoute that carry routes.
+	// others contains the objects of routes that are not HTTPRoutes.
 	others map[string]resources.Object
-	// users are routes of another user, by name as in providers.UserRoute, and older the
-	// policies that name one of them.
+	// users contains the user-managed routes, by the names that providers.UserRoute returns. older
+	// contains the older policies that use one of these routes.
 	users map[string]*unstructured.Unstructured
 	older []*v1alpha1.NetworkPolicy
-	// lacks are kinds that the API server does not know; served reports in which version,
-	// and channel, it serves those that it serves in another way than the newest.
+	// lacks contains the kinds that the API server does not serve. served contains the version and
+	// channel of kinds that it does not serve in the newest version.
 	lacks   map[string]bool
 	served  map[string]providers.Served
 	written map[string]time.Time
-	// pods that are ready, by release; a release without an entry has none.
+	// ready is the number of ready pods, by release; a release without an entry has none.
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
-	// classes are the IngressClasses that exist.
+	// classes contains the existing IngressClasses.
 	classes map[string]bool
-	// uncertain are the Certificates that are not ready, with the reason.
+	// uncertain contains the Certificates that are not ready, with the reason.
 	uncertain map[string]string
 	claims    []Claim
 	owned     *Ownership
-	// probed is what gateways answered to probes.
+	// probed contains the results of probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
-	// stepwise ends a pass with the write of Reserve, as the controller does: others act before the next one.
+	// stepwise ends a reconcile with the write of Reserve, as in the controller, so that other controllers
+	// run before the next reconcile.
 	stepwise bool
-	// full reports that no Service can be created, for a quota that may be raised.
+	// full reports whether a quota prevents the creation of Services. The quota may be raised
+	// later.
 	full bool
-	// lag keeps EndpointSlices of following Services as they were.
+	// lag contains the releases to which EndpointSlices of Services still refer, by Service.
 	lag    map[string]string
 	noAPI  bool
 	now    time.Time
 	writes int
-	// kinds of all providers.
+	// kinds contains the kinds of all providers.
 	kinds []providers.Kind
-	// identities of endpoints, by release.
+	// identities contains the identities of endpoints, by release.
 	identities map[string][]string
-	// shared is what was observed last, where reconciles share it; nil: each one observes all.
+	// shared contains the last observed state if reconciles share it; nil means that each reconcile
+	// observes the whole state.
 	shared *snapshot
 }
 
-// snapshot is what providers see of the objects of a world, until one of these is another.
-// Objects that a world holds are never changed, but replaced by others, so that the same pointers
-// mean the same objects. What it gives is shared: nothing may be changed in it.
+// snapshot contains the views of providers for the objects of a world, until an object changes. The
+// objects of a world are never changed, but replaced, so that equal pointers mean equal objects.
+// The result is shared and must not be changed.
 type snapshot struct {
 	policy   *v1alpha1.NetworkPolicy
 	services map[string]*corev1.Service
@@ -90,17 +93,19 @@ type snapshot struct {
 	gateways map[string]*gatewayv1.Gateway
 	users    map[string]*unstructured.Unstructured
 	seen     *Observed
-	// number of the snapshot, which grows, and of the one that was checked last.
+	// number is the number of the snapshot, which increases with each change. checked is the number
+	// of the last checked snapshot.
 	number, checked int
 }
 
-// current reports whether a world has the same objects still.
+// current reports whether a world still has the same objects.
 func (s *snapshot) current(w *world) bool {
 	return s.seen != nil && s.policy == w.policy && maps.Equal(s.services, w.services) && maps.Equal(s.routes, w.routes) &&
 		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways) && maps.Equal(s.users, w.users)
 }
 
-// refresh returns the number of the present snapshot, which is another one if an object is.
+// refresh returns the number of the current snapshot. It creates a new snapshot if an object has
+// changed.
 func (w *world) refresh() int {
 	s := w.shared
 	if !s.current(w) {
@@ -152,7 +157,8 @@ func gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 	}
 }
 
-// openGateway has listeners of all protocols, which take routes from all namespaces.
+// openGateway returns a Gateway with listeners of all protocols, which accept routes from all
+// namespaces.
 func openGateway() *gatewayv1.Gateway {
 	g := gateway(80, gatewayv1.HTTPProtocolType, "")
 	all := &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromAll)}}
@@ -168,8 +174,8 @@ func openGateway() *gatewayv1.Gateway {
 	return g
 }
 
-// group of releases; each is "name version status weight", promoted in order of
-// mention from the last.
+// group returns a group of releases. Each release has the form "name version status weight". The
+// releases were promoted in reverse order.
 func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
 	for i, text := range releases {
@@ -186,7 +192,7 @@ func group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGrou
 	return g
 }
 
-// rollout replaces the groups by a later state.
+// rollout replaces the groups with a later state.
 func (w *world) rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.ms = w.ms.DeepCopy()
 	w.ms.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: w.ms.Status.Sequence() + 1}
@@ -207,7 +213,7 @@ func (w *world) facts() *Observed {
 	return f
 }
 
-// observed returns a policy with its Microservice, and what providers see of its objects.
+// observed returns a policy with its Microservice, and the views of its objects.
 func (w *world) observed() *Observed {
 	if w.shared != nil {
 		w.refresh()
@@ -223,7 +229,7 @@ func (w *world) observed() *Observed {
 	return f
 }
 
-// endpoints that are ready of a release, by identity.
+// endpoints returns the identities of the ready endpoints of a release.
 func (w *world) endpoints(release string) []string {
 	n, known := w.ready[release], w.identities[release]
 	for i := len(known); i < n; i++ {
@@ -233,7 +239,7 @@ func (w *world) endpoints(release string) []string {
 	return slices.Clip(known[:n])
 }
 
-// input returns what the controller reads of the provider's objects.
+// input returns the input of the providers' views.
 func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
@@ -275,7 +281,8 @@ func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	return s
 }
 
-// pass makes one reconcile of the controller, and one more where the first one only foretells.
+// pass runs one reconcile of the controller. If this reconcile only reserves references, pass runs
+// another one.
 func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.facts()
@@ -306,7 +313,7 @@ func (w *world) report(now v1alpha1.NetworkPolicyStatus) {
 	w.policy = &policy
 }
 
-// carryOut does what apply.go does, in the same order.
+// carryOut applies a decision in the same order as apply.go of the controller.
 func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	done, failed := Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}, false
 	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
@@ -351,7 +358,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	}
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if len(route.Objects) == 0 {
-			continue // One of a previous provider that is so already.
+			continue // The route of a previous provider does not change.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
 			done.Refused[RouteName(route.Name)] = cause
@@ -398,7 +405,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	return done
 }
 
-// carryShared writes the objects on which routes rest.
+// carryShared writes the objects on which routes depend.
 func (w *world) carryShared(out *Decision, done Applied) {
 	for _, s := range out.Shared {
 		next := s.Object.DeepCopyObject().(resources.Object)
@@ -419,7 +426,7 @@ func (w *world) carryShared(out *Decision, done Applied) {
 	}
 }
 
-// content of an object that carries no route, without its status.
+// content returns the spec of an object that is not a route.
 func content(o resources.Object) any {
 	switch o := o.(type) {
 	case *certmanager.Certificate:
@@ -431,10 +438,10 @@ func content(o resources.Object) any {
 	case *gatewayapi.XListenerSet:
 		return o.Spec
 	}
-	panic(fmt.Sprintf("%T carries a route", o))
+	panic(fmt.Sprintf("%T is a route", o))
 }
 
-// carryOther writes the objects of a route of another kind than HTTPRoute.
+// carryOther writes the objects of a route that is not an HTTPRoute.
 func (w *world) carryOther(route *RouteDecision, done Applied) {
 	for _, built := range route.Objects {
 		old, ok := w.others[built.GetName()]
@@ -455,7 +462,8 @@ func (w *world) carryOther(route *RouteDecision, done Applied) {
 	}
 }
 
-// sameObject asks the provider that writes objects of its kind.
+// sameObject reports whether a live object is as decided, according to the provider that writes its
+// kind.
 func sameObject(old, want resources.Object) bool {
 	switch want.(type) {
 	case *networkingv1.Ingress:
@@ -466,7 +474,7 @@ func sameObject(old, want resources.Object) bool {
 	return gatewayapi.Same(old, want)
 }
 
-// accept lets all parents that exist accept all routes.
+// accept sets the status of all routes: all existing parents accept them.
 func (w *world) accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.routes {
@@ -531,7 +539,7 @@ func (w *world) accept() {
 	w.others = others
 }
 
-// answers of the parents of a route that exist.
+// answers returns the status that existing parents set in a route.
 func (w *world) answers(o resources.Object) (answers []gatewayv1.RouteParentStatus) {
 	for _, p := range parentsOf(o) {
 		if w.exists(p, o.GetNamespace()) {
@@ -541,7 +549,7 @@ func (w *world) answers(o resources.Object) (answers []gatewayv1.RouteParentStat
 	return answers
 }
 
-// exists reports whether there is a parent to answer.
+// exists reports whether the parent of a route exists, so that it can accept the route.
 func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -555,8 +563,8 @@ func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway returns the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the
-// set.
+// setGateway returns the Gateway to which a ListenerSet adds listeners. Without this Gateway, no controller
+// accepts the set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {
@@ -565,7 +573,7 @@ func setGateway(s *gatewayv1.ListenerSet) string {
 	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
-// programSet is how a gateway reports that it serves a ListenerSet.
+// programSet sets the status of a ListenerSet that a gateway serves.
 func programSet(s *gatewayv1.ListenerSet) {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
@@ -578,7 +586,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// taken returns how APISIX reports that it took a route over.
+// taken returns the condition with which APISIX reports that it accepted a route.
 func taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -586,7 +594,7 @@ func taken(r *apisix.ApisixRoute) metav1.Condition {
 	}
 }
 
-// parentsOf a route of any kind.
+// parentsOf returns the parents of a route of any kind.
 func parentsOf(o resources.Object) []gatewayv1.ParentReference {
 	parents, _ := common(o)
 	return parents.ParentRefs
@@ -619,7 +627,7 @@ func common(o resources.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteSta
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
-		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
+		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // These kinds have no parents.
 	}
 	panic(fmt.Sprintf("%T is not a route", o))
 }
@@ -631,7 +639,7 @@ func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.Condi
 	}}
 }
 
-// settle passes and accepts until nothing is written any more.
+// settle repeats pass and accept until nothing is written any more.
 func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {
@@ -646,12 +654,12 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
-// check holds what must be true after every reconcile.
+// check checks the invariants that must be true after every reconcile.
 func (w *world) check() {
 	w.t.Helper()
 	if w.shared != nil {
 		if w.shared.checked == w.refresh() {
-			return // It was checked as it is.
+			return // This snapshot was checked already.
 		}
 		w.shared.checked = w.shared.number
 	}
@@ -659,7 +667,7 @@ func (w *world) check() {
 	for name, route := range w.routes {
 		for _, rule := range route.Spec.Rules {
 			if slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil }) {
-				continue // It answers probes, and has no backends.
+				continue // The rule responds to probes, and has no backends.
 			}
 			sum := 0
 			for _, b := range rule.BackendRefs {
@@ -674,7 +682,7 @@ func (w *world) check() {
 		}
 		seen := live[name]
 		if seen == nil {
-			seen = readRoute(route) // The server has lost the kind.
+			seen = readRoute(route) // The API server does not serve the kind any more.
 		}
 		for _, service := range seen.Services {
 			if w.services[service] == nil {
@@ -710,7 +718,8 @@ func (w *world) check() {
 	}
 }
 
-// split of a host as it is written: "1.1.0=90 1.2.0=10"; empty where no route has it.
+// split returns the written split of a host, such as "1.1.0=90 1.2.0=10", or "" if no route has the
+// host.
 func (w *world) split(host string) string {
 	w.t.Helper()
 	f := w.facts()
@@ -754,7 +763,7 @@ func hostsOf(route resources.Object) []string { return readRoute(route).Hostname
 
 func pinRoute(route resources.Object) bool { return readRoute(route).Pinned() }
 
-// servicesOf returns the Services that a route names in any way.
+// servicesOf returns the Services to which a route refers in any way.
 func servicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range readRoute(route).Services {
@@ -789,7 +798,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// versionBehind returns the version of the release that a Service selects; "" where there is no
+// versionBehind returns the version of the release that a Service selects, or "" if there is no
 // such Service.
 func versionBehind(f *Observed, service string) string {
 	release := f.Selected(service)
@@ -803,7 +812,7 @@ func versionBehind(f *Observed, service string) string {
 	return release
 }
 
-// providersOf returns the providers that have routes.
+// providersOf returns the names of the providers that have live routes.
 func providersOf(f *Observed) []string {
 	out := []string{}
 	for _, live := range f.Live {
@@ -813,8 +822,8 @@ func providersOf(f *Observed) []string {
 	return slices.Compact(out)
 }
 
-// splitOfEntry returns the split of the live route of a provider that serves a host, or the
-// listener that stands for it.
+// splitOfEntry returns the split of a provider's live route that serves a host, or the listener
+// that represents the host.
 func splitOfEntry(f *Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}
@@ -836,7 +845,7 @@ func splitOfEntry(f *Observed, entry, provider string) string {
 	return strings.Join(parts, " ")
 }
 
-// listenerOf returns the listener that stands for a host in the suite.
+// listenerOf returns the name of the listener that represents a host in the suite.
 func listenerOf(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return name

@@ -1,8 +1,8 @@
-// Package apisix routes by ApisixRoutes of apisix.apache.org/v2. Its
-// files, each of which refers only to those after it:
+// Package apisix implements the provider with ApisixRoutes of apisix.apache.org/v2. Its files refer
+// only to files further down in this list:
 //
 //	apisix.go  the provider
-//	types.go   what it reads and writes of the API
+//	types.go   the types of the API
 package apisix
 
 import (
@@ -27,7 +27,7 @@ var (
 	tlsKind = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixTls", Versions: []string{GroupVersion.Version}}
 )
 
-// What the rules of a route are named.
+// The names of the rules of a route.
 const (
 	weightsRule = "weights"
 	canaryRule  = "canary-%d"
@@ -52,7 +52,7 @@ var (
 	} = (*view)(nil)
 )
 
-// Name is "apisix".
+// Name returns "apisix".
 func (Provider) Name() string { return "apisix" }
 
 // Writes returns ApisixRoutes and ApisixTlses.
@@ -61,7 +61,7 @@ func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKin
 // Chosen reports whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
-// Needs returns ApisixRoutes, and ApisixTlses where a domain asks for TLS.
+// Needs returns ApisixRoutes, and ApisixTlses if a domain has TLS.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	if slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil }) {
 		return []providers.Kind{kind, tlsKind}
@@ -69,7 +69,7 @@ func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return []providers.Kind{kind}
 }
 
-// settings of the provider; nil where it is not chosen.
+// settings returns spec.provider.apisix, or nil if it is not set.
 func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
 	if p.Spec.Provider == nil {
 		return nil
@@ -91,7 +91,7 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// read a managed route: its last rule is the one that splits.
+// read returns a managed route. Its last rule splits requests by weight.
 func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
 		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
@@ -125,7 +125,8 @@ type view struct {
 // Live returns the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Missing names the kind that the API server lacks, or a protocol that is not routed.
+// Missing returns a problem if the API server lacks the kind, or if ApisixRoutes do not support the
+// protocol.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
@@ -142,14 +143,14 @@ func notSupported(format string, args ...any) *providers.Problem {
 }
 
 var (
-	// plainPath is what an ApisixRoute takes for a path, but for "*", which stands for any
-	// rest there.
+	// plainPath matches the paths that an ApisixRoute supports, without "*", which matches any
+	// suffix there.
 	plainPath = regexp.MustCompile(`^/[a-zA-Z0-9\-._~%!$&'()+,;=:@/]*$`)
-	// plainHeader is a name that only one header has: APISIX reads "-" and "_" alike.
+	// plainHeader matches header names that are unambiguous: APISIX treats "-" and "_" as equal.
 	plainHeader = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 )
 
-// Unsupported names what an ApisixRoute has no words for.
+// Unsupported returns the problem of a setting that an ApisixRoute cannot express, or nil.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if _, served := v.Served[tlsKind.Kind]; len(r.TLS) > 0 && !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
@@ -174,7 +175,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied names a setting that these routes are written without.
+// Unapplied returns the problem of a setting without which these routes are written, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil
@@ -195,7 +196,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	return nil
 }
 
-// Shared returns the ApisixTlses of the hosts that ask for TLS: one for each Secret.
+// Shared returns the ApisixTlses of the hosts with TLS, one for each Secret.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	had := map[string][]string{}
 	for _, o := range v.Objects {
@@ -217,7 +218,7 @@ func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	return out
 }
 
-// Secret of the ApisixTls for a host.
+// Secret returns the Secret in the ApisixTls for a host, or "".
 func (v *view) Secret(host string) string {
 	for _, o := range v.Objects {
 		if t, ok := o.(*ApisixTls); ok && t.DeletionTimestamp == nil && slices.Contains(t.Spec.Hosts, host) {
@@ -227,17 +228,17 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Holds reports whether a live ApisixTls has to stay because live routes have hosts of it
-// that none of the decided routes has.
+// Holds reports whether a live ApisixTls must stay, because it has hosts of live routes that no
+// decided route has.
 func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
 	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
 }
 
-// Build returns the ApisixRoute of a route: a rule for each match, then the one that splits all
-// requests by weight.
+// Build returns the ApisixRoute of a route: a rule for each match, and then the rule that splits
+// all requests by weight.
 func (v *view) Build(r providers.Route) []resources.Object {
-	r.RecordTTL = 0 // It has no effect: Unapplied reports this.
+	r.RecordTTL = 0 // The TTL has no effect, which Unapplied reports.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -264,7 +265,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
-		return nil // Not as this package writes it: there is nothing to route.
+		return nil // This package did not write the route, so there is nothing to change.
 	}
 	last := old.Spec.HTTP[len(old.Spec.HTTP)-1]
 	r.Path = live.Path
@@ -318,8 +319,8 @@ func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	return out
 }
 
-// prefix returns the paths whose first elements are those of path: "/a*" would be "/ab" as well.
-// The first one is path, but for the "*" of "/*".
+// prefix returns the patterns of the paths whose first elements are those of path. The pattern
+// "/a*" would match "/ab" as well. The first pattern is path itself, or "/*" for "/".
 func prefix(path string) []string {
 	short := strings.TrimRight(path, "/")
 	switch short {
@@ -331,12 +332,12 @@ func prefix(path string) []string {
 	return []string{path, short, short + "/*"}
 }
 
-// conditions by which a controller answers: Accepted since its version 2, and
+// conditions are the types of the conditions that controllers set: Accepted since version 2, and
 // ResourcesAvailable before.
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
-// answer of a controller on a live route: the first condition of its current generation,
-// otherwise one of an earlier generation; nil: there is no response yet.
+// answer returns the report of a controller about a live route: the first condition of the current
+// generation, otherwise a condition of an earlier generation, or nil if there is no report yet.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
 		found := meta.FindStatusCondition(r.Status.Conditions, name)
@@ -351,8 +352,8 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	return c, false
 }
 
-// Verdict reports how far a route is: live as decided, and taken over by a controller at
-// its current generation.
+// Verdict reports whether a route is written as decided, and accepted by a controller at its
+// current generation.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]
 	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
@@ -377,7 +378,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }
 
-// Same reports whether a live ApisixRoute is what was decided.
+// Same reports whether a live ApisixRoute has the decided content.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*ApisixRoute)
 	has, also := want.(*ApisixRoute)
@@ -389,7 +390,8 @@ func Same(old, want resources.Object) bool {
 	return a == b && equality.Semantic.DeepEqual(had.Spec, has.Spec)
 }
 
-// Serves returns the address of a host. Whether its certificate is there only cert-manager reports.
+// Serves returns the URL of a host. An ApisixRoute does not report whether the certificate of the
+// host exists: only cert-manager does.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -398,7 +400,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent reports where the API server does not know ApisixRoutes.
+// Referent returns a problem if the API server does not serve ApisixRoutes.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
@@ -406,11 +408,11 @@ func (v *view) Referent() *providers.Problem {
 	return nil
 }
 
-// Health is not known: APISIX reports nothing of itself.
+// Health returns nil, because APISIX itself reports no status.
 func (v *view) Health() *providers.Problem { return nil }
 
-// MayConflict reports whether one APISIX may serve two policies: where a class is not named,
-// every one does.
+// MayConflict reports whether the same APISIX could serve two policies. A policy without a class is
+// served by every APISIX.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && (theirs.ClassName == v.class || theirs.ClassName == "" || v.class == "")

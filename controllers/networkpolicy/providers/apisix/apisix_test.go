@@ -42,7 +42,7 @@ func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View 
 	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"ApisixRoute": {Version: "v2"}}, Objects: objects})
 }
 
-// route has all that a decision can give one.
+// route returns a route with all fields that a decision can set.
 func route() providers.Route {
 	return providers.Route{
 		Name: "shop-1-x-0", Hostnames: []string{"*.example.com", "shop.example.com"}, Path: "/api", Port: 80, Active: "shop-a", Canary: "shop-b",
@@ -170,7 +170,8 @@ status: {}
 	}
 }
 
-// What Build makes is read back as what was decided, for any path.
+// TestReadsWhatItBuilds checks that the view reads the object of Build as the decided route, for
+// any path.
 func TestReadsWhatItBuilds(t *testing.T) {
 	for _, path := range []string{"/", "/api", "/api/", "/a/b"} {
 		r := route()
@@ -234,7 +235,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// A copy shares nothing with what it was copied from.
+// TestDeepCopy checks that a copy shares no memory with the original.
 func TestDeepCopy(t *testing.T) {
 	list := &ApisixRouteList{}
 	list.Items = append(list.Items, *see(policy("apisix")).Build(route())[0].(*ApisixRoute))
@@ -297,7 +298,8 @@ func TestProblems(t *testing.T) {
 	report(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
-// report checks that a problem has this reason and contains text; "": there is no problem.
+// report checks that a problem has this reason and contains the text. An empty reason means that
+// there must be no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
@@ -326,8 +328,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestDefinitionTakesTheRoute creates a route with all that it can have, and finds
-// nothing changed or lost in what the server keeps.
+// TestDefinitionTakesTheRoute creates a complete route, and checks that the API server stores it
+// without changes.
 func TestDefinitionTakesTheRoute(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
@@ -359,7 +361,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	}
 	want := see(p).Build(r)[0]
 	live := want.DeepCopyObject().(*ApisixRoute)
-	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
+	await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if !Same(live, want) {

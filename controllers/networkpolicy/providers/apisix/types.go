@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of the API.
+// GroupVersion is the group and version of the API.
 var GroupVersion = schema.GroupVersion{Group: "apisix.apache.org", Version: "v2"}
 
 // AddToScheme adds ApisixRoutes and ApisixTlses to a scheme.
@@ -18,7 +18,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// ApisixRoute is what of apisix.apache.org/v2 ApisixRoute is written and read here.
+// ApisixRoute contains the fields of ApisixRoute of apisix.apache.org/v2 that this package reads
+// and writes.
 type ApisixRoute struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -35,9 +36,9 @@ type ApisixRouteList struct {
 
 // RouteSpec is the specification of an ApisixRoute.
 type RouteSpec struct {
-	// IngressClassName; "": every controller takes the route.
+	// IngressClassName is the class of the route; if empty, every controller serves the route.
 	IngressClassName string `json:"ingressClassName,omitempty"`
-	// HTTP rules.
+	// HTTP contains the rules for HTTP requests.
 	HTTP []Rule `json:"http,omitempty"`
 }
 
@@ -48,27 +49,28 @@ type RouteStatus struct {
 
 // Rule routes requests to backends.
 type Rule struct {
-	// Name is unique in the route.
+	// Name is the name of the rule, unique in the route.
 	Name string `json:"name"`
-	// Priority among rules of the same path: the higher one goes before.
+	// Priority decides between rules with the same path: the rule with the higher priority applies.
 	Priority int `json:"priority,omitempty"`
-	// Match chooses requests.
+	// Match selects requests.
 	Match Match `json:"match"`
-	// WebSocket lets connections be upgraded.
+	// WebSocket reports whether connections may be upgraded to WebSocket.
 	WebSocket bool `json:"websocket"`
 	// Backends share the requests by weight.
 	Backends []Backend `json:"backends,omitempty"`
 }
 
-// Match chooses requests by all that it reports.
+// Match selects requests that meet all of its conditions.
 type Match struct {
-	// Hosts, of which any may be asked for.
+	// Hosts are the hosts of matching requests. One of them must match.
 	Hosts []string `json:"hosts,omitempty"`
-	// Paths, of which any may be asked for; "*" at the end stands for any rest.
+	// Paths are the paths of matching requests. One of them must match. "*" at the end matches any
+	// suffix.
 	Paths []string `json:"paths"`
-	// Methods, of which any may be used.
+	// Methods are the methods of matching requests. One of them must match.
 	Methods []string `json:"methods,omitempty"`
-	// Exprs that all hold.
+	// Exprs are further conditions. All of them must be true.
 	Exprs []Expr `json:"exprs,omitempty"`
 }
 
@@ -108,7 +110,7 @@ func (r *ApisixRoute) DeepCopyObject() runtime.Object {
 		m := &rule.Match
 		m.Hosts, m.Paths, m.Methods, m.Exprs = slices.Clone(m.Hosts), slices.Clone(m.Paths), slices.Clone(m.Methods), slices.Clone(m.Exprs)
 	}
-	out.Status.Conditions = slices.Clone(r.Status.Conditions) // They hold no pointers but immutable ones.
+	out.Status.Conditions = slices.Clone(r.Status.Conditions) // Conditions contain only pointers to immutable values.
 	return out
 }
 
@@ -125,7 +127,8 @@ func (l *ApisixRouteList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// ApisixTls is what of apisix.apache.org/v2 ApisixTls is written and read here.
+// ApisixTls contains the fields of ApisixTls of apisix.apache.org/v2 that this package reads and
+// writes.
 type ApisixTls struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -140,17 +143,17 @@ type ApisixTlsList struct {
 	Items           []ApisixTls `json:"items"`
 }
 
-// TLSSpec returns hosts a certificate.
+// TLSSpec assigns a certificate to hosts.
 type TLSSpec struct {
-	// IngressClassName; "": every controller takes it.
+	// IngressClassName is the class of the object; if empty, every controller serves it.
 	IngressClassName string `json:"ingressClassName,omitempty"`
-	// Hosts that the client may ask for.
+	// Hosts are the server names to which the certificate applies.
 	Hosts []string `json:"hosts"`
-	// Secret with the certificate.
+	// Secret refers to the Secret that contains the certificate.
 	Secret Secret `json:"secret"`
 }
 
-// Secret names a Secret.
+// Secret refers to a Secret.
 type Secret struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`

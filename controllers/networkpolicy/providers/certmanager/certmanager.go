@@ -1,13 +1,13 @@
-// Package certmanager asks cert-manager for the certificates of domains, whichever
-// provider serves them: a Certificate for each Secret. All of it is pure.
+// Package certmanager builds the cert-manager Certificates of domains, for all providers: one
+// Certificate for each Secret. All of its functions are pure.
 //
-// Certificates are written, and no annotations from which cert-manager would make them:
-// those of one Ingress or ListenerSet cannot speak for the hosts of another one that
-// shares the Secret, and ListenerSets are read by few versions. Its
-// files, each of which refers only to those after it:
+// The package does not use the annotations from which cert-manager can create Certificates: the
+// annotations of an Ingress or ListenerSet do not cover the hosts of other objects that share the
+// Secret, and only few versions of cert-manager read ListenerSets. The files of the package refer
+// only to files further down in this list:
 //
-//	certmanager.go  Certificates of domains, and how far they are
-//	types.go        what is read and written of the API
+//	certmanager.go  Certificates of domains, and their status
+//	types.go        the types of the API
 package certmanager
 
 import (
@@ -24,15 +24,16 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Kind of Certificates.
+// Kind is the kind of Certificates.
 var Kind = providers.Kind{Group: GroupVersion.Group, Kind: "Certificate", Versions: []string{GroupVersion.Version}}
 
-// Needed reports whether a policy asks for certificates.
+// Needed reports whether a policy requires certificates of cert-manager.
 func Needed(p *v1alpha1.NetworkPolicy) bool {
 	return slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil && d.TLS.IssuerRef != nil })
 }
 
-// Issuer of a domain's certificate, its defaults filled in; zero: none is asked for.
+// Issuer returns the issuer of a domain's certificate, with defaults; zero if the domain has no
+// issuerRef.
 func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 	if t.IssuerRef == nil {
 		return v1alpha1.IssuerReference{}
@@ -42,8 +43,8 @@ func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 	}
 }
 
-// Missing shows that the API server does not know Certificates, where a host needs one;
-// nil: all is well. The message begins with the field below the domain.
+// Missing returns a problem if a host requires a Certificate and the API server does not serve
+// Certificates; otherwise nil. The message begins with the field below the domain.
 func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 	if _, served := s.Served[Kind.Kind]; served || t.Issuer.Name == "" {
 		return nil
@@ -52,9 +53,9 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 		"tls.issuerRef: the API server does not have %s of %s: install cert-manager, or omit issuerRef and create the Secret yourself", Kind.Kind, GroupVersion)}
 }
 
-// Shared returns the Certificates that the hosts of routes need: one for each Secret that has an
-// issuer, named as the Secret, as cert-manager itself does it. Hosts that the Certificates of live
-// routes have already are kept.
+// Shared returns the Certificates of the hosts of routes, one for each Secret that has an issuer.
+// Each Certificate has the name of its Secret, like Certificates that cert-manager creates. Hosts
+// of live routes that are in a Certificate already are retained.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -85,8 +86,8 @@ func Shared(s providers.Input, routes []providers.Route, live map[string]*provid
 	return out
 }
 
-// Holds reports whether a live Certificate has to stay because live routes have hosts of it
-// that none of the decided routes has, or because it serves hosts until another one does.
+// Holds reports whether a live Certificate must stay, because it has hosts of live routes that no
+// decided route has, or because it serves hosts until another Certificate is ready.
 func Holds(o resources.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
 	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {
@@ -94,8 +95,8 @@ func Holds(o resources.Object, decided []providers.Route, live map[string]*provi
 	}))
 }
 
-// names returns those of a certificate for hosts, sorted: what one of its wildcards covers is not
-// named, so that previews below it come and go without a new certificate.
+// names returns the DNS names of a certificate for hosts, sorted. Hosts that a wildcard covers are
+// omitted, so that previews below the wildcard can start and end without a new certificate.
 func names(hosts []string) []string {
 	var out []string
 	for _, host := range hosts {
@@ -107,14 +108,15 @@ func names(hosts []string) []string {
 	return slices.Compact(out)
 }
 
-// wildcard that covers a host.
+// wildcard returns the wildcard that covers a host.
 func wildcard(host string) string {
 	_, parent, _ := strings.Cut(host, ".")
 	return "*." + parent
 }
 
-// Unready reports what keeps the certificate of a host from being there, or nil if nothing is known
-// here. A Certificate whose renewal is in progress is ready.
+// Unready returns the problem due to which the certificate of a host does not exist yet. It returns
+// nil if the certificate is ready, or has no issuer. A Certificate whose renewal is in progress is
+// ready.
 func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil

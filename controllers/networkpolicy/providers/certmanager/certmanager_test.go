@@ -27,7 +27,7 @@ func input(objects ...resources.Object) providers.Input {
 
 var ca = Issuer(&v1alpha1.DomainTLS{IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}})
 
-// route has hosts that all ask for the certificate of one Secret.
+// route returns a route whose hosts all use the certificate in one Secret.
 func route(hosts ...string) providers.Route {
 	r := providers.Route{Hostnames: hosts, TLS: map[string]providers.TLS{}}
 	for _, host := range hosts {
@@ -53,8 +53,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What live routes have next to the decided ones stays in the certificate; what no one has
-// goes.
+// TestUndecidedHostsStay checks that the hosts of live routes stay in the certificate in addition
+// to decided hosts, and that other hosts are removed.
 func TestUndecidedHostsStay(t *testing.T) {
 	had := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}, Spec: CertificateSpec{
 		SecretName: "shop-tls", DNSNames: []string{"a.example.com", "b.example.com", "c.example.com"},
@@ -113,8 +113,8 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// TestDefinitionTakesTheCertificate creates a Certificate as cert-manager's definition has
-// it, and finds nothing changed or lost in what the server keeps.
+// TestDefinitionTakesTheCertificate creates a Certificate with the definition of cert-manager, and
+// checks that the API server stores it without changes.
 func TestDefinitionTakesTheCertificate(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	s.Policy.Namespace = env.Namespace(t)
 	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
 	live := want.DeepCopyObject().(*Certificate)
-	await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
+	await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(want.Spec, live.Spec); diff != "" {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of the API.
+// GroupVersion is the group and version of the API.
 var GroupVersion = schema.GroupVersion{Group: "cert-manager.io", Version: "v1"}
 
 // AddToScheme adds Certificates to a scheme.
@@ -18,7 +18,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Certificate is what of cert-manager.io/v1 Certificate is written and read here.
+// Certificate contains the fields of Certificate of cert-manager.io/v1 that this package reads and
+// writes.
 type Certificate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -33,27 +34,27 @@ type CertificateList struct {
 	Items           []Certificate `json:"items"`
 }
 
-// CertificateSpec reports which certificate is wanted.
+// CertificateSpec defines the desired certificate.
 type CertificateSpec struct {
-	// SecretName is where it is put.
+	// SecretName is the name of the Secret in which cert-manager stores the certificate.
 	SecretName string `json:"secretName"`
-	// DNSNames that it is for.
+	// DNSNames are the DNS names in the certificate.
 	DNSNames []string `json:"dnsNames,omitempty"`
-	// IssuerRef names who signs it.
+	// IssuerRef refers to the issuer that signs the certificate.
 	IssuerRef IssuerRef `json:"issuerRef"`
 }
 
-// IssuerRef names an issuer.
+// IssuerRef refers to an issuer.
 type IssuerRef struct {
 	Name  string `json:"name"`
 	Kind  string `json:"kind,omitempty"`
 	Group string `json:"group,omitempty"`
 }
 
-// CertificateStatus reports how far it is.
+// CertificateStatus is the status of a Certificate.
 type CertificateStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// NotAfter is when the certificate in the Secret expires.
+	// NotAfter is the time at which the certificate in the Secret expires.
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 }
 
@@ -65,7 +66,7 @@ func (c *Certificate) DeepCopyObject() runtime.Object {
 	out := &Certificate{TypeMeta: c.TypeMeta, Spec: c.Spec}
 	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.DNSNames = slices.Clone(c.Spec.DNSNames)
-	out.Status.Conditions = slices.Clone(c.Status.Conditions) // They hold no pointers but immutable ones.
+	out.Status.Conditions = slices.Clone(c.Status.Conditions) // Conditions contain only pointers to immutable values.
 	out.Status.NotAfter = c.Status.NotAfter.DeepCopy()
 	return out
 }

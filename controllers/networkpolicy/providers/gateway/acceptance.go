@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// brokenListener returns what is wrong with the listener of a Gateway that a route has come to, or
-// nil.
+// brokenListener returns the problem of a Gateway listener that should serve a host of the route,
+// or nil.
 func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	for _, host := range r.Hostnames {
 		if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
@@ -29,7 +29,7 @@ func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Same reports whether a live route is what was decided.
+// Same reports whether a live route has the decided content.
 func Same(old, want resources.Object) bool {
 	a, _ := resources.StampOf(old)
 	b, _ := resources.StampOf(want)
@@ -40,8 +40,9 @@ func Same(old, want resources.Object) bool {
 	}) && sameRules(old, want)
 }
 
-// answer returns what a parent reports of a live route, as far as the Gateway itself bears it out:
-// a gateway's word on one of several parents may be that on another.
+// answer returns whether a parent accepts a live route, and why not. An acceptance counts only if
+// the spec of the Gateway allows it, because some gateways report the status of one parent for all
+// parents of a route.
 func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
 	switch {
@@ -50,9 +51,9 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case g == nil:
 		return providers.Verdict{Reason: providers.ReasonParentNotFound}
 	case several(route) && v.noListener(p):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "it has no such listener"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "the Gateway has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners accept only routes in the Gateway's namespace"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent accept only routes in the namespace of the Gateway"}
 	}
 	return a
 }
@@ -63,9 +64,9 @@ func several(route resources.Object) bool {
 	return len(p.parents) > 1
 }
 
-// Acceptance returns what a live route's status reports of one parent. It is believed at the
-// route's current generation only, and a parent that reports nothing is pending. Of several
-// controllers that speak of a parent one is enough.
+// Acceptance returns whether one parent accepts a live route, according to the status of the route.
+// Only a report for the current generation of the route counts; a parent without such a report is
+// pending. If several controllers report on one parent, one acceptance is sufficient.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
 }
@@ -101,7 +102,7 @@ func judge(conditions []metav1.Condition, generation int64) providers.Verdict {
 	return providers.Verdict{Accepted: true}
 }
 
-// names reports whether a route's reference is the one that a policy writes.
+// names reports whether a parent reference of a route refers to the attachment.
 func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	if a.set != "" {
 		return ofSet(ref) && string(ref.Name) == a.set && cmp.Or(string(deref(ref.Namespace)), namespace) == namespace
@@ -112,8 +113,8 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	return keyOf(ref, namespace) == key(namespace, a.ParentReference) && string(deref(ref.SectionName)) == a.SectionName
 }
 
-// admits returns false if all listeners of a parent accept only routes of the Gateway's namespace,
-// and the route is in another one. Selectors are evaluated by the gateway.
+// admits returns false if all listeners of a parent accept only routes in the Gateway's namespace
+// and the route is in another namespace. It does not evaluate selectors: the gateway does.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
 	for _, l := range g.Spec.Listeners {
@@ -148,8 +149,8 @@ func (v *view) Health() *providers.Problem {
 	return nil
 }
 
-// Serves returns the address of a host, as a browser would reach it through the first listener that
-// fits and is in order. An address with https is not served before its listener has a certificate.
+// Serves returns the URL of a host at the first matching listener without a problem. A host with
+// TLS is not served before its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
 	if tls && asked.Mode == v1alpha1.TLSListenerSet {
@@ -186,7 +187,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return address(scheme, host, l.Port, r.Path), l.problem
 }
 
-// address of a host; port 0: that of the scheme.
+// address returns the URL of a host. Port 0 means the default port of the scheme.
 func address(scheme, host string, port gatewayv1.PortNumber, path string) string {
 	usual := map[string]gatewayv1.PortNumber{"http": 80, "https": 443, "tls": 443}[scheme]
 	if port != 0 && port != usual {
@@ -195,8 +196,8 @@ func address(scheme, host string, port gatewayv1.PortNumber, path string) string
 	return scheme + "://" + host + strings.TrimSuffix(path, "/")
 }
 
-// listenerProtocols returns those of the listeners that serve a port's protocol, the preferred one
-// first.
+// listenerProtocols returns the protocols of listeners that serve the protocol of a port, the
+// preferred protocol first.
 func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType {
 	if protocol == v1alpha1.ProtocolTLS {
 		return []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}
@@ -210,9 +211,9 @@ type served struct {
 	problem *providers.Problem
 }
 
-// listener of a parent that takes a host, or nil. What is in order goes before what is not, then
-// the first of the protocols before the others. known is false where a Gateway does not exist,
-// which could have one.
+// listener returns the best listener for a host among the parents of a route, or nil. Listeners
+// without a problem come first, then the order of the wanted protocols decides. known is false if a
+// Gateway, which could have such a listener, does not exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// rulesOf a route, as they are in it.
+// rulesOf returns the rules of a route. The rules are not copied.
 func rulesOf(u *unstructured.Unstructured) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "rules")
 	items, _ := list.([]any)
@@ -28,8 +28,9 @@ func rulesOf(u *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// ruleNamed returns the index of the rule of a name; -1: there is none, or more than one, which
-// only the experimental channel refuses. "" is the only rule, or the only one without a name.
+// ruleNamed returns the index of the rule with a name. It returns -1 if there is none, or more than
+// one, which only the experimental channel rejects. The empty name selects the only rule, or the
+// only rule without a name.
 func ruleNamed(rules []map[string]any, name string) int {
 	if name == "" && len(rules) == 1 {
 		return 0
@@ -47,11 +48,11 @@ func ruleNamed(rules []map[string]any, name string) int {
 	return found
 }
 
-// backendRefsOf a rule as JSON: "null" where there are none.
+// backendRefsOf returns the backendRefs of a rule as JSON: "null" if there are none.
 func backendRefsOf(rule map[string]any) json.RawMessage {
 	text, err := json.Marshal(rule["backendRefs"])
 	if err != nil {
-		panic(err) // It was parsed from JSON.
+		panic(err) // The backendRefs were parsed from JSON.
 	}
 	return text
 }
@@ -71,8 +72,8 @@ func nameOf(rule map[string]any) string {
 	return name
 }
 
-// splits reports whether a rule has backendRefs as a policy writes them: only Services of its
-// releases, whose weights add up to 100.
+// splits reports whether the backendRefs of a rule have the form that a policy writes: all refer to
+// Services of its releases, and the weights add up to 100.
 func splits(rule map[string]any, releases map[string]bool) bool {
 	refs, _ := rule["backendRefs"].([]any)
 	sum := int64(0)
@@ -86,11 +87,11 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 	return sum == 100
 }
 
-// nothing is what backendRefsOf gives for a rule without any.
+// nothing is the result of backendRefsOf for a rule without backendRefs.
 const nothing = "null"
 
-// ofOthers returns those backendRefs of a rule that are not the policy's own, which stay when a
-// user takes the mark off.
+// ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. These
+// stay if a user removes the policy's annotation.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -106,16 +107,16 @@ func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	return backendRefsOf(map[string]any{"backendRefs": kept})
 }
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is an operation of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns the JSON patch from the route that was read to the desired route: it changes only
-// backendRefs of rules, and our annotations. The server applies it only to the state that was read,
-// so that the indexes of rules are correct. Nil: nothing differs.
+// Patch returns the JSON patch from the route that was read to the desired route, or nil if they
+// are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The API
+// server applies it only to the state that was read, so that the indexes of rules are correct.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)
@@ -144,7 +145,7 @@ func Patch(read, next *unstructured.Unstructured) []byte {
 	}
 	text, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", read.GetResourceVersion()}}, ops...))
 	if err != nil {
-		panic(err) // It contains only text and parsed JSON.
+		panic(err) // The operations contain only text and parsed JSON.
 	}
 	return text
 }
@@ -161,8 +162,8 @@ func change(path string, old, now any) []operation {
 	return []operation{{"replace", path, now}}
 }
 
-// typed returns a route in the project's types, which are the same in all versions of a kind; nil:
-// the kind is unknown, or its content no route.
+// typed returns a route in the Go types of the Gateway API, which are the same in all versions of a
+// kind. It returns nil if the kind is unknown, or the content is not a route.
 func typed(u *unstructured.Unstructured) resources.Object {
 	var o resources.Object
 	switch u.GetKind() {

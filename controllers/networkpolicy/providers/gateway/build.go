@@ -11,11 +11,11 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// maxParents is how many parents a route may name.
+// maxParents is the maximum number of parents of a route.
 const maxParents = 32
 
-// Build returns the one object of a route. Parents that serve it now, and are no longer named, stay
-// in it until those that are named have accepted it.
+// Build returns the object of a route. Parents that serve the route now and that the specification
+// no longer names stay in the route until all named parents have accepted it.
 func (v *view) Build(r providers.Route) []resources.Object {
 	common := gatewayv1.CommonRouteSpec{}
 	var kept []gatewayv1.ParentReference
@@ -28,7 +28,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	for _, a := range v.attachments(r) {
 		p := v.parentRef(a)
 		if v.noListener(a) && slices.ContainsFunc(kept, excludes(p)) {
-			continue // No gateway would serve it there.
+			continue // No listener would serve the route.
 		}
 		common.ParentRefs = append(common.ParentRefs, p)
 	}
@@ -87,9 +87,9 @@ func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) resour
 	return v.httpRoute(r, common, about)
 }
 
-// parentsToKeep returns Gateways, and listeners, that serve a route and are no longer named: they
-// are removed when all parents that are named have accepted the route, so that a wrong name does
-// not interrupt traffic.
+// parentsToKeep returns the Gateways and listeners that serve a route and that the specification no
+// longer names. They are removed when all named parents have accepted the route, so that a wrong
+// name does not interrupt traffic.
 func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv1.ParentReference {
 	named := map[string]bool{}
 	accepted := true
@@ -110,7 +110,7 @@ func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv
 	return kept
 }
 
-// parentRef returns how a route names what it is attached to.
+// parentRef returns the parent reference of an attachment.
 func (v *view) parentRef(a attachment) gatewayv1.ParentReference {
 	if a.set != "" {
 		group, _, kind := v.setType()
@@ -129,7 +129,7 @@ func (v *view) parentRef(a attachment) gatewayv1.ParentReference {
 	return ref
 }
 
-// refKey distinguishes the parents of a route.
+// refKey returns a key that is unique among the parents of a route.
 func refKey(p gatewayv1.ParentReference, namespace string) string {
 	if ofSet(p) {
 		return "ListenerSet " + keyOf(p, namespace)

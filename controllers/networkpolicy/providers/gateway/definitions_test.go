@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newest is the version of the Gateway API that the project's types are of.
+// newest is the version of the Gateway API whose Go types the project uses.
 const newest = "v1.6.3"
 
-// fullPolicy asks for all that a route can be given.
+// fullPolicy returns a policy with all settings that a route can have.
 func fullPolicy(namespace string) *v1alpha1.NetworkPolicy {
 	p := policy()
 	p.Namespace = namespace
@@ -48,7 +48,7 @@ func fullPolicy(namespace string) *v1alpha1.NetworkPolicy {
 	return p
 }
 
-// fullRoute has all that a decision can give a route of a protocol.
+// fullRoute returns a route of a protocol with all fields that a decision can set.
 func fullRoute(protocol v1alpha1.PortProtocol) providers.Route {
 	r := providers.Route{
 		Name: "shop-" + strings.ToLower(string(protocol)), Protocol: protocol, Port: 80, Stamp: resources.Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
@@ -75,9 +75,8 @@ func fullRoute(protocol v1alpha1.PortProtocol) providers.Route {
 	return r
 }
 
-// TestDefinitionsTakeTheRoutes creates a route of each protocol, with all that it can
-// have, where a channel of the newest Gateway API is installed, and finds nothing
-// changed or lost in what the server keeps.
+// TestDefinitionsTakeTheRoutes creates a complete route of each protocol with both channels of the
+// newest Gateway API, and checks that the API server stores it without changes.
 func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	for _, channel := range []string{"standard", "experimental"} {
 		t.Run(channel, func(t *testing.T) {
@@ -107,7 +106,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				v := Provider{}.NewView(providers.Input{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
 				live := want.DeepCopyObject().(resources.Object)
-				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
+				await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
 					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 				})
 				if !Same(live, want) {
@@ -116,9 +115,9 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				if diff := cmp.Diff(specOf(t, want), specOf(t, live)); diff != "" {
 					t.Errorf("%s: the server keeps another specification: %s", protocol, diff)
 				}
-				// Its provider was left: what is so already is not written again, and weights
-				// are all that changes.
-				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // As it is read.
+				// The policy no longer uses the provider: a route that has the decided weights is
+				// not written again, and only the weights change.
+				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // Objects that are read have a kind.
 				left := Provider{}.NewView(providers.Input{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []resources.Object{live}})
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
@@ -139,8 +138,8 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	}
 }
 
-// TestPreviousDefinitionTakesListenerSets does the same with a ListenerSet under its previous
-// name.
+// TestPreviousDefinitionTakesListenerSets creates a ListenerSet with the definition of the previous
+// kind.
 func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
@@ -168,7 +167,8 @@ func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	})
 }
 
-// takesListenerSet creates the ListenerSet of a host, and a route that names it finds it.
+// takesListenerSet creates the ListenerSet of a host, and checks that the API server stores it
+// without changes and that the view finds it.
 func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served map[string]providers.Served) {
 	t.Helper()
 	host := "*." + strings.Repeat("a", 63) + ".example.com"
@@ -193,7 +193,7 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	}
 }
 
-// specOf an object as JSON has it.
+// specOf returns the spec of an object as generic JSON.
 func specOf(t *testing.T, o resources.Object) any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -203,14 +203,14 @@ func specOf(t *testing.T, o resources.Object) any {
 	return content["spec"]
 }
 
-// leftPolicy names no provider any more.
+// leftPolicy returns a policy that no longer has a provider.
 func leftPolicy(namespace string) *v1alpha1.NetworkPolicy {
 	p := policy()
 	p.Namespace, p.Spec.Provider, p.Spec.Domains = namespace, nil, nil
 	return p
 }
 
-// onto returns an object as an update of a live one.
+// onto returns next with the resource version and UID of a live object, for an update.
 func onto(live, next resources.Object) resources.Object {
 	next.SetResourceVersion(live.GetResourceVersion())
 	next.SetUID(live.GetUID())

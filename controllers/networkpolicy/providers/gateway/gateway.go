@@ -1,20 +1,20 @@
-// Package gateway routes by the routes of the Gateway API. Its files, each of which refers
-// only to those after it:
+// Package gateway implements the provider of the Gateway API. Its files refer only to files further
+// down in this list:
 //
 //	gateway.go        the provider of spec.provider.gateway
 //	routeref.go       the provider of spec.provider.routeRef
-//	managed_rules.go  rules in user-managed routes, and what they had before
-//	backendrefs.go    the backendRefs of rules, and patches of them
-//	live_routes.go    live routes of which only the weights change
-//	unsupported.go    what a route, or the API server, cannot express
+//	managed_rules.go  rules in user-managed routes, and their previous backendRefs
+//	backendrefs.go    the backendRefs of rules, and patches of backendRefs
+//	live_routes.go    updates of the weights of live routes
+//	unsupported.go    settings that a route, or the API server, does not support
 //	build.go          routes as they are applied
-//	rules.go          their rules, filters and backends
-//	verdict.go        how far a route is
-//	probe.go          the rule that answers probes, and what is asked of which address
-//	acceptance.go     what Gateways report of routes and listeners
+//	rules.go          the rules, filters and backends of routes
+//	verdict.go        whether a route is programmed
+//	probe.go          the rule that answers probes, and which requests are sent to which address
+//	acceptance.go     the status of routes and listeners that Gateways report
 //	listeners.go      ListenerSets
 //	view.go           the view of one reconcile, with its Gateways
-//	kinds.go          routes of any kind, through their parts
+//	kinds.go          the kinds of routes, and their common parts
 package gateway
 
 import (
@@ -49,7 +49,7 @@ var (
 	} = (*view)(nil)
 )
 
-// Name is "gateway".
+// Name returns "gateway".
 func (Provider) Name() string { return "gateway" }
 
 // Writes returns the kinds of routes, and ListenerSets.
@@ -63,7 +63,8 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return chosen(p)
 }
 
-// Needs returns Gateways, and the kinds of the routes of all that the policy routes.
+// Needs returns Gateways, and the kinds of routes and ListenerSets that the domains and listeners
+// of the policy require.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := []providers.Kind{gatewayKind}
 	for _, port := range p.Spec.Ports {
@@ -80,7 +81,7 @@ func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// Refers returns the Gateways that the policy names.
+// Refers returns the Gateways to which the policy refers.
 func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	var out []providers.Reference
 	for _, parent := range allParents(p) {
@@ -108,12 +109,12 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// Live returns the routes by name. No two kinds meet in one, because the protocol is part of what a
-// name is made from.
+// Live returns the routes by name. Routes of two kinds never have the same name, because the name
+// depends on the protocol.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Referent names the first Gateway that does not exist, or the kind where the API
-// server does not know it.
+// Referent returns the problem of the first Gateway that does not exist, or of the Gateway kind if
+// the API server does not serve it.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[gatewayKind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
@@ -121,7 +122,7 @@ func (v *view) Referent() *providers.Problem {
 	return v.missingParent(allParents(v.Policy))
 }
 
-// taken reports whether all parents that a route names have accepted it as it is.
+// taken reports whether all parents of a route have accepted its current generation.
 func taken(route resources.Object, p parts) bool {
 	same := func(a, b gatewayv1.ParentReference) bool {
 		return keyOf(a, route.GetNamespace()) == keyOf(b, route.GetNamespace()) && ofSet(a) == ofSet(b) && deref(a.SectionName) == deref(b.SectionName)
@@ -133,8 +134,8 @@ func taken(route resources.Object, p parts) bool {
 	})
 }
 
-// MayConflict reports whether two policies name the same Gateway, and not different listeners
-// of it.
+// MayConflict reports whether two policies refer to the same Gateway, unless they refer to
+// different listeners of it.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	for _, p := range allParents(v.Policy) {
 		for _, q := range allParents(other) {
@@ -147,7 +148,7 @@ func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	return false
 }
 
-// AddToScheme adds the kinds that the Gateway API has no types for any more to a scheme.
+// AddToScheme adds the kinds for which the Gateway API no longer has Go types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(previousGroupVersion, &XListenerSet{}, &XListenerSetList{})
 	metav1.AddToGroupVersion(s, previousGroupVersion)

@@ -25,7 +25,8 @@ func policy() *v1alpha1.NetworkPolicy {
 	}
 }
 
-// see a policy whose API server has every kind in the preferred version.
+// see returns the view of a policy on an API server that serves every kind in the preferred
+// version.
 func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
 	s := providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{}, Objects: objects}
 	for _, kind := range append(Provider{}.Writes(), gatewayKind) {
@@ -93,7 +94,7 @@ func golden(t *testing.T, got any, want string) {
 	}
 }
 
-// seen returns a view of a policy that asks for everything, of an API server with the experimental
+// seen returns the view of a policy with all settings, on an API server with the experimental
 // channel.
 func seen() providers.View {
 	s := providers.Input{Policy: fullPolicy("prod"), Microservice: "shop", Served: map[string]providers.Served{}}
@@ -111,7 +112,7 @@ func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
 	for i, rule := range route.Spec.Rules {
 		filters := 4
 		if i == 2 {
-			filters = 5 // And the mirror.
+			filters = 5 // The last rule also has the mirror.
 		}
 		if len(rule.Filters) != filters || rule.Timeouts == nil || rule.SessionPersistence == nil || len(rule.Matches) != 1 {
 			t.Errorf("rule %d has %d filters, timeouts %v, session %v, %d matches", i, len(rule.Filters), rule.Timeouts, rule.SessionPersistence, len(rule.Matches))
@@ -119,7 +120,7 @@ func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
 	}
 	calls := seen().Build(fullRoute(v1alpha1.ProtocolGRPC))[0].(*gatewayv1.GRPCRoute)
 	for i, rule := range calls.Spec.Rules {
-		filters := 3 // There is no rewrite.
+		filters := 3 // GRPCRoutes have no URL rewrite.
 		if i == 1 {
 			filters = 4
 		}
@@ -132,8 +133,7 @@ func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
 	}
 }
 
-// What a person changes in a route that Same compares is seen, and what a server adds
-// is not.
+// TestSame checks that Same detects changes of users, and ignores defaults that a server adds.
 func TestSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*gatewayv1.HTTPRoute)
@@ -168,7 +168,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// A Gateway that the manager cannot read is not reported as missing: the message names the namespace, and where to add it.
+// TestGatewayOfANamespaceThatIsNotWatched checks that a Gateway that the manager cannot read is not reported as missing:
+// the message states the namespace and the setting to change.
 func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
 	s := providers.Input{Policy: policy(), Served: map[string]providers.Served{gatewayKind.Kind: {Version: gatewayKind.Versions[0]}}, Unwatched: map[string]bool{"infra": true}}
 	got := providers.Referent(Provider{}.NewView(s))

@@ -18,7 +18,7 @@ var (
 	gatewayKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}
 	httpKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Versions: []string{"v1"}}
 	grpcKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "GRPCRoute", Versions: []string{"v1"}}
-	// The others were experimental as v1alpha2 until Gateway API 1.5 (TLSRoute) and 1.6.
+	// TLSRoute was experimental as v1alpha2 until Gateway API 1.5, TCPRoute and UDPRoute until 1.6.
 	tlsKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TLSRoute", Versions: []string{"v1", "v1alpha2"}}
 	tcpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TCPRoute", Versions: []string{"v1", "v1alpha2"}}
 	udpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}
@@ -26,7 +26,7 @@ var (
 	routeKinds = []providers.Kind{httpKind, grpcKind, tlsKind, tcpKind, udpKind}
 )
 
-// kindOf the routes of a protocol.
+// kindOf returns the kind of the routes of a protocol.
 func kindOf(protocol v1alpha1.PortProtocol) providers.Kind {
 	switch protocol {
 	case v1alpha1.ProtocolGRPC:
@@ -41,7 +41,7 @@ func kindOf(protocol v1alpha1.PortProtocol) providers.Kind {
 	return httpKind
 }
 
-// parts of a route, whatever its kind.
+// parts contains the parts that routes of all kinds have in common.
 type parts struct {
 	parents []gatewayv1.ParentReference
 	hosts   []gatewayv1.Hostname
@@ -49,11 +49,11 @@ type parts struct {
 	path    string
 	// split are the backends that share requests by weight.
 	split []gatewayv1.BackendRef
-	// services that are named in any way.
+	// services are the Services to which the route refers in any way.
 	services map[string]bool
 }
 
-// partsOf an object; ok is false where it is not a route.
+// partsOf returns the parts of a route; ok is false if the object is not a route.
 func partsOf(o resources.Object) (p parts, ok bool) {
 	p.services = map[string]bool{}
 	switch r := o.(type) {
@@ -115,8 +115,8 @@ func (p *parts) mirror(m *gatewayv1.HTTPRequestMirrorFilter) {
 	}
 }
 
-// rule adds the backends of a rule. The last one splits by weight: one with more
-// matches goes before it, by GEP-718's order of precedence.
+// rule adds the backends of a rule. The last rule splits by weight: rules with more matches precede
+// it, as in the order of precedence of GEP-718.
 func (p *parts) rule(backends []gatewayv1.BackendRef, last bool) {
 	for _, b := range backends {
 		p.services[string(b.Name)] = true
@@ -161,8 +161,7 @@ func grpcBackends(rule gatewayv1.GRPCRouteRule) []gatewayv1.BackendRef {
 	return out
 }
 
-// pathOf returns the path prefix of a managed route: that of the rule that splits, which is the
-// last.
+// pathOf returns the path prefix of a managed route, which is the path of its last rule.
 func pathOf(route *gatewayv1.HTTPRoute) string {
 	for _, rule := range slices.Backward(route.Spec.Rules) {
 		for _, m := range rule.Matches {
@@ -174,9 +173,9 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 	return "/"
 }
 
-// sameRules reports whether two routes route the same requests to the same backends. Only
-// what we write is compared: what a server adds again after each write, such as a
-// default for timeouts, must not keep a route from ever being confirmed.
+// sameRules reports whether two routes route the same requests to the same backends. It compares
+// only the fields that this package writes. Otherwise a field that a server adds after each write,
+// such as a default for timeouts, would prevent the route from ever being accepted.
 func sameRules(old, want resources.Object) bool {
 	switch want := want.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -186,7 +185,7 @@ func sameRules(old, want resources.Object) bool {
 		old, ok := old.(*gatewayv1.GRPCRoute)
 		return ok && slices.EqualFunc(old.Spec.Rules, want.Spec.Rules, sameGRPCRule)
 	}
-	// The others have one rule, of backends alone.
+	// The other kinds have one rule, which contains only backends.
 	had, _ := partsOf(old)
 	has, ok := partsOf(want)
 	return ok && fmt.Sprintf("%T", old) == fmt.Sprintf("%T", want) && slices.EqualFunc(had.split, has.split, sameBackend)
@@ -213,7 +212,7 @@ func sameHTTPRule(old, want gatewayv1.HTTPRouteRule) bool {
 		})
 }
 
-// plain returns what we write of a mirror.
+// plain returns a mirror with only the fields that this package writes.
 func plain(m *gatewayv1.HTTPRequestMirrorFilter) *gatewayv1.HTTPRequestMirrorFilter {
 	if m == nil {
 		return nil
@@ -235,12 +234,12 @@ func sameObject(a, b gatewayv1.BackendObjectReference) bool {
 	return a.Name == b.Name && deref(a.Port) == deref(b.Port)
 }
 
-// key of a Gateway for people: namespace and name.
+// key returns the namespace and name of a Gateway for messages.
 func key(namespace string, p v1alpha1.ParentReference) string {
 	return cmp.Or(p.Namespace, namespace) + "/" + p.Name
 }
 
-// keyOf returns the key of a route's own reference.
+// keyOf returns the key of a parent reference in a route.
 func keyOf(p gatewayv1.ParentReference, namespace string) string {
 	return cmp.Or(string(deref(p.Namespace)), namespace) + "/" + string(p.Name)
 }

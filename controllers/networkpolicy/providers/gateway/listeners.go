@@ -28,7 +28,7 @@ var listenerSetKind = providers.Kind{
 // XListenerSet is a ListenerSet under its previous name.
 type XListenerSet gatewayv1.ListenerSet
 
-// XListenerSetList is a list of them.
+// XListenerSetList is a list of XListenerSets.
 type XListenerSetList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -53,7 +53,8 @@ func (l *XListenerSetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// listenerSet returns an object as a ListenerSet, regardless of its name; nil if it is not one.
+// listenerSet returns an object as a ListenerSet, under its current or previous name; nil if the
+// object is of another kind.
 func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	switch s := o.(type) {
 	case *gatewayv1.ListenerSet:
@@ -64,20 +65,19 @@ func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	return nil
 }
 
-// listenerName is the name of the one listener in a managed ListenerSet. Each host has
-// its own set: what is wrong with one must not keep the others from being served, and
-// where two sets claim a host its own age decides.
+// listenerName is the name of the listener in a managed ListenerSet. Each host has its own set, so
+// that a problem of one host does not affect others, and so that the age of the set decides if two
+// sets claim a host.
 const listenerName = "https"
 
-// attachment is what a route names as its parent: a Gateway, or a ListenerSet of the
-// policy's on it.
+// attachment is a parent of a route: a Gateway, or a ListenerSet of the policy on that Gateway.
 type attachment struct {
 	providers.Parent
-	// set is the name of the ListenerSet; empty: the Gateway itself.
+	// set is the name of the ListenerSet; empty if the parent is the Gateway itself.
 	set string
 }
 
-// attachments of a route, in the order of its parents.
+// attachments returns the attachments of a route, in the order of its parents.
 func (v *view) attachments(r providers.Route) []attachment {
 	var out []attachment
 	for _, p := range v.parents(r) {
@@ -102,13 +102,14 @@ func (v *view) setName(p providers.Parent, host string, t providers.TLS) string 
 	return resources.ListenerSetName(v.Policy.Name, key(v.Policy.Namespace, p.ParentReference), host, t.Port)
 }
 
-// setType returns the name of the kind as the API server has it.
+// setType returns the group, version and kind of ListenerSets that the API server serves.
 func (v *view) setType() (group, version, kind string) {
 	served := v.Served[listenerSetKind.Kind]
 	return cmp.Or(served.Group, listenerSetKind.Group), cmp.Or(served.Version, listenerSetKind.Versions[0]), cmp.Or(served.Kind, listenerSetKind.Kind)
 }
 
-// Shared returns the ListenerSets of the hosts that ask for one, in order of their names.
+// Shared returns the ListenerSets of the hosts with TLS mode ListenerSet, in the order of their
+// names.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	sets := map[string]providers.Shared{}
 	for _, r := range routes {
@@ -155,8 +156,8 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 	return set
 }
 
-// Holds reports whether a live route names a ListenerSet, whatever is decided: it goes after
-// its routes.
+// Holds reports whether a live route refers to a ListenerSet, regardless of the decided routes. A
+// ListenerSet is deleted after its routes.
 func (v *view) Holds(o resources.Object, _ []providers.Route) bool {
 	if listenerSet(o) == nil {
 		return false
@@ -172,7 +173,7 @@ func (v *view) Holds(o resources.Object, _ []providers.Route) bool {
 	return false
 }
 
-// ofSet reports whether a route's reference is to a ListenerSet.
+// ofSet reports whether a parent reference refers to a ListenerSet.
 func ofSet(p gatewayv1.ParentReference) bool {
 	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Previous.Kind)
 }
@@ -187,7 +188,7 @@ func (v *view) set(name string) *gatewayv1.ListenerSet {
 	return nil
 }
 
-// Secret of the listener for a host in the policy's ListenerSets.
+// Secret returns the Secret of the listener for a host in the policy's ListenerSets, or "".
 func (v *view) Secret(host string) string {
 	for _, o := range v.Objects {
 		s := listenerSet(o)
@@ -203,8 +204,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// setProblem returns the reason why a Gateway does not accept its ListenerSet; nil: it accepts it,
-// or nothing is reported yet.
+// setProblem returns the problem due to which a Gateway does not accept its ListenerSet. It returns
+// nil if the Gateway accepts the set, or has not reported yet.
 func (v *view) setProblem(a attachment) *providers.Problem {
 	s := v.set(a.set)
 	if s == nil {
@@ -222,7 +223,7 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 }
 
-// setServes reports what keeps the listener of a host from being served, or nil.
+// setServes returns the problem due to which the listener of a host is not served, or nil.
 func (v *view) setServes(name string) *providers.Problem {
 	s := v.set(name)
 	if s == nil {
@@ -244,7 +245,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem returns what the conditions of a listener say against it, at a generation, or
+// listenerProblem returns the problem that the conditions of a listener report at a generation, or
 // nil.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{

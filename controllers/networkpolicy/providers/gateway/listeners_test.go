@@ -22,8 +22,8 @@ func fullSets() providers.Route {
 	return r
 }
 
-// TestParentsFit changes both Gateways of a route that names as many ListenerSets as a
-// route may: what it had goes in part, and what it is to have is all there.
+// TestParentsFit replaces a Gateway of a route that has the maximum number of ListenerSets: the
+// route keeps as many of the previous parents as fit, in addition to all new parents.
 func TestParentsFit(t *testing.T) {
 	p, r := policy(), fullSets()
 	refs := func(names ...string) (out []v1alpha1.ParentReference) {
@@ -57,7 +57,7 @@ func TestParentsFit(t *testing.T) {
 	}
 }
 
-// TestListenerProblem reads the conditions of a listener.
+// TestListenerProblem checks the problems that conditions of a listener report.
 func TestListenerProblem(t *testing.T) {
 	said := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said.", ObservedGeneration: 3}

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry returns a live route with the Services of a decided one. Its parents, filters, timeouts and
-// affinity stay: they are those of the rule that splits.
+// Carry returns a live route with the Services of a decided route. The parents, filters, timeouts
+// and session affinity stay: all rules get those of the rule that splits by weight.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)
@@ -40,7 +40,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// protocolOf the ports behind a route of a kind.
+// protocolOf returns the protocol of the ports to which a route of this kind routes.
 func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	for _, p := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS, v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
 		if kindOf(p).Kind == route.GetObjectKind().GroupVersionKind().Kind {
@@ -50,8 +50,8 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	return v1alpha1.ProtocolHTTP
 }
 
-// keepRules copies from the rules of the old route to those of the next everything except matches
-// and backends. Mirrors are set by steps.
+// keepRules copies everything except matches and backends from the last rule of the old route to
+// the rules of the next route. Mirrors are not copied, because the step of a canary sets them.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -71,7 +71,7 @@ func keepRules(next, old resources.Object) {
 				}
 			}
 			rule.Filters = filters
-			// A rule that replaces a prefix has one path.
+			// A rule that replaces a prefix can have only one path.
 			if one := slices.ContainsFunc(filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.URLRewrite != nil && f.URLRewrite.Path != nil }); !one {
 				rules = append(rules, rule)
 				continue

@@ -15,14 +15,14 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// A user-managed route is handled with all of its fields, including those that are not in the Go
-// types: nothing may be lost by reading and writing it.
+// A user-managed route is processed with all of its fields, including fields that the Go types
+// lack, so that no field is lost when the route is read and written.
 
-// maxBefore is the maximum size of the stored backendRefs of one rule, in bytes: the annotations of
-// an object must not exceed 256 KiB, and a route has 16 rules.
+// maxBefore is the maximum size of the stored backendRefs of one rule, in bytes. The annotations of
+// an object must not exceed 256 KiB, and a route has at most 16 rules.
 const maxBefore = 12 << 10
 
-// others returns what other policies have in a route, by annotation.
+// others returns the records of the rules that other policies have in a route, by annotation.
 func others(u *unstructured.Unstructured, policy string) map[string]*resources.Taken {
 	out := map[string]*resources.Taken{}
 	for key := range u.GetAnnotations() {
@@ -37,11 +37,12 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 	return out
 }
 
-// holders returns the names under which a policy has rules, by index. A rule that was renamed, or
-// copied, since it was taken still splits between releases of the policy, and no one but the policy
-// can end that: it has it under the name that the copy has, else under one that is not there any
-// more, else under its first. A rule that routes to its Services in another way, such as one of a
-// user's own for a preview, is none of these.
+// holders returns the names under which a policy has rules, by index. A rule that was renamed or
+// copied after the policy took it still splits between releases of the policy, and only the policy
+// can end that. The policy has such a rule under the name of the rule if that name is recorded,
+// otherwise under a recorded name that no rule has any more, otherwise under the first recorded
+// name. A rule that routes to the policy's Services in another way, such as a user's own rule for a
+// preview, is not included.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
 	if t == nil {
@@ -72,10 +73,10 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 	return out
 }
 
-// take routes rules of a route, by index with the name under which each is had, to backends,
-// and keeps what they routed to before. What the policy has in the route beyond them is given
-// back, apart from rules that are wanted and not there. A rule that another policy has is
-// taken from it, with what that policy kept.
+// take returns a route in which the held rules, by index with their recorded names, route to the
+// backends, and records their previous backendRefs. The other rules that the policy had are
+// restored, but the records of wanted rules that do not exist are retained. A rule that another
+// policy has is taken from that policy, together with its record.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
@@ -111,8 +112,8 @@ func take(u *unstructured.Unstructured, policy string, held map[int]string, want
 	return next
 }
 
-// previous returns what a rule routed to before any policy had it. Where nothing is known of that,
-// because the mark was taken off, it is what a user has set since.
+// previous returns the backendRefs of a rule before any policy had it. If they are unknown, because
+// a user removed the annotation, it returns the backendRefs that a user has set since.
 func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
 	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
@@ -128,8 +129,8 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 	return now
 }
 
-// Restore returns a route with the rules of a policy as they were before it took them, and the
-// names of those that are not there any more.
+// Restore returns a route in which the rules of a policy have their previous backendRefs, and the
+// names of rules that do not exist any more.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
@@ -143,8 +144,8 @@ func Restore(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return Disown(next, policy), missing
 }
 
-// Managed returns what a policy has in a route, the same for equal content: its mark, and the
-// backendRefs of its rules.
+// Managed returns the annotation of a policy in a route, and the backendRefs of its rules. The
+// result is the same for equal content.
 func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
 	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)
@@ -154,7 +155,7 @@ func Managed(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return out
 }
 
-// Disown returns a route without the mark of a policy: its rules stay as they are.
+// Disown returns a route without the annotation of a policy. Its rules stay as they are.
 func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	annotations := next.GetAnnotations()
@@ -163,8 +164,8 @@ func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructu
 	return next
 }
 
-// Previous returns the Services of the policy's namespace that its rules in a route routed to
-// before.
+// Previous returns the Services in the route's namespace to which the policy's rules routed before
+// the policy took them.
 func Previous(u *unstructured.Unstructured, policy string) (services []string) {
 	t := resources.ReadTaken(u.GetAnnotations(), policy)
 	if t == nil {

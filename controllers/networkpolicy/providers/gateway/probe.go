@@ -23,27 +23,28 @@ import (
 var _ providers.Prober = (*view)(nil)
 
 const (
-	// probePath is the path of probes of a route, below its own path.
+	// probePath is the path of probes, below the path of the route.
 	probePath = "/.well-known/hlnr/"
-	// answerSuffix is the end of the hosts to which probes are redirected. The domain never
-	// exists (RFC 6761), so that no client is redirected to a server.
+	// answerSuffix is the suffix of the hosts to which probes are redirected. The domain never
+	// exists (RFC 6761), so no client is redirected to a server.
 	answerSuffix = ".hlnr.invalid"
 	// maxProbes is the maximum number of probes of one route. There may be 8 parents, with 64 listeners
-	// and 16 addresses each; those beyond the limit count by status.
+	// and 16 addresses each. For addresses beyond the limit only the status counts.
 	maxProbes = 64
 )
 
-// probes reports whether the policy's routes of a protocol are probed. Only HTTPRoutes
-// have a filter that answers without a backend.
+// probes reports whether the policy's routes of a protocol are probed. Only HTTPRoutes have a
+// filter that responds without a backend.
 func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 	p := v.Policy.Spec.Provider
 	return p != nil && p.Gateway != nil && p.Gateway.Confirm == v1alpha1.ConfirmProbe && kindOf(protocol).Kind == httpKind.Kind
 }
 
-// probeRule makes the gateway answer probes of a route whose other rules are done. The
-// path stays as long as the route does, and the answer shows the content: a gateway
-// that still serves an earlier content answers for that, and no backend is asked. Its
-// match is exact, so that it takes nothing from what other rules route elsewhere.
+// probeRule returns a rule with which the gateway responds to probes of a route whose other rules
+// are complete. The path does not change during the life of the route. The response identifies the
+// content: a gateway that still serves an earlier content responds with that content's answer,
+// without a request to a backend. The path matches exactly, so that the rule affects no other
+// requests.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
@@ -53,14 +54,15 @@ func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1
 	}
 }
 
-// probedPath returns a path below that of the route: a policy takes no path that it does not hold.
+// probedPath returns a path below the path of the route, because a policy must not use a path that
+// it does not have.
 func (v *view) probedPath(r providers.Route) string {
 	return strings.TrimSuffix(r.Path, "/") + probePath + digest(v.Policy.UID, r.Name)
 }
 
-// answerOf returns a host that no earlier content of the route was answered with. What was served
-// before, and is asked for again, has the same digest, and so it is counted how often the content
-// has changed. The same live route and the same content give the same answer: it brings no write.
+// answerOf returns a host to which no earlier content of the route redirected. A content that is
+// restored has the same digest as before, so the host contains the number of changes. The same live
+// route and content return the same host, so that no write is needed.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
 	changes := 1
@@ -76,8 +78,7 @@ func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	return fmt.Sprintf("%s-%d%s", content, changes, answerSuffix)
 }
 
-// parseAnswer returns the parts of an answer: the digest of a content, and how often it had
-// changed.
+// parseAnswer returns the parts of an answer: the digest of the content, and the number of changes.
 func parseAnswer(host string) (content string, changes int, ok bool) {
 	label, suffixed := strings.CutSuffix(host, answerSuffix)
 	content, number, counted := strings.Cut(label, "-")
@@ -85,7 +86,7 @@ func parseAnswer(host string) (content string, changes int, ok bool) {
 	return content, changes, suffixed && counted && err == nil && changes > 0 && changes < 1<<30
 }
 
-// answerIn returns the answer to the probes of a live route; "": it has none.
+// answerIn returns the answer to the probes of a live route, or "" if it has none.
 func answerIn(o resources.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {
@@ -101,7 +102,7 @@ func answerIn(o resources.Object) string {
 	return ""
 }
 
-// digest of values, 32 characters long.
+// digest returns a digest of values, 32 characters long.
 func digest(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -111,7 +112,7 @@ func digest(values ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Probes of a route that is live as decided, and accepted by all its parents.
+// Probes returns the probes of a route that is live as decided and accepted by all its parents.
 func (v *view) Probes(r providers.Route, built []resources.Object) []providers.Probe {
 	live := v.live[r.Name]
 	if !v.probes(r.Protocol) || live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
@@ -131,7 +132,7 @@ func (v *view) Probes(r providers.Route, built []resources.Object) []providers.P
 	return out
 }
 
-// proven shows whether all addresses serve a route that its parents accepted.
+// proven reports whether all addresses serve a route that its parents accepted.
 func (v *view) proven(r providers.Route, live resources.Object) providers.Verdict {
 	if !v.probes(r.Protocol) {
 		return providers.Verdict{Accepted: true}
@@ -144,7 +145,7 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
 			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
 			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
-			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not responded yet")+": check that the manager can reach it, and what the controller of the gateway reports"))}
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "the address has not responded yet")+": check that the manager can reach the address, and what the controller of the gateway reports"))}
 	}
 	return providers.Verdict{Accepted: true}
 }
@@ -154,7 +155,7 @@ type question struct {
 	providers.Probe
 	parent   providers.Parent
 	listener gatewayv1.SectionName
-	// problem is the reason why there is no address to probe; "": there is one.
+	// problem states why there is no address to probe; empty if there is an address.
 	problem string
 }
 
@@ -167,9 +168,9 @@ func (q question) at() string {
 	return fmt.Sprintf("%s://%s (listener %q, host %q)", scheme, net.JoinHostPort(q.Address, strconv.Itoa(int(q.Port))), q.listener, q.Host)
 }
 
-// questions about a route: one for each address of each listener that serves it. All
-// hosts of a route have the same rules, so that one of them speaks for all. Where no
-// listener has a host of the route there is nothing to prove, and Serves reports it.
+// questions returns the probes of a route, one for each address of each listener that serves it.
+// All hosts of a route have the same rules, so one host is sufficient. If no listener has a host of
+// the route, there are no probes, and Serves reports the problem.
 func (v *view) questions(r providers.Route, live resources.Object) []question {
 	var out []question
 	for _, p := range v.attachments(r) {
@@ -180,7 +181,7 @@ func (v *view) questions(r providers.Route, live resources.Object) []question {
 		listeners := v.listeners(g, p, r)
 		addresses := addressesOf(g)
 		if len(listeners) > 0 && len(addresses) == 0 {
-			out = append(out, question{parent: p.Parent, problem: "its status has no address: check that its controller assigns one"})
+			out = append(out, question{parent: p.Parent, problem: "the status of the Gateway has no address: check that its controller assigns one"})
 		}
 		for _, l := range listeners {
 			for _, address := range addresses {
@@ -198,7 +199,7 @@ func (v *view) questions(r providers.Route, live resources.Object) []question {
 	return out
 }
 
-// addressesOf returns the addresses of a Gateway's status that can be asked.
+// addressesOf returns the addresses in the status of a Gateway to which probes can be sent.
 func addressesOf(g *gatewayv1.Gateway) []string {
 	var out []string
 	for _, a := range g.Status.Addresses {
@@ -209,9 +210,9 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 	return out
 }
 
-// listeners of a parent that serve a route, as far as they are in order: one that lacks
-// its certificate blocks nothing, and Serves reports it. Where a Gateway has none in
-// order, those that are not have to answer.
+// listeners returns the listeners of a parent that serve a route and have no problem. A listener
+// that lacks its certificate blocks nothing, and Serves reports it. If all listeners of a Gateway
+// have a problem, all of them are probed.
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {
 		set := v.set(p.set)
@@ -239,8 +240,8 @@ func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) 
 	return fit
 }
 
-// takesRoute reports whether a listener admits HTTPRoutes of the policy's namespace. The
-// API server fills in omitted fields.
+// takesRoute reports whether a listener admits HTTPRoutes in the policy's namespace. The API server
+// has set omitted fields to their defaults.
 func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	allowed := deref(l.AllowedRoutes)
 	if len(allowed.Kinds) > 0 && !slices.ContainsFunc(allowed.Kinds, func(k gatewayv1.RouteGroupKind) bool {
@@ -261,15 +262,16 @@ func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	return false
 }
 
-// askedHost returns a host that a listener and a route have in common, one without a wildcard where
-// there is one; "": they have none.
+// askedHost returns a host that a listener and a route have in common, preferably without a
+// wildcard, or "" if they have none.
 func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
 	wild := ""
 	for _, host := range r.Hostnames {
 		if !takes(deref(l.Hostname), host) {
 			continue
 		}
-		// Of two that overlap the one without a wildcard is the narrower, then the longer.
+		// Of two overlapping names, a name without a wildcard is the narrower one, otherwise the
+		// longer name.
 		if name := string(deref(l.Hostname)); strings.HasPrefix(host, "*") && name != "" && (name[0] != '*' || len(name) > len(host)) {
 			host = name
 		}

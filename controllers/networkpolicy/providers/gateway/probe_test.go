@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// probed returns a policy whose routes are probed, on all listeners of its Gateway.
+// probed returns a policy whose routes are probed on all listeners of its Gateway.
 func probed(uid types.UID) *v1alpha1.NetworkPolicy {
 	p := policy()
 	p.UID = uid
@@ -28,8 +28,8 @@ func probedRoute(path string, hosts ...string) providers.Route {
 	return providers.Route{Name: "shop-1-x", Hostnames: hosts, Path: path, Port: 80, Backends: []providers.Backend{{Service: "shop-a", Weight: 100}}}
 }
 
-// TestProbeRule: the rule answers one path, below that of the route, and nothing else
-// of the route is any different for it.
+// TestProbeRule checks that the rule responds to one path below the path of the route, and that the
+// other rules are the same as without probes.
 func TestProbeRule(t *testing.T) {
 	for path, below := range map[string]string{"/": "/.well-known/hlnr/", "/shop": "/shop/.well-known/hlnr/", "/shop/": "/shop/.well-known/hlnr/"} {
 		t.Run(path, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestProbeRule(t *testing.T) {
 	}
 }
 
-// TestProbeRuleHasRoom: all rules that a policy can ask for, and the probe's, are not
-// more than an HTTPRoute takes.
+// TestProbeRuleHasRoom checks that a route with the maximum number of rules of a policy and the
+// rule for probes does not exceed the limit of an HTTPRoute.
 func TestProbeRuleHasRoom(t *testing.T) {
 	p := probed("1")
 	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: "/"}}}
@@ -75,8 +75,8 @@ func TestProbeRuleHasRoom(t *testing.T) {
 	}
 }
 
-// TestAnswer: the same input gives the same answer, each change another one, and what
-// stands in for an answer counts for nothing.
+// TestAnswer checks that the same input has the same answer, that each change has another answer,
+// and that invalid answers are ignored.
 func TestAnswer(t *testing.T) {
 	build := func(r providers.Route, live ...resources.Object) *gatewayv1.HTTPRoute {
 		return see(probed("1"), live...).Build(r)[0].(*gatewayv1.HTTPRoute)
@@ -106,7 +106,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestQuestions: who is asked for what.
+// TestQuestions checks which requests are sent to which addresses.
 func TestQuestions(t *testing.T) {
 	from := func(f gatewayv1.FromNamespaces, labels ...string) *gatewayv1.AllowedRoutes {
 		n := &gatewayv1.RouteNamespaces{From: &f}
@@ -190,7 +190,7 @@ func TestQuestions(t *testing.T) {
 			},
 			want: []string{"http 2001:db8::1 80 a.example.com", "http gateway.example.net 80 a.example.com"},
 		},
-		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"no one: its status has no address: check that its controller assigns one"}},
+		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"no one: the status of the Gateway has no address: check that its controller assigns one"}},
 	} {
 		t.Run(label, func(t *testing.T) {
 			p := probed("1")
@@ -226,7 +226,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// failed returns the status of a listener that serves nothing.
+// failed returns the status of a listener that does not serve.
 func failed(name string) gatewayv1.ListenerStatus {
 	return gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(name), Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.ListenerConditionProgrammed), Status: metav1.ConditionFalse, ObservedGeneration: 1},

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef routes rules of a user-managed route (managed_rules.go).
+// RouteRef is the provider that writes rules of a user-managed route (managed_rules.go).
 type RouteRef struct{}
 
 var (
@@ -26,16 +26,16 @@ var (
 	_ providers.View     = (*userView)(nil)
 )
 
-// Name is "route".
+// Name returns "route".
 func (RouteRef) Name() string { return "route" }
 
-// Writes no object.
+// Writes returns nil: the route belongs to the user.
 func (RouteRef) Writes() []providers.Kind { return nil }
 
 // Chosen reports whether spec.provider.routeRef is set.
 func (RouteRef) Chosen(p *v1alpha1.NetworkPolicy) bool { return UserRef(p) != nil }
 
-// UserRef returns spec.provider.routeRef; nil: it is not set.
+// UserRef returns spec.provider.routeRef, or nil if it is not set.
 func UserRef(p *v1alpha1.NetworkPolicy) *v1alpha1.RouteReference {
 	if p.Spec.Provider == nil {
 		return nil
@@ -77,7 +77,7 @@ func (RouteRef) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// weightsOf returns the weights of the first rule that a policy has in a route.
+// weightsOf returns the weights, by Service, of the first rule that a policy has in a route.
 func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[string]bool) map[string]int {
 	out := map[string]int{}
 	had := holders(t, rulesOf(u), releases)
@@ -100,16 +100,16 @@ func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[st
 	return out
 }
 
-// userView is that of a route of another user. Of the view of Gateways it has what is
-// the same for all routes.
+// userView is the view of a user-managed route. It embeds the view of Gateways for the parts that
+// are the same for all routes.
 type userView struct {
 	*view
 	users map[string]user
-	// name of the route that the policy names.
+	// name is the name of the route to which the policy refers.
 	name string
-	// held are the names of the rules that the policy has, or gets, by index.
+	// held contains the names of the rules that the policy has, or should get, by index.
 	held map[int]string
-	// problem of the route or of some rule; nil: all are found and free.
+	// problem is the problem of the route or of one of its rules, or nil.
 	problem *providers.Problem
 }
 
@@ -118,9 +118,9 @@ type user struct {
 	parts
 }
 
-// point finds the rules that the policy is to have: those that it names, and what has become
-// of these since it took them. Where none can be had, it continues with those that it has: bad
-// input takes nothing away.
+// point returns the rules that the policy should have: the rules that it names, including rules
+// that were renamed since the policy took them. If the policy can have none of these, it keeps the
+// rules that it has: invalid input removes nothing.
 func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
@@ -187,7 +187,8 @@ func byUs(o *metav1.OwnerReference) bool {
 	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
 }
 
-// ruleNames returns those of the rules that a policy names.
+// ruleNames returns the names of the rules that a policy refers to. The empty name is the rule
+// without a name.
 func ruleNames(ref *v1alpha1.RouteReference) []string {
 	if len(ref.RuleNames) == 0 {
 		return []string{""}
@@ -218,8 +219,9 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 	return fmt.Sprintf("no rule of %s %q is named %q (its rules are %q): use one of these names, or rename a rule", ref.Kind, ref.Name, name, has)
 }
 
-// heldBy returns the older policy that prevents this one from owning the rule at an index: it owns
-// the rule, or it names the rule and this policy does not own it. "": none.
+// heldBy returns the older policy that prevents this policy from owning the rule at an index: the
+// older policy owns the rule, or it names the rule and this policy does not own it. It returns ""
+// if there is none.
 func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
@@ -233,7 +235,7 @@ func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	return ""
 }
 
-// Missing names the kind of the route that the API server lacks.
+// Missing returns a problem if the API server lacks the kind of the route.
 func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range (RouteRef{}).Needs(v.Policy) {
 		if _, served := v.Served[kind.Kind]; !served {
@@ -244,7 +246,7 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported reports why no rule of the route can be routed.
+// Unsupported returns the problem due to which the policy can have no rule of the route, or nil.
 func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	if len(v.held) > 0 || v.problem == nil {
 		return nil
@@ -252,7 +254,7 @@ func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: v.problem.Reason, Message: strings.TrimPrefix(v.problem.Message, "spec.provider.routeRef.")}
 }
 
-// Unapplied names settings that belong into the route.
+// Unapplied returns the problem of a setting that users must set in the route itself, or nil.
 func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {
@@ -268,7 +270,7 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
 }
 
-// Build returns the route of the user with the rules that the policy routes.
+// Build returns the user's route with the rules of the policy as decided.
 func (v *userView) Build(r providers.Route) []resources.Object {
 	u := v.users[r.Name].object
 	if u == nil {
@@ -277,7 +279,7 @@ func (v *userView) Build(r providers.Route) []resources.Object {
 	return []resources.Object{v.to(u, r, v.held, ruleNames(UserRef(v.Policy)))}
 }
 
-// to routes rules of a route to what is decided.
+// to returns the route with the decided backends in the given rules.
 func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[int]string, wanted []string) *unstructured.Unstructured {
 	var backends []any
 	for _, b := range r.Backends {
@@ -288,7 +290,7 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[
 	return take(u, v.Policy.Name, held, wanted, backends, t, v.Input)
 }
 
-// Carry returns the route with the rules that the policy has in it.
+// Carry returns the route with the backends of a decided route in the rules that the policy has.
 func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	u := v.users[live.Name].object
 	if u == nil || live.Managed == nil || len(r.Backends) == 0 {
@@ -310,8 +312,8 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Ob
 	return []resources.Object{next}
 }
 
-// Verdict reports how far the route is: as decided, and accepted by every parent that its
-// author gave it.
+// Verdict reports whether the route was written as decided, and whether every parent in its spec
+// accepted it.
 func (v *userView) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	u := v.users[r.Name]
 	if u.object == nil || Patch(u.object, built[0].(*unstructured.Unstructured)) != nil {
@@ -328,7 +330,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 	return providers.Verdict{Accepted: true}
 }
 
-// accepted returns what one parent reports of the route.
+// accepted returns whether one parent accepts the route, and why not.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
 	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
 	if p.Kind != nil {
@@ -363,7 +365,7 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 		"spec.provider.routeRef: %s does not accept %s: %s: %s: see the status of the route", parent, route, out.Reason, strings.TrimSuffix(out.Message, "."))}
 }
 
-// sameParent compares references, with their defaults.
+// sameParent reports whether two references are equal after defaulting.
 func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
 	full := func(p gatewayv1.ParentReference) [6]string {
 		group, kind := gatewayv1.GroupName, "Gateway"
@@ -378,7 +380,8 @@ func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
 	return equality.Semantic.DeepEqual(full(a), full(b))
 }
 
-// gatewayOf returns the Gateway that a parent is; ok is false where it is something else.
+// gatewayOf returns the Gateway to which a parent reference refers; ok is false if the parent is of
+// another kind.
 func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Reference, ok bool) {
 	if p.Kind != nil && *p.Kind != gatewayv1.Kind(gatewayKind.Kind) || p.Group != nil && *p.Group != gatewayv1.GroupName {
 		return ref, false
@@ -386,7 +389,7 @@ func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Ref
 	return providers.Reference{Kind: gatewayKind.Kind, Namespace: cmp.Or(string(deref(p.Namespace)), namespace), Name: string(p.Name)}, true
 }
 
-// GatewaysOf returns the Gateways that serve a route of another user.
+// GatewaysOf returns the Gateways that are parents of a user-managed route.
 func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 	p, _ := partsOf(typed(u))
 	for _, parent := range p.parents {
@@ -397,7 +400,7 @@ func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 	return refs
 }
 
-// settled reports whether all parents of a route that exist have accepted it as it is now.
+// settled reports whether all existing parents of a route have accepted its current generation.
 func (v *userView) settled(u user) bool {
 	return !slices.ContainsFunc(u.parents, func(parent gatewayv1.ParentReference) bool {
 		said := v.accepted(u, parent)
@@ -405,7 +408,7 @@ func (v *userView) settled(u user) bool {
 	})
 }
 
-// Settled reports whether all parents of a route have accepted it as it is now.
+// Settled reports whether all parents of a route have accepted its current generation.
 func Settled(u *unstructured.Unstructured) bool {
 	route := typed(u)
 	p, ok := partsOf(route)
@@ -415,7 +418,7 @@ func Settled(u *unstructured.Unstructured) bool {
 	})
 }
 
-// Serves returns the address of a host of the route, as a browser would reach it.
+// Serves returns the URL of a host of the route.
 func (v *userView) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	u, ok := v.users[v.name]
 	if !ok {
@@ -434,12 +437,13 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	}
 	url, problem := v.view.Serves(r, host)
 	if len(r.Parents) < len(u.parents) {
-		problem = nil // A parent of another kind may serve it.
+		problem = nil // A parent of another kind may serve the host.
 	}
 	return url, problem
 }
 
-// path that the first routed rule matches first; "": any.
+// path returns the path in the first match of the first rule that the policy has, or "" for any
+// path.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
 	held := slices.Sorted(maps.Keys(v.held))
@@ -457,7 +461,7 @@ func (v *userView) path(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// Referent returns what is wrong with the route or one of its rules.
+// Referent returns the problem of the route or of one of its rules, or nil.
 func (v *userView) Referent() *providers.Problem {
 	if missing := v.Missing(""); missing != nil {
 		return missing
@@ -465,22 +469,22 @@ func (v *userView) Referent() *providers.Problem {
 	return v.problem
 }
 
-// Shared returns nothing: listeners are for the route's author.
+// Shared returns nil: the user creates the listeners.
 func (v *userView) Shared([]providers.Route) []providers.Shared { return nil }
 
-// Holds returns false.
+// Holds returns false, because there are no shared objects.
 func (v *userView) Holds(resources.Object, []providers.Route) bool { return false }
 
-// Probes returns nothing: they would need rules in the route.
+// Probes returns nil: probes would need their own rules in the route.
 func (v *userView) Probes(providers.Route, []resources.Object) []providers.Probe { return nil }
 
-// Health of Gateways is for the route's author.
+// Health returns nil: the user monitors the Gateways.
 func (v *userView) Health() *providers.Problem { return nil }
 
-// MayConflict is false: hosts are for the route's author to claim.
+// MayConflict returns false: the user chooses the hosts of the route.
 func (v *userView) MayConflict(*v1alpha1.NetworkPolicy) bool { return false }
 
-// routeText returns a user's route for people: its kind and name.
+// routeText returns the kind and name of a user-managed route for messages.
 func routeText(route string) string {
 	kind, name, _ := strings.Cut(route, "/")
 	return fmt.Sprintf("%s %q", kind, name)

@@ -24,7 +24,7 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 		}
 		route.Spec.Rules = append(route.Spec.Rules, rule)
 	}
-	// Of the rules of a route the one that splits all requests by weight is the last.
+	// The rule that splits all requests by weight is the last rule of a route.
 	rule := v.httpRule(r, backends(r))
 	rule.Matches = []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: r.Path})}}
 	if m := mirror(r); m != nil {
@@ -37,8 +37,8 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 	return route
 }
 
-// chosen returns the matches of each rule that routes to the canary: one rule for all, but where a
-// prefix is replaced, which a rule may do for one path only.
+// chosen returns the matches of each rule that routes to the canary. All matches share one rule,
+// unless a filter replaces a prefix, which a rule can do for only one path.
 func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	switch replaces := slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool {
 		return f.URLRewrite != nil && f.URLRewrite.ReplacePrefixMatch != ""
@@ -51,7 +51,7 @@ func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	return [][]v1alpha1.CanaryMatch{r.Matches}
 }
 
-// httpRule returns a rule with all that goes for each request of the policy.
+// httpRule returns a rule with the settings that apply to all requests of the policy.
 func (v *view) httpRule(_ providers.Route, backends []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
 	rule := gatewayv1.HTTPRouteRule{SessionPersistence: v.session(httpKind)}
 	for _, b := range backends {
@@ -113,7 +113,7 @@ func (v *view) grpcRule(backends []gatewayv1.BackendRef) gatewayv1.GRPCRouteRule
 		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.GRPCBackendRef{BackendRef: b})
 	}
 	for _, f := range v.filters() {
-		if f.URLRewrite == nil { // Of which Unapplied shows.
+		if f.URLRewrite == nil { // Unapplied reports URL rewrites.
 			h := httpFilter(f)
 			rule.Filters = append(rule.Filters, gatewayv1.GRPCRouteFilter{
 				Type: gatewayv1.GRPCRouteFilterType(h.Type), RequestHeaderModifier: h.RequestHeaderModifier,
@@ -137,7 +137,7 @@ func grpcMatch(m v1alpha1.CanaryMatch) gatewayv1.GRPCRouteMatch {
 	return match
 }
 
-// mirror that a route asks for, or nil.
+// mirror returns the mirror filter of a route, or nil.
 func mirror(r providers.Route) *gatewayv1.HTTPRequestMirrorFilter {
 	if r.Mirror == "" {
 		return nil
@@ -181,7 +181,7 @@ func headerFilter(m *v1alpha1.HeaderModifier) *gatewayv1.HTTPHeaderFilter {
 	return &gatewayv1.HTTPHeaderFilter{Set: values(m.Set), Add: values(m.Add), Remove: m.Remove}
 }
 
-// session returns the affinity by cookie, where the kind has a field for it.
+// session returns the session affinity by cookie, or nil if the kind has no field for it.
 func (v *view) session(kind providers.Kind) *gatewayv1.SessionPersistence {
 	a := v.Policy.Spec.SessionAffinity
 	if a == nil || a.Cookie == nil || !v.Served[kind.Kind].Experimental {
@@ -224,7 +224,8 @@ func hostnames(r providers.Route) []gatewayv1.Hostname {
 	return out
 }
 
-// headers that a request must have, its cookie included, in order of their names.
+// headers returns the headers that a request must have, including the Cookie header, sorted by
+// name.
 func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
 	var out []v1alpha1.MatchValue
 	for _, h := range m.Headers {
@@ -238,7 +239,8 @@ func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
 	return out
 }
 
-// cookiePattern finds one cookie among those of a Cookie header (RFC 6265, 4.2.1).
+// cookiePattern returns a regular expression that matches a Cookie header with this cookie (RFC
+// 6265, 4.2.1).
 func cookiePattern(name, value string) string {
 	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
 }

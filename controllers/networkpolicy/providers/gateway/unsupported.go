@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// Missing names the kind that the API server lacks.
+// Missing returns a problem if the API server lacks a kind for the protocol.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
 		if _, served := v.Served[kind.Kind]; !served {
@@ -20,8 +20,8 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported names matches that gRPC does not have, and listeners that the API server
-// does not know.
+// Unsupported returns the problem of matches that the protocol does not have, and of ListenerSets
+// that the API server does not serve, or nil.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	for _, t := range r.TLS {
 		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
@@ -49,7 +49,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied names a setting for which these routes have no field.
+// Unapplied returns the problem of a setting for which these routes have no field, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	spec := v.Policy.Spec
 	for _, r := range routes {

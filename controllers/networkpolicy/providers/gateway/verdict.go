@@ -10,15 +10,15 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes of the reasons for which parents reject routes.
+// fixes contains the fixes for the reasons with which parents reject routes.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add a listener whose hostname matches spec.domains to the Gateway (%s, namespace %q)",
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
 }
 
-// Verdict reports how far a decided route is: live as decided, accepted by every
-// parent, and, where that is asked for, served at all addresses.
+// Verdict reports whether a decided route is written as decided, accepted by every parent, and,
+// with spec.provider.gateway.confirm Probe, served at all addresses.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]
@@ -37,7 +37,8 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 			return providers.Verdict{Reason: problem.Reason, Message: problem.Message}
 		}
 		if problem := v.brokenListener(r); problem != nil && !a.Pending {
-			// Some gateways turn the route down for it, with a reason that reports nothing of it.
+			// Some gateways reject the route due to the listener, with a reason that does not
+			// mention the listener.
 			return providers.Verdict{Reason: problem.Reason, Message: p.Field + ": " + problem.Message}
 		}
 		key, g := key(v.Policy.Namespace, p.ParentReference), v.gateway(p.ParentReference)

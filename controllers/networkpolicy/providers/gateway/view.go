@@ -43,12 +43,12 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	return nil
 }
 
-// unwatched returns what to change so that the manager watches the namespace of a parent.
+// unwatched returns the fix for a parent in a namespace that the manager does not watch.
 func unwatched(namespace string) string {
 	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same permissions there", namespace)
 }
 
-// parents of a route.
+// parents returns the parents of a route.
 func (v *view) parents(r providers.Route) []providers.Parent {
 	if len(r.Parents) > 0 {
 		return r.Parents
@@ -61,7 +61,7 @@ func chosen(p *v1alpha1.NetworkPolicy) bool {
 	return p.Spec.Provider != nil && p.Spec.Provider.Gateway != nil
 }
 
-// ownParents returns those of the provider.
+// ownParents returns the parents in spec.provider.gateway.
 func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	if !chosen(p) {
 		return nil
@@ -73,8 +73,9 @@ func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	return out
 }
 
-// allParents returns those of the provider and those of single domains and listeners. Where there
-// are listeners alone, those of the provider serve nothing, and still are named.
+// allParents returns the parents in spec.provider.gateway and those of single domains and
+// listeners. If a policy has only listeners, the parents of the provider serve nothing, but are
+// included.
 func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	out := ownParents(p)
 	for i := range p.Spec.Domains {
@@ -86,7 +87,7 @@ func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	return out
 }
 
-// gateway that a parent names; nil where it does not exist.
+// gateway returns the Gateway to which a parent refers, or nil if it does not exist.
 func (v *view) gateway(p v1alpha1.ParentReference) *gatewayv1.Gateway {
 	g, _ := v.Referents[reference(v.Policy.Namespace, p)].(*gatewayv1.Gateway)
 	return g

@@ -1,8 +1,8 @@
-// Package ingress routes by Ingresses of networking.k8s.io/v1.
+// Package ingress implements the provider with Ingresses of networking.k8s.io/v1.
 //
-// A route is one Ingress, and a second one for its canary if the class supports the canary
-// annotations of ingress-nginx. An Ingress has no status for its rules: it is only known that the
-// API server accepted it, not when it is served.
+// A route has one Ingress, and a second one for its canary if the class supports the canary
+// annotations of ingress-nginx. The status of an Ingress does not cover its rules: a route counts
+// as programmed when the API server has accepted its Ingresses, although it may not be served yet.
 package ingress
 
 import (
@@ -27,16 +27,16 @@ var (
 	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
 )
 
-// AnnotationPrefix on an Ingress is the prefix of the canary annotations that its class supports.
-// It is needed to update the Ingress when the policy uses another provider, and no longer contains
-// the prefix.
+// AnnotationPrefix is an annotation of an Ingress with the prefix of the canary annotations that
+// its class supports. It is needed to update the Ingress when the policy uses another provider and
+// no longer contains the prefix.
 const AnnotationPrefix = "hlnr.io/annotation-prefix"
 
 // canarySuffix is the suffix of the name of a canary's Ingress. Names of routes end in a hash, so
-// that none has this suffix.
+// no route has a name with this suffix.
 const canarySuffix = "-canary"
 
-// The annotations that are written, without their prefix.
+// The names of the annotations that this package writes, without their prefix.
 const (
 	canary          = "canary"
 	canaryWeight    = "canary-weight"
@@ -72,19 +72,19 @@ var (
 	} = (*view)(nil)
 )
 
-// Name is "ingress".
+// Name returns "ingress".
 func (Provider) Name() string { return "ingress" }
 
 // Writes returns Ingresses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
-// Reads returns IngressClasses: whether one exists. Which controller serves it is not looked at.
+// Reads returns IngressClasses. Only the existence of the class matters, not its controller.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
 // Chosen reports whether spec.provider.ingress is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
-// Refers is to the IngressClass.
+// Refers returns a reference to the IngressClass.
 func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	own := settings(p)
 	if own == nil {
@@ -97,7 +97,7 @@ func reference(class string) providers.Reference {
 	return providers.Reference{Kind: classKind.Kind, Name: class}
 }
 
-// settings of the provider; nil where it is not chosen.
+// settings returns spec.provider.ingress, or nil if it is not set.
 func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
 	if p.Spec.Provider == nil {
 		return nil
@@ -119,7 +119,7 @@ func (Provider) NewView(s providers.Input) providers.View {
 	}
 	for _, name := range providers.Sorted(ingresses) {
 		if route, ok := strings.CutSuffix(name, canarySuffix); ok {
-			if ingresses[route] == nil { // Its main Ingress is gone: alone it serves nothing, and still has to be deleted.
+			if ingresses[route] == nil { // The canary Ingress serves nothing without the main Ingress, but must be deleted.
 				v.live[route] = read(route, nil, ingresses[name])
 			}
 			continue
@@ -129,9 +129,9 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// read the Ingresses of a route, of which one may be nil.
+// read returns the route of a main Ingress and of a canary Ingress, one of which may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}, Accepted: true} // An Ingress reports nothing more.
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Accepted: true} // An Ingress has no status that reports acceptance.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -173,7 +173,7 @@ func hostsAndPath(i *networkingv1.Ingress) (hosts []string, path string) {
 	return hosts, path
 }
 
-// service behind a managed Ingress.
+// service returns the Service of a managed Ingress.
 func service(i *networkingv1.Ingress) string {
 	for _, rule := range i.Spec.Rules {
 		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
@@ -183,7 +183,7 @@ func service(i *networkingv1.Ingress) string {
 	return ""
 }
 
-// weight of a canary's Ingress, under whatever prefix it was written.
+// weight returns the weight in the annotations of a canary's Ingress, with any prefix.
 func weight(i *networkingv1.Ingress) int {
 	n, err := strconv.Atoi(ours(i)[canaryWeight])
 	if err != nil {
@@ -192,8 +192,8 @@ func weight(i *networkingv1.Ingress) int {
 	return min(max(n, 0), 100)
 }
 
-// ours returns the annotations of an Ingress that this package writes, without their prefix.
-// Others, under the same prefix, are the user's.
+// ours returns the annotations of an Ingress that this package writes, without their prefix. Other
+// annotations with the same prefix belong to the user.
 func ours(i *networkingv1.Ingress) map[string]string {
 	out := map[string]string{}
 	for key, value := range i.Annotations {
@@ -213,11 +213,11 @@ type view struct {
 // Live returns the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Splits reports whether the class understands weights.
+// Splits reports whether the class supports weights.
 func (v *view) Splits() bool { return v.prefix != "" }
 
-// Missing names the kind that the API server lacks, or a protocol that Ingresses do not
-// route.
+// Missing returns a problem if the API server lacks the kind, or if Ingresses do not support the
+// protocol.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
@@ -243,8 +243,8 @@ var (
 	plainValue = regexp.MustCompile(`^[A-Za-z0-9._~/-]+$`)
 )
 
-// Unsupported names matches that the annotations have no words for: they have one header
-// and one cookie for a host and path, of which either chooses the canary.
+// Unsupported returns the problem of matches that the annotations cannot express, or nil. The
+// annotations allow one header and one cookie for a host and path; either selects the canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if len(r.Matches) > 0 && v.prefix == "" {
 		return notSupported("canaryMatches: an Ingress cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
@@ -280,7 +280,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied names a setting that Ingresses do not have.
+// Unapplied returns the problem of a setting that Ingresses do not have, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil
@@ -299,11 +299,12 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	return nil
 }
 
-// shares returns the Services behind the Ingress of a route and behind that of its canary, which
-// has weight percent of the requests. exact is false where there are more.
+// shares returns the Service of the main Ingress of a route, and the Service of the canary Ingress
+// with its weight in percent. exact is false if the route has more than two Services.
 func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	backends := slices.Clone(r.Backends)
-	// The active release first, then the larger share.
+	// The active release is first, followed by the other releases in the order of decreasing
+	// weights.
 	slices.SortStableFunc(backends, func(a, b providers.Backend) int {
 		switch {
 		case a.Service == r.Active:
@@ -329,8 +330,9 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	return main, second, weight, exact
 }
 
-// Build returns the Ingress of a route, and that of its canary where there is one. Of more than two
-// shares, for which Ingresses have no words, the smaller ones go to the first: Verdict shows.
+// Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
+// support only two Services: the weights of further Services are added to the main Ingress, which
+// Verdict reports.
 func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
@@ -372,7 +374,7 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: name, Labels: labels, Annotations: annotations},
 		Spec:       networkingv1.IngressSpec{IngressClassName: new(v.class)},
 	}
-	if name == r.Name { // The canary of a host uses the certificate of this Ingress.
+	if name == r.Name { // The canary Ingress uses the certificate of the main Ingress.
 		bySecret := providers.BySecret([]providers.Route{r})
 		for _, secret := range providers.Sorted(bySecret) {
 			out.Spec.TLS = append(out.Spec.TLS, networkingv1.IngressTLS{Hosts: bySecret[secret], SecretName: secret})
@@ -389,7 +391,7 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 	return out
 }
 
-// Secret of a host in the policy's Ingresses.
+// Secret returns the Secret for a host in the policy's Ingresses, or "".
 func (v *view) Secret(host string) string {
 	for _, name := range providers.Sorted(v.live) {
 		for _, o := range v.live[name].Objects {
@@ -403,12 +405,12 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Verdict reports how far a route is: accepted when the API server has its Ingresses as
-// they were decided, and no other. That is all that an Ingress shows.
+// Verdict reports whether the Ingresses of a route are written as decided. An Ingress reports no
+// more than that.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
-			"Ingress %q cannot have this split: it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one without it: use spec.provider.gateway", r.Name)}
+			"Ingress %q cannot have this split: it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix: use spec.provider.gateway", r.Name)}
 	}
 	if p := v.missingClass(); p != nil {
 		return providers.Verdict{Reason: p.Reason, Message: p.Message}
@@ -423,8 +425,8 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Accepted: true}
 }
 
-// Carry returns the live Ingresses of a route with the Services of a decided one: class, TLS and
-// the annotations of others stay.
+// Carry returns the live Ingresses of a route with the Services of a decided route. The class, the
+// TLS settings and the annotations of other owners stay.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
@@ -444,7 +446,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	built := then.Build(r)
 	for i, o := range built {
 		if i >= len(live.Objects) {
-			break // A canary that starts now.
+			break // The canary Ingress is new.
 		}
 		next, old := o.(*networkingv1.Ingress), live.Objects[i].(*networkingv1.Ingress)
 		kept := r.Kept(v.Policy, v.Microservice, old)
@@ -466,11 +468,11 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return built
 }
 
-// Apart is true: what serves a class may refuse a second Ingress for one host and path,
-// or serve either.
+// Apart returns true, because the controller of a class may reject a second Ingress with the same
+// host and path, or serve either of the two.
 func (v *view) Apart() bool { return true }
 
-// port of the Service behind a managed Ingress.
+// port returns the port of the Service of a managed Ingress.
 func port(i *networkingv1.Ingress) int32 {
 	for _, rule := range i.Spec.Rules {
 		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
@@ -487,8 +489,8 @@ func deref(text *string) string {
 	return *text
 }
 
-// Same reports whether a live Ingress is what was decided. What others have added, such as
-// their own annotations, does not count.
+// Same reports whether a live Ingress has the decided content. Additions of other owners, such as
+// annotations, do not matter.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)
@@ -501,8 +503,8 @@ func Same(old, want resources.Object) bool {
 		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
 }
 
-// prefixed reports whether a live Ingress has all annotations that are wanted, prefix
-// included.
+// prefixed reports whether a live Ingress has all desired annotations with the same keys, including
+// the prefix.
 func prefixed(had, has *networkingv1.Ingress) bool {
 	for key, value := range has.Annotations {
 		if got, ok := had.Annotations[key]; !ok || got != value {
@@ -512,7 +514,8 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 	return true
 }
 
-// Serves returns the address of a host. Whether its certificate is there only cert-manager reports.
+// Serves returns the URL of a host. An Ingress does not report whether the certificate of the host
+// exists: only cert-manager does.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -521,7 +524,8 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent reports where the API server does not know Ingresses, or the class does not exist.
+// Referent returns a problem if the API server does not serve Ingresses, or the class does not
+// exist.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)
@@ -529,8 +533,8 @@ func (v *view) Referent() *providers.Problem {
 	return v.missingClass()
 }
 
-// missingClass reports that the class does not exist. A manager that is not allowed to read
-// classes assumes that it exists.
+// missingClass returns a problem if the class does not exist. A manager without permission to read
+// classes assumes that the class exists.
 func (v *view) missingClass() *providers.Problem {
 	if _, visible := v.Served[classKind.Kind]; !visible || v.Referents[reference(v.class)] != nil {
 		return nil
@@ -539,10 +543,10 @@ func (v *view) missingClass() *providers.Problem {
 		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or correct the name", v.class)}
 }
 
-// Health returns nil: nothing reports whether a controller serves a class.
+// Health returns nil, because no object reports whether a controller serves a class.
 func (v *view) Health() *providers.Problem { return nil }
 
-// MayConflict reports whether two policies are served by one class.
+// MayConflict reports whether two policies use the same class.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && theirs.ClassName == v.class

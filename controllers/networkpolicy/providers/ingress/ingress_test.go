@@ -42,7 +42,7 @@ func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View 
 	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
 }
 
-// route splits 90 to 10, as far as backends say nothing else.
+// route returns a route with these backends; by default, their weights are 90 and 10.
 func route(backends ...providers.Backend) providers.Route {
 	if backends == nil {
 		backends = []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}
@@ -158,8 +158,8 @@ status:
 	}
 }
 
-// What Build makes is read back as what was decided, and counts as accepted; of what
-// cannot be specified, nothing counts.
+// TestSharesOfARoute checks that the view reads the objects of Build as the decided route and
+// accepts them, and that it rejects splits that an Ingress cannot have.
 func TestSharesOfARoute(t *testing.T) {
 	a, b, c := "shop-a", "shop-b", "shop-c"
 	chosen := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
@@ -207,8 +207,8 @@ func TestSharesOfARoute(t *testing.T) {
 	}
 }
 
-// A canary that remains, or that a user changed, is not what was decided; what others
-// add is nothing.
+// TestVerdictSeesEachObject checks that a route is not accepted if a canary Ingress remains or a
+// user changed an object, and that additions of other owners do not matter.
 func TestVerdictSeesEachObject(t *testing.T) {
 	one := []providers.Backend{{Service: "shop-a", Weight: 100}}
 	for name, tc := range map[string]struct {
@@ -286,7 +286,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// report checks that a problem has this reason and contains text; "": there is no problem.
+// report checks that a problem has this reason and contains the text. An empty reason means that
+// there must be no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
@@ -344,8 +345,8 @@ func TestUnapplied(t *testing.T) {
 	}
 }
 
-// A class that does not exist serves nothing; a manager that may not see classes cannot
-// report.
+// TestMissingClass checks that a missing class is reported, unless the manager has no permission to
+// read classes.
 func TestMissingClass(t *testing.T) {
 	p := policy(nginx)
 	served := map[string]providers.Served{"Ingress": {Version: "v1"}, "IngressClass": {Version: "v1"}}
@@ -380,8 +381,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestServerTakesTheIngresses creates the Ingresses of a route, with all that they can
-// have, and finds nothing changed in what the server keeps.
+// TestServerTakesTheIngresses creates the Ingresses of a complete route, and checks that the API
+// server stores them without changes.
 func TestServerTakesTheIngresses(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of the API.
+// GroupVersion is the group and version of the API.
 var GroupVersion = schema.GroupVersion{Group: "example.com", Version: "v1"}
 
 // AddToScheme adds WeightedRoutes to a scheme.
@@ -33,7 +33,7 @@ type WeightedRouteList struct {
 	Items           []WeightedRoute `json:"items"`
 }
 
-// Spec routes hosts, below a path, to Services.
+// Spec defines the hosts and the path of a route, and the Services to which it routes.
 type Spec struct {
 	Hosts    []string  `json:"hosts"`
 	Path     string    `json:"path"`
@@ -47,10 +47,10 @@ type Backend struct {
 	Weight  int32  `json:"weight"`
 }
 
-// Status is what serves the route reports.
+// Status contains the report of the controller that serves the route.
 type Status struct {
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// Error why the route is not served; "": it is.
+	// Error explains why the route is not served; empty if it is served.
 	Error string `json:"error,omitempty"`
 }
 

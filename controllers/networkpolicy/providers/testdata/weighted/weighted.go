@@ -1,8 +1,8 @@
-// Package weighted routes by WeightedRoutes of example.com/v1. Its files, each of which refers only to
-// those after it:
+// Package weighted implements a provider with WeightedRoutes of example.com/v1. Its files refer only to
+// files further down in this list:
 //
 //	weighted.go  the provider
-//	types.go     what it reads and writes of the API
+//	types.go     the types of the API
 package weighted
 
 import (
@@ -21,7 +21,7 @@ var kind = providers.Kind{Group: "example.com", Kind: "WeightedRoute", Versions:
 // Provider writes WeightedRoutes.
 type Provider struct{}
 
-// Name is "weighted".
+// Name returns "weighted".
 func (Provider) Name() string { return "weighted" }
 
 // Writes returns WeightedRoutes.
@@ -37,7 +37,7 @@ func (Provider) NewView(s providers.Input) providers.View { return view{s} }
 
 type view struct{ providers.Input }
 
-// Missing reports a kind that the API server lacks, or a protocol without one.
+// Missing returns a problem if the API server lacks WeightedRoutes, or if they do not support the protocol.
 func (v view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: "spec.provider.ingress: the API server lacks WeightedRoute of example.com: install its CustomResourceDefinition"}
@@ -48,11 +48,11 @@ func (v view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported reports what a WeightedRoute cannot express.
+// Unsupported returns the problem of a setting that a WeightedRoute cannot express, or nil.
 func (v view) Unsupported(r providers.Route) *providers.Problem {
 	switch {
 	case len(r.Matches) > 0:
-		return &providers.Problem{Reason: providers.ReasonNotSupported, Message: "canaryMatches: a WeightedRoute chooses no requests"}
+		return &providers.Problem{Reason: providers.ReasonNotSupported, Message: "canaryMatches: a WeightedRoute cannot select requests"}
 	case len(r.TLS) > 0:
 		return &providers.Problem{Reason: providers.ReasonNotSupported, Message: "tls: a WeightedRoute has no certificates"}
 	}
@@ -73,7 +73,7 @@ func (v view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{out}
 }
 
-// Live returns the routes that the policy has.
+// Live returns the policy's routes by name.
 func (v view) Live() map[string]*providers.Live {
 	out := map[string]*providers.Live{}
 	for _, o := range v.Objects {
@@ -96,7 +96,7 @@ func (v view) Live() map[string]*providers.Live {
 	return out
 }
 
-// Verdict reports how far a route is.
+// Verdict reports whether a route is written as decided and served.
 func (v view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	for _, o := range v.Objects {
 		live, ok := o.(*WeightedRoute)
@@ -111,7 +111,7 @@ func (v view) Verdict(r providers.Route, built []resources.Object) providers.Ver
 	return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: "the WeightedRoute is not served yet", Late: providers.ReasonNotAccepted}
 }
 
-// Same reports whether a live WeightedRoute is as decided.
+// Same reports whether a live WeightedRoute has the decided stamp and spec.
 func Same(live, decided resources.Object) bool {
 	has, _ := resources.StampOf(live)
 	wants, _ := resources.StampOf(decided)
