@@ -597,7 +597,7 @@ func TestMatchNamesTheField(t *testing.T) {
 	}{
 		"from":  {NameMatch{From: "v(", To: "$1"}, `spec.match.name.from: "v(" is not a valid regular expression (missing closing ))`},
 		"close": {NameMatch{From: "a)|(b", To: "$1"}, `spec.match.name.from: "a)|(b" is not a valid regular expression (unexpected ))`},
-		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" names the group "version", which match.name.from "v(.+)" does not have`},
+		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" uses the group "version", which match.name.from "v(.+)" does not have`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := Validate(Rules{Match: tc.match})
