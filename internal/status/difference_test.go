@@ -73,7 +73,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// BenchmarkDifference compares a status that changed with its object, and with the patch of the whole object.
+// BenchmarkDifference compares a patch of only the status with a patch of the whole object.
 func BenchmarkDifference(b *testing.B) {
 	obj, before := withStatus(2, "Ready", "Progressing"), withStatus(1, "Ready", "Progressing")
 	b.Run("status", func(b *testing.B) {
