@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// approve the step of 1.1.0, as a member of groups.
+// approve records that a user, as a member of groups, approves the step of 1.1.0.
 func (h tale) approve(by, step string, groups ...string) {
 	h.decide(h.release("1.1.0"), Decision{Action: Continue, ID: fmt.Sprint(h.id()), Step: step, By: by, Groups: groups})
 	h.run(time.Second)

@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// named are histories of pins that name a release, and of groups that a user ends.
+// named are histories of pins that select a release by name, and of groups that a user ends.
 var named = []scene{
 	{"the end of a group is undone while its source does not list the version", func(h tale) {
 		h.live()
