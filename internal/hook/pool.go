@@ -112,7 +112,7 @@ func NewPool(o Options) (*Pool, error) {
 }
 
 // Start enables calls until ctx ends. It calls requeue for each release with a new outcome, from
-// any goroutine; requeue must not block.
+// any goroutine, so requeue must not block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,7 +34,7 @@ type world struct {
 	stop     context.CancelFunc
 }
 
-// play starts a pool; options may change it.
+// play starts a pool with options.
 func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *world {
 	t.Helper()
 	w := &world{server: httptest.NewServer(receive), requeued: make(chan types.NamespacedName, 1000)}

@@ -189,7 +189,7 @@ func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *E
 		return nil, errorOfAnswer(answer, with.hide(string(body)))
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // it was accepted: a repetition would be a second message
+		return nil, nil //nolint:nilerr // the message was accepted, so a repetition would send it twice
 	}
 	return body, nil
 }

@@ -88,7 +88,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 		body.Channel, body.TS, method = id, ts, "chat.update"
 	}
 	if body.Channel == "" {
-		return "", errorf("spec.receivers: set channel: a bot token does not name one")
+		return "", errorf("spec.receivers: set channel: a bot token does not select a channel")
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -65,7 +65,7 @@ func IsCommit(version string) bool {
 type Vars struct {
 	// Tag is the name at the source, or the tag of the image.
 	Tag string
-	// SHA is the full commit SHA; {{.SHA7}} is its first seven digits.
+	// SHA is the full commit SHA. {{.SHA7}} stands for its first seven digits.
 	SHA string
 	// Number is the number of the pull request, and Branch is its branch as a DNS label.
 	Number, Branch string

@@ -684,8 +684,8 @@ func splitsByPods(o Observed, g *Group) bool {
 	return o.Spec.Exclusive || o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
 }
 
-// keepsShare reports whether one of two releases that share the pods of a group keeps its share, and both together have as
-// many pods as users request.
+// keepsShare reports whether a release that shares the pods of a group with another release keeps its share, and both releases
+// together have as many pods as users request.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 	if seen.Spec.Exclusive || w.spec.Exclusive {
 		// The release in a rollout has all pods as soon as it may have pods, unless its Deployment is rejected.

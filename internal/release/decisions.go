@@ -191,9 +191,9 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	counted := st.counted(run.Approvals)
 	switch {
 	case d.By == "":
-		return fmt.Sprintf("step %q waits for %s; the decision names no user", s.stepName(run.Step), st.Awaited(run.Approvals))
+		return fmt.Sprintf("step %q waits for %s; the decision contains no user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
-		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: name one in spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: add one to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
 		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	}

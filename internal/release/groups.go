@@ -185,8 +185,8 @@ func (b *planner) excluded(slug string) bool {
 	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
 }
 
-// heirOf returns the slug of the group that takes over from an excluded group. The group to which the active version of the
-// excluded group is offered takes over. If there is none, it is the group with the lowest version above. "" means any group.
+// heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of
+// the excluded group is offered or, if there is none, the group with the lowest version above it. "" means any group.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // The highest version comes first.
@@ -265,13 +265,13 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 // the group keeps serving.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
-		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing())
+		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both groups, list both", s.g.Name, to.Name, to.standing())
 	}
 	waited := s.g.Target.Reason == GroupExcluded // The previous plan waited.
 	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
 		return nil
 	}
-	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s all the same, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
+	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
 }
 
 // endsNewer reports whether a user also ends a newer group, which may be gone already.

@@ -26,7 +26,7 @@ type Observed struct {
 	Objects []Object
 	// Policies are the NetworkPolicies that reference the Microservice, with their reports.
 	Policies []Policy
-	// Peers are the Microservices whose releases are rolled out together with those of this one.
+	// Peers are the other Microservices whose releases are rolled out together with the releases of this Microservice.
 	Peers []Peer
 	// State is the persisted rollout state.
 	State State
@@ -179,7 +179,7 @@ type Pin struct {
 	Version string
 	// Release is the name of the release to run, with the configuration that it had.
 	Release string
-	// Current selects the current template instead of the retained one.
+	// Current selects the current template instead of the retained template.
 	Current bool
 	// Expire is when the pin ends. Zero means never.
 	Expire time.Time
@@ -193,7 +193,7 @@ type Pin struct {
 type Candidate struct {
 	// Slug, Name and Level belong to the group.
 	Slug, Name, Level string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
 	// Version is the offered version. For a pull request, it is the head commit.
 	Version string
@@ -229,7 +229,7 @@ type Object struct {
 	Release string
 	// Slug, Name and Level belong to the group, and Version to the release.
 	Slug, Name, Level, Version string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
 	// Config is the hash of the template from which the release was made.
 	Config string
@@ -384,7 +384,7 @@ type Report struct {
 	Pinned []string
 	// Active is the release that the group's Service selects.
 	Active string
-	// Newest reports whether those domains of the policy that route to the newest group route to this group.
+	// Newest reports whether this is the group to which the newest domains of the policy route.
 	Newest bool
 	// CanaryDomains reports whether the group has canary domains. Canary is the release to which all of them
 	// route, as accepted by the gateway.
@@ -411,7 +411,7 @@ type Previews struct {
 	KeepAfterClose time.Duration
 }
 
-// Peer is another Microservice whose releases are rolled out together with those of this one.
+// Peer is another Microservice whose releases are rolled out together with the releases of this Microservice.
 type Peer struct {
 	// Name is the name of the Microservice.
 	Name string

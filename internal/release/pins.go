@@ -109,7 +109,7 @@ func (p Pin) means(version, release string) bool {
 	return p.Version == version
 }
 
-// wanted describes, for messages, what a pin selects.
+// wanted describes the version or release that a pin selects, for messages.
 func (p Pin) wanted() string {
 	if p.Release != "" {
 		return fmt.Sprintf("release %q", p.Release)

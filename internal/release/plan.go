@@ -150,7 +150,7 @@ type planner struct {
 	objects  map[string]*Object     // the release objects by name
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the candidates of each group, by slug
-	reports  map[string][]Report    // what each policy reports, by slug
+	reports  map[string][]Report    // the reports of all policies, by slug
 	// references are the releases that policies refer to in their reports.
 	references map[string]bool
 	before     map[string]asked // the required content of the routes, by slug, when the plan began
@@ -297,7 +297,7 @@ func (b *planner) scope(g *Group) *scope {
 	return &scope{planner: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
 }
 
-// reportsOf returns what each policy reports about a group.
+// reportsOf returns the reports of all policies about a group.
 func (b *planner) reportsOf(slug string) []Report {
 	if reports, known := b.reports[slug]; known {
 		return reports

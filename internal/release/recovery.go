@@ -29,7 +29,7 @@ func (b *planner) restoring() *wait {
 	if slices.ContainsFunc(lost, func(c Object) bool { return !c.Unsettled || c.Reported != "" }) {
 		return nil
 	}
-	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when the VersionedMicroservices report their pods, of %s first", lost[0].Release)
+	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when a VersionedMicroservice, such as %s, reports its pods", lost[0].Release)
 }
 
 // recorded reports whether the rollout state contains the group.
@@ -101,7 +101,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // was not written yet. These are objects whose stamp is ahead of the rollout state, and objects to which a route refers.
 // Objects that a rollout state dropped, and that a late write created again, get no row.
 //
-// The active release is the release that the group's Service selects. If no policy reports one, it is the release whose
+// The active release is the release that the group's Service selects. If no policy reports it, it is the release whose
 // object was reported as active. Otherwise it is the release with the most available pods, and of several the oldest.
 // Older releases count as previously active unless they are unproven, and all others are pending. A release without pods
 // is not drained. A release that hooks have not approved does not become active, and neither does a release of a group

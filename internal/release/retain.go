@@ -65,7 +65,7 @@ func (s *scope) noteDenied() {
 		}
 		for _, rep := range s.reports {
 			if slices.Contains(rep.Pinned, r.Release) {
-				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q names it: change the version of that domain, or remove the domain", r.Version, rep.policy))
+				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q refers to it: change the version of that domain, or remove the domain", r.Version, rep.policy))
 			}
 		}
 		if run, next, _ := s.rollout(); run != nil && r.Status == Active && next.Status == Canary {
@@ -168,5 +168,5 @@ func (s *scope) forgotten(c Candidate) bool {
 
 // crowded records that a release cannot start because there is no free row.
 func (s *scope) crowded(version string) {
-	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or named by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
+	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }

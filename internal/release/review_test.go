@@ -115,7 +115,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
-		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" names it: change the version of that domain, or remove the domain`)
+		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" refers to it: change the version of that domain, or remove the domain`)
 		h.nets["web"].pins = nil
 		h.run(time.Hour)
 		h.state("the domain is gone", DeniedServes, false)
@@ -289,7 +289,7 @@ var causes = []scene{
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
-		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both, list both")
+		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both groups, list both")
 	}},
 	{"an active version that is gone and denied is reported as denied", func(h tale) {
 		h.live()

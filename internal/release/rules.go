@@ -78,8 +78,8 @@ func decide(s *scope) {
 }
 
 // closeGroup starts the end of a group whose source is closed (rule 14). It also starts the end of a group that a user ends,
-// after its domains have moved to the next group. It reopens a closing group that is offered again, unless the group is a
-// preview: a preview needs a slot.
+// after its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which
+// need a slot.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
 		s.requeueAt(end)
@@ -111,7 +111,7 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes a release of a closing group active again: the last active release that can still serve. A release
+// resume makes the last active release of a closing group that can still serve active again. A release
 // can serve if an object still refers to it, if it has an available pod, or if its pods ended because the group
 // is exclusive. A newer version takes its steps afterwards, or while this release is active.
 func (s *scope) resume() {

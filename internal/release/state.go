@@ -49,7 +49,7 @@ type State struct {
 // Group is a release group, which consists of versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
 	// Head is the last offered commit of the pull request, and HeadTime is when the commit was pushed, if
 	// that is known.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestPodsStayUntilEachPolicyReports covers the loss of all statuses, after which the releases are deleted manually and one is created again. Its Service,
+// TestPodsStayUntilEachPolicyReports covers the loss of all statuses, after which the releases are deleted manually and one of them is created again. Its Service,
 // which the policy has not reported yet, selects its pods. These stay, although according to the rollout state the release never had traffic.
 func TestPodsStayUntilEachPolicyReports(t *testing.T) {
 	t.Parallel()

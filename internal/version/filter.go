@@ -130,8 +130,8 @@ func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	return "", ""
 }
 
-// isAttachment reports whether a tag is one of those that signing and attesting tools, and referrers in
-// registries without a referrers API, add next to an image. Such a tag consists of an algorithm, a
+// isAttachment reports whether a tag belongs to an attachment of an image. Signing and attesting tools create such tags, and
+// so do clients of registries without a referrers API. Such a tag consists of an algorithm, a
 // digest in hexadecimal, and an optional suffix such as .sig, .att or .sbom.
 func isAttachment(tag string) bool {
 	algorithm, rest, ok := strings.Cut(tag, "-")

@@ -42,7 +42,7 @@ type Freeze struct {
 	Next []Action `json:"next,omitempty"`
 }
 
-// Freezes are the current freezes, followed by future ones.
+// Freezes are the current freezes, followed by future freezes.
 type Freezes struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`

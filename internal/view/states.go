@@ -126,7 +126,7 @@ func (s State) sentence(now time.Time) string {
 	return text
 }
 
-// includesDetail reports whether the result of the method what contains the detail, or the detail follows at the end.
+// includesDetail reports whether the method what includes the detail in its result, or sentence adds the detail at the end.
 func (s State) includesDetail() bool {
 	switch s.Word {
 	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:

@@ -65,7 +65,7 @@ func (e *Unknown) Error() string { return fmt.Sprintf("there is no %s %q", e.Wha
 // Ambiguous is the error for a name that several objects share.
 type Ambiguous struct {
 	What, Name string
-	// Objects are the objects with this name, and describe how to select one of them.
+	// Objects are the objects with this name, each with a way to select it.
 	Objects []string
 	Remedy  string
 }

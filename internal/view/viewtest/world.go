@@ -198,7 +198,7 @@ func (w *world) measure(o *fact) {
 	}
 }
 
-// route makes the policy write and confirm what the rollout state requires.
+// route makes the policy write and confirm the routes that the rollout state requires.
 func (w *world) route() (changed bool) {
 	for i := range w.state.Groups {
 		g := &w.state.Groups[i]
