@@ -54,7 +54,7 @@ func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
 }
 
 // haveReplaced reports whether our last write replaced this state of an object. A write with this state as a precondition would be
-// rejected. It returns true at most maxRefusals times.
+// rejected. haveReplaced returns true at most maxRefusals times.
 func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	if c == nil || resourceVersion == "" {
 		return false

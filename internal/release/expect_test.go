@@ -202,7 +202,7 @@ func (w *world) checkGroups(o Observed, p Result) {
 	}
 }
 
-// instead returns the rules with a replacement for the rule with a name.
+// instead returns the rules of the planner, with a replacement for the named rule.
 func instead(name string, apply func(*scope)) []rule {
 	out := slices.Clone(rules)
 	i := slices.IndexFunc(out, func(r rule) bool { return r.name == name })

@@ -56,6 +56,7 @@ const (
 	OnlyServing          Reason = "OnlyServing"
 
 	// Problems with traffic, or with the record.
+
 	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy. The canary
 	// waits for a NetworkPolicy without limit and is not measured, and its clock is stopped.
 	TrafficLost         Reason = "TrafficLost"
@@ -183,7 +184,7 @@ type Note struct {
 }
 
 // wait describes why a release or a group waits. Functions without side effects return a wait, and the rule that
-// calls them records it. nil means that nothing is waited for.
+// calls them records it. nil means that there is no wait.
 type wait struct {
 	// Release and Version identify the release that waits. They are empty if the whole group waits.
 	Release, Version string

@@ -207,7 +207,7 @@ type Candidate struct {
 // WithdrawReason is the reason why a version is withdrawn.
 type WithdrawReason string
 
-// The reasons for which a version is withdrawn.
+// The reasons why a version is withdrawn.
 const (
 	Denied   WithdrawReason = "Denied"
 	Excluded WithdrawReason = "Excluded"

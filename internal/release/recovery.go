@@ -140,7 +140,7 @@ func rebuild(s *scope) {
 		most(routed),
 		most(func(Object) bool { return true }),
 		routed,
-		// The next write would have recorded the release. A plan created it and was interrupted by a crash, so the release
+		// The next write would have recorded the release, but a crash interrupted the plan that created it. The release
 		// is just starting.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {

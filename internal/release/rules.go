@@ -12,7 +12,7 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules of a group, in the order in which they apply. The comment of a rule lists the changes of status
+// rules are the rules of a group, in the order in which they apply. The comment of a rule lists the changes of status
 // that it makes, and its file unless that is this file. A test removes each rule and expects a history
 // to fail.
 var rules = []rule{

@@ -222,8 +222,8 @@ func (w *world) groupOfRelease(n *net, release string) string {
 	return n.stream.slug
 }
 
-// streamOf returns what the route of the newest domains reports about a group: the releases of the group to which it
-// refers, the releases that it withholds, and whether it contains the group's revision.
+// streamOf returns the part of a group in the route of the newest domains: the releases of the group to which the route
+// refers, the releases that the route withholds, and whether the route contains the revision of the group.
 func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
 	if c == nil {

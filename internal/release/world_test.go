@@ -587,7 +587,7 @@ func (w *world) autoscalers() {
 const interval = 30 * time.Second
 
 // measure simulates the controller of a release, which asks hooks and measures as the rollout state requires.
-// It reads the rollout state from lag snapshots ago.
+// lag is the age of the rollout state in snapshots.
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
@@ -714,7 +714,8 @@ func (w *world) removePolicy(name string) {
 	w.noteNamed()
 }
 
-// read passes the rollout state from lag snapshots ago and the current endpoints to a policy.
+// read passes an earlier rollout state and the current endpoints to a policy. lag is the age of the rollout state in
+// snapshots.
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
@@ -1130,7 +1131,7 @@ func sameReport(a, b Report) bool {
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
 
-// ago returns the snapshot of the world from lag snapshots ago.
+// ago returns an earlier snapshot of the world. lag is how many snapshots ago it was taken.
 func (w *world) ago(lag int) *snapshot {
 	if lag == 0 {
 		w.snap()

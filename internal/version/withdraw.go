@@ -9,7 +9,7 @@ import (
 // Reason is the reason of a withdrawal.
 type Reason string
 
-// The reasons, the strongest first.
+// The reasons for a withdrawal, the strongest reason first.
 const (
 	// Denied means that deny lists the version.
 	Denied Reason = "Denied"

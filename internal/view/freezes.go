@@ -290,7 +290,7 @@ func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) 
 	return frozenAt(c.Message, row.SemVer.Version+" is waiting")
 }
 
-// frozenAt returns the freeze in the part of the message of condition Frozen that starts with a text, or "".
+// frozenAt returns the freeze from the message of the condition Frozen, in the part that starts with a text, or "".
 func frozenAt(message, start string) string {
 	for rest := message; ; {
 		before, after, found := strings.Cut(rest, start)

@@ -18,7 +18,7 @@ type History struct {
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Name            string      `json:"name"`
-	// Rollouts are the rollouts, the newest first.
+	// Rollouts are sorted by time, the newest first.
 	Rollouts []Past `json:"rollouts"`
 }
 
@@ -89,7 +89,7 @@ func pastOf(g Group, r Release) Past {
 type Events struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Events are the events, the newest last.
+	// Events are sorted by time, the newest last.
 	Events []Event `json:"events"`
 }
 

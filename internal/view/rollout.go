@@ -649,7 +649,7 @@ func parentsOf(p *v1alpha1.NetworkPolicy) string {
 	return "networkpolicy " + p.Name
 }
 
-// join returns "a", "a and b", "a, b and c".
+// join lists names, as in "a", "a and b" or "a, b and c".
 func join(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]

@@ -29,8 +29,8 @@ type Board struct {
 	Freezes []Freeze `json:"freezes,omitempty"`
 	// Notifications are the NotificationPolicies that do not deliver all messages.
 	Notifications []NotificationProblem `json:"notifications,omitempty"`
-	// Services are the services. Services that wait for a user come first, then failed services, then services with a rollout in
-	// progress, then all others. Each class is sorted by name and namespace.
+	// Services lists the services that wait for a user first, then failed services, then services with a rollout in
+	// progress, and then all others. Each class is sorted by name and namespace.
 	Services []Service `json:"services"`
 }
 
@@ -236,7 +236,7 @@ type Release struct {
 	Retained bool `json:"retained,omitempty"`
 	// Attempts is the number of attempts after the first attempt.
 	Attempts int32 `json:"attempts,omitempty"`
-	// Failure is the reason why the release is not available, with a message.
+	// Failure is the reason why the release is not available, and Message describes it.
 	Failure  string    `json:"failure,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`

@@ -16,7 +16,7 @@ import (
 // maxPoints is the maximum number of points of a group. Only the newest points are kept, in memory.
 const maxPoints = 48
 
-// History contains the weights of services since they were first observed. The zero value is ready to use. It is not safe for
+// History contains the weights of services since they were first observed. The zero value is ready to use. History is not safe for
 // concurrent use.
 type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
