@@ -3,9 +3,9 @@
 //
 //	apply.go      server-side apply, skipped if nothing differs
 //	compare.go    comparison of an intent with a live object
-//	share.go      server-side apply of some fields of an object of others
-//	matches.go    objects that are known to have their intent
-//	deletions.go  objects that were deleted a short time ago
+//	share.go      server-side apply of some fields of an object of another owner
+//	matches.go    objects that already have their intent
+//	deletions.go  recently deleted objects
 //	finalizer.go  adds and removes finalizers
 package apply
 
@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AnnotationApplied on a child object is the hash of the intent that was last applied. Together with
-// a comparison of the intended fields it shows whether a write is needed.
+// AnnotationApplied is the annotation of a child object that contains the hash of the last applied intent. The hash and
+// a comparison of the intended fields show whether a write is needed.
 const AnnotationApplied = "hlnr.io/applied"
 
 // Outcome is the result of Apply.
@@ -43,16 +43,16 @@ const (
 	Updated   Outcome = "Updated"
 )
 
-// ForeignError reports that an object of the desired name exists and is not controlled by the
+// ForeignError reports that an object with the desired name exists and is not controlled by the
 // owner. Nothing was written.
 type ForeignError struct {
 	// Kind, Namespace and Name of the object that exists.
 	Kind, Namespace, Name string
-	// Controller is the kind and name of its controlling owner; empty if there is none.
+	// Controller is the kind and name of its controlling owner. It is empty if there is none.
 	Controller string
 }
 
-// Error names the object and the fix.
+// Error describes the object and the fix.
 func (e *ForeignError) Error() string {
 	owner := "is not controlled by Heighliner"
 	if e.Controller != "" {
@@ -61,23 +61,23 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs this name", e.Kind, e.Name, owner)
 }
 
-// TerminatingError reports that the object of the desired name is being deleted. The caller must
-// wait until it no longer exists.
+// TerminatingError reports that the object with the desired name is being deleted. The caller must
+// wait until the object no longer exists.
 type TerminatingError struct {
 	// Kind, Namespace and Name of the object that is being deleted.
 	Kind, Namespace, Name string
 }
 
-// Error names the object.
+// Error describes the object.
 func (e *TerminatingError) Error() string {
 	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion", e.Kind, e.Name)
 }
 
 // Writer writes child objects by server-side apply with one field owner.
 type Writer struct {
-	// Client reads (through a cache, if it has one) and writes.
+	// Client reads and writes. Reads use its cache, if it has one.
 	Client client.Client
-	// Live reads past the cache before an object is created, so that a foreign object that is
+	// Live reads without a cache before an object is created, so that a foreign object that is
 	// not in the cache is not overwritten. Defaults to Client.
 	Live client.Reader
 	// Owner is the field manager of all writes.
@@ -95,11 +95,11 @@ type Writer struct {
 // live object already has the same intent.
 //
 // desired must have a name, a namespace, and a kind of the client's scheme. Its status is
-// ignored, and it is not changed. A resourceVersion or UID in it is a precondition of the
-// write: if it does not match, the error is a conflict.
+// ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of the
+// write. If the precondition does not match, the error is a conflict.
 //
-// The error is a *ForeignError if an object of that name is not controlled by owner's UID, and
-// a *TerminatingError if it is being deleted.
+// The error is a *ForeignError if owner's UID does not control an existing object of that name, and
+// a *TerminatingError if that object is being deleted.
 func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
 	digest, err := w.Matches.digest(owner, desired)
 	if err != nil {
@@ -118,7 +118,7 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	}
 	if live == nil {
 		// The cache may not contain the object yet, or the object may lack the labels that the
-		// cache selects by.
+		// cache requires.
 		if live, err = w.read(ctx, w.live(), desired); err != nil {
 			return "", err
 		}
@@ -133,10 +133,10 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	return outcome, err
 }
 
-// Delete deletes the object that obj names if owner's UID controls it and it is not already
-// being deleted. Its UID, and obj's resourceVersion if it is set, are preconditions. Omit the
-// resourceVersion if the decision does not depend on the state of the object. It is not an
-// error if the object does not exist; a foreign object is a *ForeignError.
+// Delete deletes the object that obj identifies if owner's UID controls it and it is not already
+// being deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
+// resourceVersion if the decision does not depend on the state of the object. A missing object
+// is not an error. For a foreign object, the error is a *ForeignError.
 func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	live, err := w.read(ctx, w.Client, obj)
 	if err != nil || live == nil {
@@ -166,7 +166,7 @@ func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	return nil
 }
 
-// create applies without force: a foreign object that was created after the live read causes a
+// create applies an intent without force, so that a foreign object that was created after the live read causes a
 // conflict.
 func (w Writer) create(ctx context.Context, desired client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if desired.GetUID() != "" || desired.GetResourceVersion() != "" {
@@ -178,7 +178,7 @@ func (w Writer) create(ctx context.Context, desired client.Object, intent *unstr
 	return Created, nil
 }
 
-// update applies with force, with the UID of the object that was read as a precondition. same
+// update applies an intent with force. The UID of the object that was read is a precondition. same
 // reports whether the object that was read has the intent.
 func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (outcome Outcome, same bool, err error) {
 	if err := w.Claim(owner, live); err != nil {
@@ -206,12 +206,12 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		w.Matches.noteReplaced(live.GetUID(), expected)
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, false, nil // The server, or a webhook, reverts the difference.
+		return Unchanged, false, nil // The API server or a webhook reverts the difference.
 	}
 	return Updated, false, nil
 }
 
-// force applies an intent with force. An object with another UID is a conflict.
+// force applies an intent with force. If the object has another UID, the error is a conflict.
 func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) error {
 	err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership)
 	switch {
@@ -229,7 +229,7 @@ func conflict(intent *unstructured.Unstructured, cause string) error {
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))
 }
 
-// names reports whether the server's error is about a field.
+// names reports whether an error of the API server is about a field.
 func names(err error, field string) bool {
 	answer := new(apierrors.StatusError)
 	if !errors.As(err, &answer) || answer.ErrStatus.Details == nil {
@@ -243,7 +243,7 @@ func names(err error, field string) bool {
 	return false
 }
 
-// intent returns the object to apply: desired, with the owner reference and its hash.
+// intent returns the object to apply, which is desired with the owner reference and the hash of the intent.
 func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {
@@ -278,7 +278,7 @@ func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured
 	return u, nil
 }
 
-// read gets a typed copy of the object that obj names; nil if it does not exist.
+// read gets a typed copy of the object that obj identifies. It returns nil if the object does not exist.
 func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(obj, w.Client.Scheme())
 	if err != nil {
@@ -334,7 +334,7 @@ func (w Writer) kind(obj client.Object) string {
 	return gvk.Kind
 }
 
-// Hash returns a hash of a value's JSON as 32 hexadecimal digits.
+// Hash returns a hash of the JSON of a value as 32 hexadecimal digits.
 func Hash(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 		t.Errorf("selector (-want +got):\n%s", diff)
 	}
 
-	// Fields that the intent no longer has are removed; fields of others remain.
+	// Fields that the intent no longer contains are removed. Fields of other field managers remain.
 	live := b.read(t)
 	live.Labels["theirs"] = "kept"
 	if err := b.Update(t.Context(), live, client.FieldOwner("someone")); err != nil {
@@ -126,8 +126,8 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
-// TestApplyWithWhatTheServerInsistsOn leaves a field out that the server fills in
-// within a list of which nothing may differ (row 15 of the known failures): a call
+// TestApplyWithWhatTheServerInsistsOn applies an intent without a field that the API server sets
+// in a list that must be equal (row 15 of the known failures). A call
 // that changes nothing does not count as a write.
 func TestApplyWithWhatTheServerInsistsOn(t *testing.T) {
 	t.Parallel()

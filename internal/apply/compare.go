@@ -8,23 +8,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shared are the lists that server-side apply merges item by item: others may add items,
-// which an apply does not remove. All other lists are atomic.
+// shared are the lists that server-side apply merges item by item. Other field managers may add items,
+// and an apply does not remove these items. All other lists are atomic.
 var shared = map[string]bool{
 	"containers": true, "initContainers": true, "env": true, "finalizers": true, "hostAliases": true,
 	"imagePullSecrets": true, "ownerReferences": true, "ports": true, "topologySpreadConstraints": true,
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
 
-// whole are the maps that are atomic in server-side apply: an added key is a difference.
+// whole are the maps that are atomic in server-side apply. An added key is a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact are the lists that must be equal: a filter or a match that was added to a rule of a
+// exact are the lists that must be equal, because a filter or a match that another field manager adds to a rule of a
 // route changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 
-// carries reports whether live contains the whole intent, so that applying it would change
-// nothing. The hash in the intent's annotations covers fields that only an earlier intent had.
+// carries reports whether live contains the whole intent, so that an apply would change
+// nothing. The hash in the annotations of the intent covers fields that only an earlier intent had.
 func carries(live client.Object, intent *unstructured.Unstructured) (bool, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
@@ -35,7 +35,7 @@ func carries(live client.Object, intent *unstructured.Unstructured) (bool, error
 	return within(content, intent.Object, ""), nil
 }
 
-// within reports whether have contains want. field is the name of both.
+// within reports whether have contains want. Both are values of the same field.
 func within(have, want any, field string) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -90,8 +90,8 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// setFalse sets a field explicitly that typed objects omit and that must not be true: a Service
-// that publishes addresses of pods that are not ready reports them as ready.
+// setFalse explicitly sets a field that typed objects omit and that must not be true. If it is true, a Service
+// publishes addresses of pods that are not ready, and reports them as ready.
 func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
 		return
@@ -101,7 +101,7 @@ func setFalse(u *unstructured.Unstructured) {
 	}
 }
 
-// dropNulls removes nulls, which typed objects cannot distinguish from unset values.
+// dropNulls removes nulls, because typed objects cannot distinguish nulls from unset values.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remembered is how long a cache may lag without causing a second deletion.
+// remembered is how long the cache may lag without causing a second deletion.
 const remembered = time.Minute
 
 // Deletions records the objects that this process recently deleted. The zero value is
-// ready to use; nil records nothing.
+// ready to use. A nil Deletions records nothing.
 type Deletions struct {
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time

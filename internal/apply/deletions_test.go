@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A deletion is remembered for a minute of the clock, and dropped when a later one is
+// TestDeletions checks that a deletion is remembered for a minute, and is dropped when a later deletion is
 // recorded.
 func TestDeletions(t *testing.T) {
 	t.Parallel()

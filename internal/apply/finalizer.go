@@ -10,7 +10,7 @@ import (
 )
 
 // SetFinalizer adds a finalizer to obj, or removes it if it is not needed, and reports whether
-// it wrote. It does not change obj itself. A concurrent write is a conflict; a deleted object
+// it wrote. It does not change obj itself. A concurrent write causes a conflict. A deleted object
 // is not an error.
 func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldOwner, obj client.Object, finalizer string, needed bool) (bool, error) {
 	if needed == controllerutil.ContainsFinalizer(obj, finalizer) {
@@ -29,7 +29,7 @@ func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldO
 	return true, nil
 }
 
-// NamespaceGoes reports whether a namespace is being deleted, or does not exist. live must not
+// NamespaceGoes reports whether a namespace is being deleted or does not exist. live must not
 // be a cache, because namespaces are not watched.
 func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, error) {
 	var ns corev1.Namespace

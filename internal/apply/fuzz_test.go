@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// An object with additional fields still contains the original; with a changed leaf
-// it does not.
+// FuzzWithin checks that an object with additional fields still contains the original object, and that an object with a
+// changed leaf does not.
 func FuzzWithin(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,2],"c":true}}`), []byte(`{"d":1}`))
 	f.Add([]byte(`{"selector":{"a":"b"},"rules":[{"x":[]}],"finalizers":["a"],"ownerReferences":[{"uid":"x"}]}`), []byte(`{"d":null}`))

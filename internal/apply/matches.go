@@ -12,20 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxMatches is the maximum number of objects in Matches, the most recently compared ones.
+// maxMatches is the maximum number of objects in Matches. The most recently compared objects are kept.
 const maxMatches = 1 << 16
 
-// Matches records the live objects that have their intent, so that the same states are not compared again. It is lost at a
-// restart, which costs a comparison. The zero value is ready to use; nil records nothing. It is safe for concurrent use.
+// Matches records the live objects that have their intent, so that unchanged objects are not compared again. The records are lost at a
+// restart, which costs a comparison. The zero value is ready to use. A nil Matches records nothing. Matches is safe for concurrent use.
 type Matches struct {
 	once    sync.Once
-	objects *lru.Cache // of match, by UID
-	// replaced are the states that our writes replaced, of *replaced by UID: for a cache that lags.
+	objects *lru.Cache // match by UID
+	// replaced are the states that our writes replaced, as *replaced by UID. They show whether the cache lags.
 	replaced *lru.Cache
 }
 
-// maxRefusals is how often a write on a replaced state is refused here before the server decides: for some seconds, with the
-// backoff of reconciles. A server that was restored from a backup has such states.
+// maxRefusals is how often a write that is based on a replaced state is refused locally before the API server decides. With the
+// back-off of reconciles, this takes some seconds. An API server that was restored from a backup can have such states.
 const maxRefusals = 10
 
 // replaced is the state of an object that our last write replaced.
@@ -34,7 +34,7 @@ type replaced struct {
 	refusals        atomic.Int32
 }
 
-// match is a state of an object, and the intent that it has.
+// match is a state of an object and the intent that this state has.
 type match struct {
 	resourceVersion string
 	intent          [sha256.Size]byte
@@ -53,8 +53,8 @@ func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
 	}
 }
 
-// haveReplaced reports whether our last write replaced this state of an object: a write with it as a precondition would be
-// refused. It returns true at most maxRefusals times.
+// haveReplaced reports whether our last write replaced this state of an object. A write with this state as a precondition would be
+// rejected. haveReplaced returns true at most maxRefusals times.
 func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	if c == nil || resourceVersion == "" {
 		return false
@@ -64,8 +64,8 @@ func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	return ok && known.(*replaced).resourceVersion == resourceVersion && known.(*replaced).refusals.Add(1) <= maxRefusals
 }
 
-// digest identifies the intent of a desired object with its owner. It is far cheaper than computing the intent, which converts
-// without types.
+// digest identifies the intent of a desired object and its owner. It costs much less than computing the intent, which requires a
+// conversion to an untyped object.
 func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte, err error) {
 	if c == nil {
 		return digest, nil

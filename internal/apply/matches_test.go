@@ -104,7 +104,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	}
 }
 
-// TestReplaced checks that a state that our write replaced is known until the next
+// TestReplaced checks that a state that our write replaced is remembered until the next
 // write.
 func TestReplaced(t *testing.T) {
 	t.Parallel()

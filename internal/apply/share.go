@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Share applies fields of an object that others own, such as the image of a user's CronJob, and
+// Share applies fields of an object that another owner manages, such as the image of a user's CronJob, and
 // removes fields of an earlier intent of this Writer's Owner that are not in intent. It takes
-// ownership of fields that others set to other values, sets no owner reference, creates no object,
+// ownership of fields that other field managers set to other values, sets no owner reference, creates no object,
 // and writes nothing if live already has the same intent.
 //
-// intent must have the kind and the name of live. Its annotations are extended by AnnotationApplied.
-// An object that was replaced since it was read is a conflict.
+// intent must have the kind and the name of live. Share adds AnnotationApplied to its annotations.
+// If the object was replaced since it was read, the error is a conflict.
 func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if live.GetDeletionTimestamp() != nil {
 		return Unchanged, nil
@@ -41,7 +41,7 @@ func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructu
 		return "", err
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, nil // The server, or a webhook, reverts the difference.
+		return Unchanged, nil // The API server or a webhook reverts the difference.
 	}
 	return Updated, nil
 }

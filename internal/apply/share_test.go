@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// A field of an object of others is set, replaced and removed again, and nothing else changes.
+// TestShare checks that a field of another owner's object is set, replaced and removed again, and that nothing else changes.
 func TestShare(t *testing.T) {
 	b := newBench(t)
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "theirs"}, Data: map[string]string{"a": "1", "b": "1"}}
@@ -52,7 +52,7 @@ func TestShare(t *testing.T) {
 	}
 	share(map[string]any{"a": "2"}, apply.Updated)
 
-	// An object that was replaced, or is gone, is a conflict, and is not created.
+	// For an object that was replaced or deleted, Share returns a conflict and does not create the object.
 	old := live.DeepCopy()
 	if err := b.Delete(t.Context(), live); err != nil {
 		t.Fatal(err)

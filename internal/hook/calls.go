@@ -14,75 +14,75 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// APIVersion of the body of a call.
+// APIVersion is the version of the body of a call.
 const APIVersion = "hooks.hlnr.io/v1"
 
-// Body of a call. Fields are only ever added.
+// Body is the body of a call. Later versions only add fields.
 type Body struct {
-	// APIVersion is the constant of that name.
+	// APIVersion is the constant APIVersion.
 	APIVersion string `json:"apiVersion"`
 	// ID identifies the call. Retries have the same ID.
 	ID string `json:"id"`
-	// Type and Name of the hook.
+	// Type and Name are the type and name of the hook.
 	Type v1alpha1.HookType `json:"type"`
 	Name string            `json:"name"`
-	// Namespace, Microservice and Group of the Release.
+	// Namespace, Microservice and Group belong to the Release.
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice"`
 	Group        string `json:"group"`
 	Release      string `json:"release"`
-	// Services of the release in its namespace, one for each NetworkPolicy, by name.
+	// Services are the names of the release's Services in its namespace, one for each NetworkPolicy.
 	Services []string `json:"services"`
-	// URL of a domain that routes to the release alone; "" for none.
+	// URL is the address of a domain that routes only to the release. It is empty if there is none.
 	URL string `json:"url"`
-	// Version of the release, and of the active release if that is another one.
+	// Version is the version of the release. PreviousVersion is the version of the active release if that is another release.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
-	// Run is the sequence number of the rollout; 0 after its end.
+	// Run is the sequence number of the rollout. It is 0 after the end of the rollout.
 	Run int64 `json:"run"`
-	// Step of the call, from 1, and its name, if it has one.
+	// Step is the number of the step of the call, counted from 1. StepName is its name, if it has one.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
-	// Weight of the release now, in percent.
+	// Weight is the current weight of the release, in percent.
 	Weight int32 `json:"weight"`
-	// Phase is the status of the release, with its Reason and Attempt.
+	// Phase is the status of the release. Reason and Attempt belong to it.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
-	// Passed are the names of the hooks that let the release through a gate, the last time that they were asked in this rollout.
+	// Passed are the names of the hooks that let the release pass a gate when they were last asked in this rollout.
 	Passed []string `json:"passed"`
-	// Time of the call.
+	// Time is the time of the call.
 	Time time.Time `json:"time"`
-	// Metadata of the hook.
+	// Metadata is the metadata of the hook.
 	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
-// Rollout is the state of a rollout that calls of hooks depend on.
+// Rollout is the state of a rollout on which calls of hooks depend.
 type Rollout struct {
-	// UID of the release.
+	// UID is the UID of the release.
 	UID types.UID
-	// Microservice, Group and Row of the release.
+	// Microservice, Group and Row belong to the release.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
-	// Rollout of the release that is in progress; nil if there is none.
+	// Rollout is the rollout of the release. It is nil if no rollout is in progress.
 	Rollout *v1alpha1.Rollout
-	// Before is the last reported status of the release; "" for none.
+	// Before is the last reported status of the release. It is empty if there is none.
 	Before v1alpha1.ReleaseStatus
-	// Round is when the current round of checks began, in a step that is measured; zero if
-	// none is due.
+	// Round is when the current round of checks began, in a step with measurements. It is zero if
+	// no round is due.
 	Round time.Time
-	// PodsLeft: pods of the preview that ends are still running. LatePod describes one that should have ended; "" if there is none.
+	// PodsLeft reports whether pods of the preview that ends are still running. LatePod describes a pod that should have ended. It is empty if there is none.
 	PodsLeft bool
 	LatePod  string
-	// Unmeasured: the analysis cannot be used now. Jobs of the current round continue.
+	// Unmeasured reports whether the analysis cannot be used now. Jobs of the current round continue.
 	Unmeasured bool
-	// Services of the release, by name, and the URL that only it serves; "" for none.
+	// Services are the names of the Services of the release. URL is an address that only the release serves. It is empty if there is none.
 	Services []string
 	URL      string
 }
 
-// RolloutOf finds a release in the status of its Microservice; nil if it is not listed.
+// RolloutOf finds a release in the status of its Microservice. It returns nil if the release is not listed.
 func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) *Rollout {
 	for i := range ms.Status.ReleaseGroups {
 		group := &ms.Status.ReleaseGroups[i]
@@ -100,14 +100,14 @@ func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservic
 	return nil
 }
 
-// takesSteps reports whether the rollout has steps: the release is neither a preview nor the
-// first of its group, unless the newest domains move to that group.
+// takesSteps reports whether the rollout has steps. The first release of a group has none, unless the newest
+// domains move to that group. Previews have none.
 func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
 
-// BaselineGroup returns the group whose active release has the rest of the traffic: the group of
-// the release, or the one from which the newest domains move to it.
+// BaselineGroup returns the group whose active release has the rest of the traffic. This is the group of
+// the release, or the group from which the newest domains move to the release.
 func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
 	if p.Rollout == nil || p.Rollout.From == "" {
 		return p.Group
@@ -120,7 +120,7 @@ func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
 	return p.Group
 }
 
-// hooks of the Microservice.
+// hooks returns the hooks of the Microservice.
 func (p *Rollout) hooks() []v1alpha1.Hook {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil {
 		return c.Hooks
@@ -128,7 +128,7 @@ func (p *Rollout) hooks() []v1alpha1.Hook {
 	return nil
 }
 
-// step returns a step by its number, from 1; nil if it does not exist.
+// step returns a step by its number, counted from 1. It returns nil if the step does not exist.
 func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 	if c := p.Microservice.Spec.UpdateStrategy.Canary; c != nil && n >= 1 && int(n) <= len(c.Steps) {
 		return &c.Steps[n-1]
@@ -136,22 +136,22 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 	return nil
 }
 
-// Call is a call that one hook needs now.
+// Call is a call of a hook that is needed now.
 type Call struct {
-	// Hook to call.
+	// Hook is the hook to call.
 	Hook v1alpha1.Hook
-	// Since is the gate time that the answer is for; nil if it is not for a gate.
+	// Since is the gate time for which the answer counts. It is nil if the call is not for a gate.
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
-	// Wait is why the hook is not called yet; "" if it is.
+	// Wait is the reason why the hook is not called yet. It is empty if the hook is called.
 	Wait string
-	// Body of the call, except for its time.
+	// Body is the body of the call, without its time.
 	Body Body
 }
 
-// Calls returns the calls that the state of the rollout needs, answered or not, in the order
-// of the specification. known is the status of the hooks. SetPassed completes them.
+// Calls returns the calls that the state of the rollout needs, in the order of the specification. It also returns calls
+// that already have an answer. known is the status of the hooks. SetPassed completes the calls.
 func (p *Rollout) Calls(known []v1alpha1.HookStatus) []Call {
 	var out []Call
 	for _, h := range p.hooks() {
@@ -213,8 +213,8 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 	return Call{}, false
 }
 
-// gate returns the gate that blocks the rollout, as the type of its hooks; "" for none, or if
-// its hooks must not be called yet.
+// gate returns the type of the hooks of the gate that blocks the rollout. It returns an empty string if there is none, or if
+// the hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""
@@ -222,12 +222,12 @@ func (p *Rollout) gate() v1alpha1.HookType {
 	return v1alpha1.HookType(p.Rollout.Gate)
 }
 
-// Applies reports whether a hook applies to a step; nil if it is not a step.
+// Applies reports whether a hook applies to a step. step is nil for a call outside of steps.
 func Applies(h *v1alpha1.Hook, step *v1alpha1.CanaryStep) bool {
 	return len(h.Steps) == 0 || step != nil && step.Name != "" && slices.Contains(h.Steps, step.Name)
 }
 
-// request returns the call for a step of the rollout.
+// request returns the call of a hook for a step of the rollout.
 func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, more ...string) Call {
 	key := []string{strconv.FormatInt(p.Rollout.Sequence, 10), strconv.Itoa(int(step))}
 	if since != nil {
@@ -238,7 +238,7 @@ func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, 
 	return q
 }
 
-// notification returns the call for a transition.
+// notification returns the call of a hook for a transition.
 func (p *Rollout) notification(h v1alpha1.Hook, transition ...string) Call {
 	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
 	q := Call{Hook: h, Body: p.body(h, key)}
@@ -277,13 +277,13 @@ func (p *Rollout) stepName(n int32) string {
 }
 
 // id identifies a call. It depends only on the rollout state, so that another manager
-// computes the same.
+// computes the same ID.
 func id(uid types.UID, h v1alpha1.Hook, key []string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{string(uid), string(h.Type), h.Name}, key...)))
 	return hex.EncodeToString(sum[:16])
 }
 
-// stamp formats a time of the rollout state, in microseconds.
+// stamp formats a time of the rollout state, with a precision of microseconds.
 func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
 func find(known []v1alpha1.HookStatus, name string) *v1alpha1.HookStatus {

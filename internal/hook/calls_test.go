@@ -19,7 +19,7 @@ var (
 	waited = began.Add(2 * time.Minute)
 )
 
-// canary has 1.4.2 active and 1.4.3 as canary, in step 1 of 2, with all hooks.
+// canary returns a Microservice with 1.4.2 active, 1.4.3 as a canary in step 1 of 2, and all hooks.
 func canary() *v1alpha1.Microservice {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
@@ -52,7 +52,7 @@ func vsvc(name string) *v1alpha1.VersionedMicroservice {
 	return v
 }
 
-// names returns the hooks that are asked.
+// names returns the names of the hooks that are asked.
 func names(questions []Call) []string {
 	var out []string
 	for _, q := range questions {
@@ -129,7 +129,7 @@ func TestQuestions(t *testing.T) {
 			w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseActive
 			p := RolloutOf(w.ms, w.release)
 			w.known = p.Fold(nil, p.Calls(nil), nil, waited)
-			w.release.Status.Release = v1alpha1.ReleaseActive // the write that noted both
+			w.release.Status.Release = v1alpha1.ReleaseActive // This is the write that recorded both.
 		}, []string{"postrollout", "event"}},
 		"the end of a preview": {func(w *world) {
 			w.group.Level, w.group.Phase, w.group.Rollout = v1alpha1.LevelPreview, v1alpha1.GroupClosing, nil
@@ -166,7 +166,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// placeIn is PlaceOf in a round of checks.
+// placeIn is like RolloutOf, in a round of checks.
 func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice, round time.Time) *Rollout {
 	p := RolloutOf(ms, release)
 	p.Round = round
@@ -180,7 +180,7 @@ func TestNoCallsWithoutARow(t *testing.T) {
 	}
 }
 
-// An id is the same as long as the question is, and no longer.
+// TestID checks that an ID stays the same exactly as long as the question does.
 func TestID(t *testing.T) {
 	t.Parallel()
 	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {
@@ -232,7 +232,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// The body is what docs/explanation/hooks.md shows, field by field.
+// TestBodyIsAsDocumented checks that the body is equal to the body in docs/explanation/hooks.md, field by field.
 func TestBodyIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/explanation/hooks.md")
@@ -268,7 +268,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 }
 
-// A message after the end names the version that serves only where it is another.
+// TestBodyAfterTheEnd checks that a message after the end contains the active version only if that is another version.
 func TestBodyAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	ms, release := canary(), vsvc("new")
@@ -287,7 +287,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview: the hooks of the end of a preview wait for its pods, are called once for each end, and a failed one is final.
+// TestEndOfAPreview checks that the hooks at the end of a preview wait for its pods and are called once for each end, and that a failed hook is final.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	ms := canary()
@@ -318,14 +318,14 @@ func TestEndOfAPreview(t *testing.T) {
 	if len(known) != 1 || known[0].Phase != v1alpha1.HookFailed || len(Due(known, p.Calls(known))) > 0 {
 		t.Errorf("a failed hook is %+v, and due: %v", known, Due(known, p.Calls(known)))
 	}
-	g.End.Time = metav1.NewMicroTime(gated.Add(time.Hour)) // It was opened again, and ends again.
+	g.End.Time = metav1.NewMicroTime(gated.Add(time.Hour)) // The preview was opened again, and ends again.
 	if again := p.Calls(known); len(again) != 1 || again[0].Body.ID == first || len(Due(known, again)) != 1 {
 		t.Errorf("another end is not another call: %+v", again)
 	}
 }
 
-// reverting is a Microservice with the two hooks of docs/how-to/database-migration.md: "migrate up" before the first pod, and "migrate
-// down" if the rollout failed. Neither is for previews.
+// reverting returns a Microservice with the two hooks of docs/how-to/database-migration.md: "migrate up" before the first pod, and "migrate
+// down" after a failed rollout. Neither hook applies to previews.
 func reverting(level v1alpha1.ReleaseLevel, row v1alpha1.Release) *v1alpha1.Microservice {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{
@@ -337,7 +337,7 @@ func reverting(level v1alpha1.ReleaseLevel, row v1alpha1.Release) *v1alpha1.Micr
 	return ms
 }
 
-// TestPostRolloutOfAPreview: a preview whose pods fail must not run the Job that reverts a migration: "A Job runs for previews only with
+// TestPostRolloutOfAPreview checks that a preview whose pods fail does not run the Job that reverts a migration: "A Job runs for previews only with
 // previews: true on the hook" (docs/how-to/database-migration.md), "Previews of pull requests call only hooks with previews: true"
 // (docs/how-to/gates.md).
 func TestPostRolloutOfAPreview(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package hook calls the HTTP endpoints of hooks during the rollout of a release, and reads the
-// results of Jobs that run in place of calls.
+// results of Jobs that run instead of calls.
 //
-// Calls returns, without side effects, the calls that the state of a rollout needs. A Pool
-// makes them in the background. Fold turns the outcomes into the status of the release, where
+// Calls returns the calls that the state of a rollout needs, without side effects. A Pool
+// makes these calls in the background. Fold writes the outcomes into the status of the release, from which
 // the Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how
 // often, and why.
 //
@@ -25,21 +25,21 @@ func gates(t v1alpha1.HookType) bool {
 	return false
 }
 
-// polled reports whether a hook is called periodically until it answers yes.
+// polled reports whether a hook is called periodically until it agrees.
 func polled(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookRollback || gates(t) && t != v1alpha1.HookPreRollout
 }
 
-// checks reports whether a hook is a check: a response that means no counts as a failure.
+// checks reports whether a hook is a check, for which a negative response counts as a failure.
 func checks(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPreRollout || t == v1alpha1.HookRollout
 }
 
-// refuses reports whether a hook is a gate that can abort a rollout, by answering
+// refuses reports whether a hook is a gate that can abort a rollout by responding with
 // StatusRefused.
 func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
 
-// message reports whether a hook is a notification, without an effect on the rollout.
+// message reports whether a hook is a notification, which has no effect on the rollout.
 func message(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookPostPreview || t == v1alpha1.HookEvent
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// answered is a transport that gives one answer.
+// answered is a transport that always returns the same response.
 type answered struct {
 	code int
 	body string
@@ -22,8 +22,8 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// Whatever a receiver answers: only 200 to 204 agree, only 412 refuses for good, and what
-// is shown of it is one line of valid text, of bounded length.
+// FuzzAnswer checks that, for any response, only 200 to 204 agree, only 412 refuses permanently, and the
+// shown part is one line of valid text of limited length.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, "")
 	f.Add(409, "freeze until Monday\nmore")

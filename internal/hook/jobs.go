@@ -26,7 +26,7 @@ const (
 // JobTimeout returns the timeout of one pod of a Job.
 func JobTimeout(j *v1alpha1.HookJob) time.Duration { return j.Timeout.Std(defaultJobTimeout) }
 
-// jobTTL returns how long a finished Job is kept. A hook that was removed has the default.
+// jobTTL returns how long a finished Job is kept. For a hook that was removed, it returns the default.
 func jobTTL(j *v1alpha1.HookJob) time.Duration {
 	if j == nil {
 		return defaultJobTTL
@@ -34,20 +34,20 @@ func jobTTL(j *v1alpha1.HookJob) time.Duration {
 	return j.TTLAfterFinished.Std(defaultJobTTL)
 }
 
-// maxJobName is the longest name of a Job: its pods have a label with it.
+// maxJobName is the maximum length of the name of a Job, because a label of its pods contains the name.
 const maxJobName = 63
 
 // JobName returns the name of the Job for a call. It depends only on the call, so that another
-// manager, or one that restarts, finds the Job and does not run it again.
+// or restarted manager finds the Job and does not run it again.
 func JobName(q Call) string {
 	suffix := "-" + q.Body.ID[:min(10, len(q.Body.ID))]
 	release := q.Body.Release
 	return strings.TrimRight(release[:min(len(release), maxJobName-len(suffix))], "-.") + suffix
 }
 
-// Variables returns the environment of the Job of a call: the body of the call that a URL would
-// receive, and then the variables of the hook, which may refer to them
-// with $(NAME). Variables are only ever added.
+// Variables returns the environment of the Job of a call. It contains the body of the call that a URL would
+// receive, followed by the variables of the hook, which may refer to the body
+// with $(NAME). Later versions only add variables.
 func Variables(q Call) []corev1.EnvVar {
 	b := q.Body
 	out := []corev1.EnvVar{
@@ -69,7 +69,7 @@ func Variables(q Call) []corev1.EnvVar {
 		{Name: "HLNR_URL", Value: b.URL},
 		{Name: "HLNR_PASSED", Value: strings.Join(b.Passed, ",")},
 	}
-	for i := range out { // The kubelet would replace $(NAME).
+	for i := range out { // Otherwise the kubelet would replace $(NAME).
 		out[i].Value = strings.ReplaceAll(out[i].Value, "$(", "$$(")
 	}
 	for _, e := range q.Hook.Job.Env {
@@ -78,7 +78,7 @@ func Variables(q Call) []corev1.EnvVar {
 	return out
 }
 
-// Finished returns the condition with which a Job ended, or nil while it has not.
+// Finished returns the condition with which a Job ended, or nil if it has not ended.
 func Finished(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
@@ -89,10 +89,10 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// maxReplaceDelay is the longest time until the Job controller replaces a failed pod.
+// maxReplaceDelay is the maximum time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether a Job has not ended, and its last pod has: no pod is ready any more.
+// ends reports whether the last pod of a Job has ended, so that no pod becomes ready any more, but the Job has not ended.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
 		return true
@@ -102,8 +102,8 @@ func ends(job *batchv1.Job) bool {
 	})
 }
 
-// NotStartedBy returns when a Job counts as one that does not start, if none of its pods is ready by then: the timeout of a pod does not
-// count while it has no node. ok is false for a Job that ends or has ended, or has a ready pod.
+// NotStartedBy returns the time at which a Job counts as not started if none of its pods is ready by then. The timeout of a pod does not
+// include the time without a node. ok is false if the Job ends, has ended, or has a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
@@ -113,13 +113,13 @@ func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	return job.CreationTimestamp.Add((1+failed)*timeout + failed*maxReplaceDelay), true
 }
 
-// JobOutcome returns the outcome of a call that a Job answers. log is what its last pod reported.
+// JobOutcome returns the outcome of a call that a Job answers. log is the log of the last pod of the Job.
 func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Outcome {
 	o := Outcome{Job: job.Name, Log: cutLog(log)}
 	end := Finished(job)
 	due, starts := NotStartedBy(job)
 	switch {
-	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // Gates wait, and show it.
+	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // A gate waits in this case, and the status shows the wait.
 		o.Unanswered, o.Log, o.Attempts, o.Time = true, "", 1, now
 		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
 		return o
@@ -144,20 +144,20 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	return o
 }
 
-// NotCreated returns the outcome of a call whose Job cannot be created yet. It has no name of a Job: see [Lost].
+// NotCreated returns the outcome of a call whose Job cannot be created yet. The outcome contains no Job, which distinguishes it from [Lost].
 func NotCreated(q Call, why string) Outcome {
 	return Outcome{Running: true, Message: line(notCreated + JobName(q) + ": " + firstLine(why))}
 }
 
-// Lost returns the outcome of a call whose Job was deleted before its result was in the status. What it did is not known, so that it
-// does not run again without a decision; that of a round counts as one that did not respond.
+// Lost returns the outcome of a call whose Job was deleted before the status contained its result. It is not known what the Job did, so
+// the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: gates(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
 	o.Message = fmt.Sprintf("Job %s was deleted before its result was known, and does not run again: set the decision Retry to start the release again", job)
 	return o
 }
 
-// Known returns the status of a call whose Job existed, without a result; nil if there is none.
+// Known returns the status of a call whose Job existed, but that has no result. It returns nil if there is none.
 func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	if s := find(known, q.Hook.Name); s != nil && q.Hook.Job != nil && s.ID == q.Body.ID && s.Job != "" && !final(s) && !Unanswered(*s) {
 		return s
@@ -165,10 +165,10 @@ func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	return nil
 }
 
-// Obsolete reports whether a Job has no more to do, and from when it may be deleted: immediately if it is
-// a check of a step that is over, and after its time to live if it has ended and its result is in the status.
-// Gates and notifications run to their end, because a migration that is interrupted is worse than one
-// that is not needed; one whose pod does not start is deleted.
+// Obsolete reports whether a Job is no longer needed, and the time from which it may be deleted. A check of
+// a step that is over may be deleted immediately. A Job that has ended, and whose result is in the status, may be deleted after
+// its time to live. Gates and notifications run until they end, because an interrupted migration is worse than an
+// unnecessary migration. However, a Job whose pod does not start is deleted.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
 	id := job.Annotations[v1alpha1.AnnotationHookCall]
 	for _, q := range questions {
@@ -199,12 +199,12 @@ func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questi
 	return true, end.LastTransitionTime.Add(jobTTL(spec))
 }
 
-// ToURLs returns the calls that no Job answers.
+// ToURLs returns the calls that are made to URLs and not by Jobs.
 func ToURLs(calls []Call) []Call {
 	return slices.DeleteFunc(slices.Clone(calls), func(q Call) bool { return q.Hook.Job != nil })
 }
 
-// maxLog is how much of a Job's log is in the status, in bytes.
+// maxLog is the maximum length of a Job's log in the status, in bytes.
 const maxLog = 2048
 
 // cutLog returns the end of a log, without characters that terminals interpret.

@@ -78,7 +78,7 @@ func TestJobOutcome(t *testing.T) {
 	}
 }
 
-// TestJobWithoutANode: a round does not wait longer for a Job whose pod has no node than for one whose pod runs. Gates wait for it.
+// TestJobWithoutANode checks that a round waits for a Job whose pod has no node no longer than for a Job whose pod runs. Gates wait for such a Job.
 func TestJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -126,8 +126,8 @@ func TestJobWithoutANode(t *testing.T) {
 	}
 }
 
-// TestJobPhase: the outcomes of Jobs become the phases that the gates of a rollout read, and a Job that
-// still runs is written once.
+// TestJobPhase checks that the outcomes of Jobs become the phases that the gates of a rollout read, and that a running Job
+// is written only once.
 func TestJobPhase(t *testing.T) {
 	t.Parallel()
 	at := metav1.NowMicro()

@@ -16,15 +16,15 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 60 of the known failures: each caller that waits for the end of a release is notified,
-// with the status that it ended in, however it came about: by steps, without any
-// analysis, by a person, as the first of its group, on a way back, and as a failure.
+// Row 60 of the known failures: each hook that waits for the end of a release is called
+// with the final status, in whichever way the release ended: by steps, without an
+// analysis, by a user, as the first release of its group, by a return, or by a failure.
 func TestReportedHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status   v1alpha1.ReleaseStatus
 		reason   string
-		active   string // the group's, afterwards
+		active   string // of the group, afterwards
 		before   v1alpha1.ReleaseStatus
 		reported bool
 	}{
@@ -37,7 +37,7 @@ func TestReportedHoweverItEnds(t *testing.T) {
 		"aborted":            {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
 		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
 		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
-		"superseded":         {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // its row goes with it
+		"superseded":         {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // The row is removed too.
 		"in progress":        {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestReportedHoweverItEnds(t *testing.T) {
 	}
 }
 
-// Row 61: each gate is asked for one place of a run, and at no other: neither the gate
-// of the rollout at each step, nor that of traffic while the promotion waits.
+// Row 61: the hooks of each gate are called only at that gate. The gate of the rollout
+// does not apply to each step, and the gate of traffic does not apply while the promotion waits.
 func TestEachGateInItsPlace(t *testing.T) {
 	t.Parallel()
 	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
@@ -85,8 +85,8 @@ func TestEachGateInItsPlace(t *testing.T) {
 	}
 }
 
-// Row 62: what says nothing has not agreed. Only an answer of 200 to 204 is a yes,
-// and a hook without an address is none.
+// Row 62: a missing answer is not an agreement. Only a response of 200 to 204 agrees,
+// and a hook without an address does not agree.
 func TestNoHookMeansNotApproved(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -124,8 +124,8 @@ func TestNoHookMeansNotApproved(t *testing.T) {
 	}
 }
 
-// Row 56: connections of hooks are used again or closed, with certificates of the
-// user's too.
+// Row 56: connections of hooks are reused or closed, even with certificates of
+// users.
 func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"system's certificates": false, "own certificates": true} {
@@ -164,7 +164,7 @@ func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 				}
 			}
 			const most = 8
-			await.Nil(t, func(context.Context) error { // the server hears of it a little later
+			await.Nil(t, func(context.Context) error { // The server observes this a little later.
 				if n := open.Load(); n > most {
 					return fmt.Errorf("%d connections are open after 60 calls", n)
 				}

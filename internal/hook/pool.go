@@ -15,39 +15,39 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// The bounds of a Pool.
+// The limits of a Pool.
 const (
-	// maxCalls is the maximum number of concurrent calls, and maxShare that for one namespace, or to
+	// maxCalls is the maximum number of concurrent calls, and maxShare is the maximum number for one namespace or
 	// one host.
 	maxCalls = 64
 	maxShare = maxCalls / 4
 	// maxHostCalls is the maximum number of concurrent calls of one namespace to one host.
 	maxHostCalls = 4
-	// maxStale is how many older notifications of one hook are still delivered when there are newer
-	// ones.
+	// maxStale is how many older notifications of one hook are still delivered if there are newer
+	// notifications.
 	maxStale = 8
 )
 
-// Options of a Pool.
+// Options are the options of a Pool.
 type Options struct {
 	// Policy defines which addresses may be called.
 	Policy *outbound.Policy
-	// Credentials reads those of a hook in a namespace.
+	// Credentials reads the credentials of a hook in a namespace.
 	Credentials func(ctx context.Context, namespace string, h *v1alpha1.Hook) (Credentials, error)
-	// UserAgent of the calls.
+	// UserAgent is the user agent of the calls.
 	UserAgent string
 	// Observe is called after each call of a hook. It may be nil.
 	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait returns the wait before a retry, counted from 1, and before an unanswered check is repeated.
+	// Wait returns the wait before a retry, counted from 1, and the wait before an unanswered check is repeated.
 	// Defaults to 1, 2, 4, 8 and 16 seconds, plus up to a quarter.
 	Wait func(retry int) time.Duration
 }
 
-// Pool calls hooks in the background: no method waits for a response. There are at most 64 concurrent
-// calls, 16 of them for one namespace, 16 to one host, 4 for one namespace to one host, and one for a
-// hook of a release. The zero Pool is not usable; see NewPool.
+// Pool calls hooks in the background. No method waits for a response. There are at most 64 concurrent
+// calls: 16 for each namespace, 16 to each host, 4 for each namespace to each host, and one for each
+// hook of a release. The zero Pool is not usable. See NewPool.
 type Pool struct {
 	policy      *outbound.Policy
 	shared      *http.Client
@@ -65,14 +65,14 @@ type Pool struct {
 	releases map[types.NamespacedName]*deliveries
 }
 
-// deliveries of one release.
+// deliveries are the deliveries of one release.
 type deliveries struct {
 	byID map[string]*delivery
-	// last delivery of each hook; the next one waits for its end.
+	// last is the last delivery of each hook. The next delivery waits for its end.
 	last map[string]*delivery
 }
 
-// delivery of one question, with all its calls.
+// delivery is the delivery of one question, with all its calls.
 type delivery struct {
 	question Call
 	order    int64
@@ -80,10 +80,10 @@ type delivery struct {
 	ended    chan struct{} // closed at the end of the current call or calls
 	running  bool
 	outcome  *Outcome
-	// edited is when the hook was found to be edited since the call.
+	// edited is when an edit of the hook was observed after the call.
 	edited time.Time
 	// silences counts the outcomes without an answer, and again is when the check is repeated after the
-	// last one.
+	// last such outcome.
 	silences int
 	again    time.Time
 }
@@ -112,7 +112,7 @@ func NewPool(o Options) (*Pool, error) {
 }
 
 // Start enables calls until ctx ends. It calls requeue for each release with a new outcome, from
-// any goroutine; requeue must not block.
+// any goroutine, so requeue must not block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	return out
 }
 
-// Ask starts the due calls of a release, unless they are in progress, and returns when one of
-// them is due again; zero if only an outcome causes the next one. Calls that are no longer in
+// Ask starts the due calls of a release, unless they are in progress, and returns when the next call
+// is due again. It returns zero if only an outcome causes the next call. Calls that are no longer in
 // the list are canceled, except notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
@@ -183,8 +183,8 @@ func (p *Pool) Releases() int {
 	return len(p.releases)
 }
 
-// retain cancels calls that are no longer needed. Notifications in progress continue, except the
-// oldest if there are too many.
+// retain cancels calls that are no longer needed. Notifications in progress continue. If there are too many, the
+// oldest are canceled.
 func (ds *deliveries) retain(questions []Call) {
 	stale := map[string][]*delivery{}
 	for id, d := range ds.byID {
@@ -213,8 +213,8 @@ func (ds *deliveries) retain(questions []Call) {
 	}
 }
 
-// deliver starts a call, unless one is in progress, the final response has been received, or it is
-// too early. If it is too early, deliver returns the time of the call.
+// deliver starts a call, unless a call is in progress, the final response has been received, or it is
+// too early for a call. If it is too early, deliver returns the time of the call.
 func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) time.Time {
 	d := ds.byID[q.Body.ID]
 	switch {
@@ -226,14 +226,14 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	case d.outcome != nil:
 		asked := polled(q.Hook.Type) || checks(q.Hook.Type) && d.outcome.Unanswered
 		if !asked || d.outcome.Yes || d.outcome.Refused {
-			return time.Time{} // the next pass finds the outcome
+			return time.Time{} // The next reconcile reads the outcome.
 		}
 		at := d.outcome.Time.Add(interval(&q.Hook))
 		if !polled(q.Hook.Type) {
 			at = d.again
 		}
 		if !equality.Semantic.DeepEqual(d.question.Hook, q.Hook) {
-			d.edited = p.now() // a user who fixed it should see the result immediately
+			d.edited = p.now() // A user who fixed the hook should see the result immediately.
 		} else if at.After(p.now()) {
 			return at
 		}
@@ -257,7 +257,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	return time.Time{}
 }
 
-// run makes one call, and requeues the release that waits for its outcome.
+// run delivers one question, and then requeues the release, which waits for the outcome.
 func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()

@@ -26,7 +26,7 @@ import (
 
 var shop = types.NamespacedName{Namespace: "shop", Name: "new"}
 
-// world is a pool and a receiver on loopback.
+// world contains a pool and a receiver on loopback.
 type world struct {
 	*Pool
 	server   *httptest.Server
@@ -34,7 +34,7 @@ type world struct {
 	stop     context.CancelFunc
 }
 
-// play starts a pool; options may change it.
+// play starts a pool with options.
 func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *world {
 	t.Helper()
 	w := &world{server: httptest.NewServer(receive), requeued: make(chan types.NamespacedName, 1000)}
@@ -62,7 +62,7 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 	return w
 }
 
-// question for the world's receiver.
+// question returns a question for the receiver of the world.
 func (w *world) question(t v1alpha1.HookType, id string) Call {
 	q := Call{Hook: v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
 	return q
@@ -135,8 +135,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A call carries the body, the headers and, where there is a key, a signature that
-// the receiver can check.
+// TestRequest checks that a call contains the body, the headers and, if there is a key, a signature that
+// the receiver can verify.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -189,7 +189,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// The signature is the one that any other implementation of HMAC gives.
+// TestSign checks that the signature is equal to the signature of another implementation of HMAC.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	// printf '1896091200.{}' | openssl dgst -sha256 -hmac key
@@ -202,7 +202,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// What shows of a failure holds neither the query of the URL nor the key.
+// TestFailuresContainNoSecrets checks that the message of a failure contains neither the query of the URL nor the key.
 func TestFailuresContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := play(t, status(200, ""))
@@ -236,13 +236,13 @@ func TestTimeout(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	q := w.question(v1alpha1.HookEvent, "id")
 	q.Hook.Timeout, q.Hook.Retries = "1s", new(int32)
-	w.ask(q) // The receiver answers when the test ends.
+	w.ask(q) // The receiver responds when the test ends.
 	if o := w.outcome(t, "id"); o.Yes || o.Message != "no response within 1s" {
 		t.Errorf("%+v", o)
 	}
 }
 
-// A server with its own certificate is trusted by its CA, and by no other.
+// TestCA checks that a server with its own certificate is trusted only with its CA.
 func TestCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(status(200, ""))
@@ -317,8 +317,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A missing answer decides nothing: a check is asked again, and only what the receiver itself
-// answers is a yes or a no.
+// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is asked again, and only a response of the
+// receiver itself agrees or refuses.
 func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {
@@ -381,8 +381,8 @@ func TestNoAnswerDecidesNothing(t *testing.T) {
 	})
 }
 
-// A check that no one answered is asked again, each time later, until it is answered, and
-// immediately where it was fixed.
+// TestCheckIsAskedAgain checks that an unanswered check is asked again after increasing waits until it is answered, and
+// immediately after it was fixed.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -430,8 +430,8 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	}
 }
 
-// 412 of a gate that waits is for good: it is not asked again. Of another hook it is a no
-// like any other.
+// TestRefusedForGood checks that status 412 of a waiting gate is final, so that the gate is not asked again. For other hooks, the
+// status is an ordinary refusal.
 func TestRefusedForGood(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]bool{
@@ -462,7 +462,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// A gate is asked once an interval until it says yes, and then no more.
+// TestPolling checks that a gate is asked once per interval until it agrees, and not afterwards.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -511,7 +511,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// A hook that was edited is called immediately, and its outcome has the time at which that was seen.
+// TestEditedHook checks that an edited hook is called immediately, and that its outcome contains the time at which the edit was observed.
 func TestEditedHook(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
@@ -555,7 +555,7 @@ func TestUncallable(t *testing.T) {
 	}
 }
 
-// A call that is not wanted any more ends; a message does not.
+// TestAbandoned checks that a call that is no longer needed is canceled, but a message is not.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -574,7 +574,7 @@ func TestAbandoned(t *testing.T) {
 			came, gone, open := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 			w := play(t, func(_ http.ResponseWriter, r *http.Request) {
 				came <- struct{}{}
-				_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the caller is gone
+				_, _ = io.Copy(io.Discard, r.Body) // The server notices that the caller is gone only after this.
 				select {
 				case <-r.Context().Done():
 					close(gone)
@@ -603,7 +603,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// Messages of one hook come in their order and one at a time, whichever is slow.
+// TestOrder checks that the messages of a hook are sent in order and one at a time, even if some are slow.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -630,7 +630,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A hook whose receiver hangs keeps a bounded number of messages, the newest.
+// TestMessagesDoNotPileUp checks that only a limited number of messages is kept for a hook whose receiver hangs, and that these are the newest.
 func TestMessagesDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
@@ -657,14 +657,14 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// No more calls than promised are in progress, and a host that hangs keeps no other
-// from being called.
+// TestBounds checks that the number of calls in progress stays within the limits, and that a host that hangs does not prevent
+// calls to other hosts.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	var under, most atomic.Int32
 	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // a server notices the end of a request whose body is read
+		_, _ = io.Copy(io.Discard, r.Body) // A server notices the end of a request only after the body is read.
 		n := under.Add(1)
 		defer under.Add(-1)
 		for {
@@ -686,7 +686,7 @@ func TestBounds(t *testing.T) {
 	other := httptest.NewServer(status(200, ""))
 	t.Cleanup(other.Close)
 	q := w.question(v1alpha1.HookConfirmPromotion, "other")
-	q.Hook.URL = strings.Replace(other.URL, "127.0.0.1", "localhost", 1) // ports make no other host
+	q.Hook.URL = strings.Replace(other.URL, "127.0.0.1", "localhost", 1) // A different port does not make a different host.
 	w.ask(q)
 	if o := w.outcome(t, "other"); !o.Yes {
 		t.Errorf("another host: %+v", o)
@@ -709,13 +709,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A namespace whose endpoints hang keeps no other from its calls: neither with many
-// spellings of one host, nor with many hosts, nor at the host that both call.
+// TestOneNamespaceStopsNoOther checks that a namespace whose endpoints hang does not prevent the calls of another namespace. It may use
+// many spellings of one host, many hosts, or the host that both namespaces call.
 func TestOneNamespaceStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		host func(i int) string // of call i
-		want int                // calls at a time
+		want int                // concurrent calls
 	}{
 		"one host in many spellings": {func(i int) string {
 			spelt := []byte("hooks.example")
@@ -736,7 +736,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 				if r.URL.Path == "/good" {
 					return
 				}
-				_, _ = io.Copy(io.Discard, r.Body) // a server notices the end of a request whose body is read
+				_, _ = io.Copy(io.Discard, r.Body) // A server notices the end of a request only after the body is read.
 				arrived <- struct{}{}
 				<-r.Context().Done()
 			}, func(o *Options) { o.Policy = o.Policy.WithResolver(loopback{}) })
@@ -765,14 +765,14 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 	}
 }
 
-// loopback is what all names resolve to.
+// loopback resolves all names to the loopback address.
 type loopback struct{}
 
 func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// A pool that was not started calls no one.
+// TestNotStarted checks that a pool that was not started makes no calls.
 func TestNotStarted(t *testing.T) {
 	t.Parallel()
 	p, err := NewPool(Options{})

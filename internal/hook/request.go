@@ -26,25 +26,25 @@ const (
 	HeaderSignature = "X-Heighliner-Signature"
 )
 
-// maxAnswer is how many bytes of a response are read, and maxMessage how many are shown. maxTimeout
-// limits a call.
+// maxAnswer is how many bytes of a response are read, and maxMessage is how many bytes are shown. maxTimeout
+// limits the duration of a call.
 const (
 	maxAnswer  = 4 << 10
 	maxMessage = 256
 	maxTimeout = time.Minute
 )
 
-// StatusRefused is the answer of a gate that aborts the rollout.
+// StatusRefused is the status with which a gate aborts the rollout.
 const StatusRefused = http.StatusPreconditionFailed
 
-// reply to one call; unanswered reports that the receiver itself did not answer.
+// reply is the reply to one call. unanswered reports whether the receiver itself did not answer.
 type reply struct {
 	yes, refused, unanswered bool
 	message                  string
 }
 
-// silent reports whether a status code is of a proxy whose backend is unavailable, or of an
-// overloaded receiver, and so does not apply to the release.
+// silent reports whether a status code comes from a proxy whose backend is unavailable, or from an
+// overloaded receiver. Such a status code is not an answer about the release.
 func silent(code int) bool {
 	switch code {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -53,15 +53,15 @@ func silent(code int) bool {
 	return false
 }
 
-// Credentials of a hook.
+// Credentials are the credentials of a hook.
 type Credentials struct {
 	// Key signs the calls. If it is nil, they are not signed.
 	Key []byte
-	// CA are certificate authorities in PEM; nil for those of the system.
+	// CA are certificate authorities in PEM. If CA is nil, the authorities of the system apply.
 	CA []byte
 }
 
-// Sign returns the signature header of a body: the HMAC with SHA-256 of the timestamp, a full
+// Sign returns the signature header of a body, which is the HMAC with SHA-256 of the timestamp, a full
 // stop and the body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
@@ -71,8 +71,8 @@ func Sign(key []byte, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// call makes one call, with the timeout of the hook. It never fails: the reply contains why
-// there is no answer.
+// call makes one call, with the timeout of the hook. It never returns an error. If there is no answer, the reply contains
+// the reason.
 func (p *Pool) call(ctx context.Context, q *Call, credentials Credentials) reply {
 	ctx, cancel := context.WithTimeout(ctx, timeout(&q.Hook))
 	defer cancel()
@@ -135,12 +135,12 @@ func (p *Pool) post(ctx context.Context, q *Call, credentials Credentials) (repl
 	return answer, nil
 }
 
-// clientOptions limit a call. Its time is also limited by the hook's timeout.
+// clientOptions limit a call. The timeout of the hook also limits its duration.
 func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: maxTimeout, MaxBody: maxAnswer, CA: ca}
 }
 
-// client returns the shared client, or a separate one for own certificates.
+// client returns the shared client, or a separate client if the credentials contain certificate authorities.
 func (p *Pool) client(ca []byte) (*http.Client, error) {
 	if ca == nil {
 		return p.shared, nil
@@ -172,5 +172,5 @@ func firstLine(text string) string {
 	return ""
 }
 
-// line truncates a text to what is shown.
+// line truncates a text to the length that is shown.
 func line(text string) string { return outbound.Printable([]byte(text), maxMessage) }

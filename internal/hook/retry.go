@@ -34,17 +34,17 @@ func retries(h *v1alpha1.Hook) int {
 	return 0
 }
 
-// backOff doubles from one second, and adds up to a quarter, so that calls that failed together
+// backOff doubles the wait, starting at one second, and adds up to a quarter, so that calls that failed together
 // are not retried together.
 func backOff(retry int) time.Duration {
 	d := time.Second << min(max(retry-1, 0), 4)
 	return d + rand.N(d/4)
 }
 
-// try calls until the answer is yes, or the retries are used up. It returns false if ctx ended.
+// try repeats a call until the answer is positive or there are no more retries. It returns false if ctx ended.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
-		<-before // even if abandoned: the next delivery waits for all that came before
+		<-before // This also applies to an abandoned delivery, because the next delivery waits for all previous deliveries.
 	}
 	for retry := 0; ; retry++ {
 		if retry > 0 && !sleep(ctx, p.wait(retry)) {
@@ -69,8 +69,8 @@ func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, 
 	}
 }
 
-// attempt reads the credentials again, so that a corrected Secret takes effect, and
-// calls once.
+// attempt makes one call. It reads the credentials each time, so that a corrected Secret takes
+// effect.
 func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	var credentials Credentials
 	if q.Hook.SecretRef != nil || q.Hook.CASecretRef != nil {
@@ -84,7 +84,7 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	return p.call(ctx, q, credentials)
 }
 
-// sleep returns false if ctx ends first.
+// sleep returns false if ctx ends before the duration.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

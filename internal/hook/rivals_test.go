@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The first release of a group is asked for where the newest domains move to it, and is
-// compared with the group that has them.
+// TestRivals checks that hooks are asked about the first release of a group if the newest domains move to it, and that the
+// release is compared with the group that has these domains.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

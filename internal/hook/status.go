@@ -11,37 +11,37 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Outcome of a delivery, retries included.
+// Outcome is the outcome of a delivery, including retries.
 type Outcome struct {
-	// Yes is an answer of 200 to 204.
+	// Yes reports whether the answer has a status from 200 to 204.
 	Yes bool
-	// Refused reports that a gate answered StatusRefused.
+	// Refused reports whether a gate responded with StatusRefused.
 	Refused bool
-	// Unanswered reports that the receiver itself did not answer.
+	// Unanswered reports whether the receiver itself did not answer.
 	Unanswered bool
-	// Running reports that a Job has not ended, or cannot be created yet. It has no answer.
+	// Running reports whether a Job has not ended or cannot be created yet. There is no answer in this case.
 	Running bool
-	// Job is the name of the Job that answers, and Log what it reports; "" for none.
+	// Job is the name of the Job that answers, and Log is the end of its log. They are empty if there is none.
 	Job, Log string
-	// Attempts is the number of calls of this process.
+	// Attempts is the number of calls in this process.
 	Attempts int
-	// Message is the first line of the answer, or why there is none.
+	// Message is the first line of the answer, or the reason why there is no answer.
 	Message string
-	// Time at which the last call ended.
+	// Time is when the last call ended.
 	Time time.Time
-	// Edited is when the hook was last found to be edited between calls; zero for never.
+	// Edited is when an edit of the hook was last observed between calls. Zero means never.
 	Edited time.Time
 }
 
 // quiet is the minimum time between writes of the same result with different messages.
 const quiet = time.Minute
 
-// uncallable is the prefix of the message of a call that was not made, because its address is
+// uncallable is the prefix of the message for a call that was not made, because its address is
 // not allowed.
 const uncallable = "cannot be called: "
 
-// Uncallable reports whether a hook was not called because its address is not allowed. That
-// changes only with the hook or the flags of the manager.
+// Uncallable reports whether a hook was not called because its address is not allowed. Only a change of
+// the hook or of the manager's flags changes that.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
 // notCreated is the prefix of the message of a call whose Job the API server rejects.
@@ -50,7 +50,7 @@ const notCreated = "cannot create Job "
 // port matches the local port in an error of a connection, which differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
-// gist returns the part of a message that is the same for the same result: the status code, or why
+// gist returns the part of a message that is equal for equal results: the status code, or the reason why
 // there is no answer.
 func gist(message string) string {
 	if code, _, found := strings.Cut(message, ": "); found && (strings.HasPrefix(code, "HTTP ") || strings.HasPrefix(code, notCreated)) {
@@ -59,9 +59,9 @@ func gist(message string) string {
 	return port.ReplaceAllString(message, "")
 }
 
-// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes
-// hooks that the specification no longer has, unanswered calls that are no longer needed, except for
-// gates whose Jobs continue, and gates of an earlier rollout. Others remain until the hook is called for something else.
+// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes hooks that the
+// specification no longer contains, unanswered calls that are no longer needed, and gates of an earlier rollout. Gates with
+// Jobs that continue are not removed. All other statuses remain until the hook is called again for another reason.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -96,7 +96,7 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, outcomes map[string]Outcome) 
 	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
 }
 
-// SetPassed sets in the calls which hooks let the release through a gate, in the rollout that is in progress or was the last one.
+// SetPassed sets Passed in the calls. These are the hooks that let the release pass a gate, in the current or the last rollout.
 func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	passed := []string{}
 	for _, s := range known {
@@ -109,9 +109,9 @@ func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	}
 }
 
-// present returns the status of a hook for a call: the previous status if it is for this
-// call, and otherwise a status without an answer. A round is written when it is complete;
-// until then the previous one remains.
+// present returns the status of a hook for a call. This is the previous status if it is for this
+// call, and a status without an answer otherwise. A round is written when it is complete. Until then, the status of
+// the previous round remains.
 func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
 		return old
@@ -127,8 +127,8 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 }
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is
-// always recorded. Other messages for the same result are recorded only once in a while,
-// because each costs a write.
+// always recorded. Other messages for the same result are recorded at most once in the time quiet,
+// because each record costs a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
@@ -163,7 +163,7 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final reports whether the hook is not called again for the same.
+// final reports whether the hook is not called again for the same question.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
 // Waiting returns the outcomes of the calls that are not made yet, by ID.
@@ -177,7 +177,7 @@ func Waiting(questions []Call) map[string]Outcome {
 	return out
 }
 
-// Due returns the calls without a final answer that need not wait.
+// Due returns the calls that have no final answer and need not wait.
 func Due(known []v1alpha1.HookStatus, questions []Call) []Call {
 	var out []Call
 	for _, q := range questions {

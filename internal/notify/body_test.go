@@ -41,7 +41,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// Templates that take long, or read what is not part of a message, are refused.
+// TestRefusedTemplates checks that templates are rejected if they take long or read values that are not part of a message.
 func TestRefusedTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
@@ -88,10 +88,10 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// The attributes of CloudEvents are those of the CDEvent, whose types and fields are those of its schemas.
+// TestCloudEvents checks that the attributes of a CloudEvent match its CDEvent, and that the types and fields conform to the CDEvents schemas.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
-	own := regexp.MustCompile(`^dev\.cdeventsx\.[a-zA-Z0-9]+-[a-zA-Z]+\.[a-zA-Z]+\.[0-9]\.[0-9]\.[0-9]$`) // of custom events in version 0.4 of the specification
+	own := regexp.MustCompile(`^dev\.cdeventsx\.[a-zA-Z0-9]+-[a-zA-Z]+\.[a-zA-Z]+\.[0-9]\.[0-9]\.[0-9]$`) // for custom events in version 0.4 of the specification
 	standard := map[v1alpha1.NotificationEvent]string{v1alpha1.NotifyPromoted: typeUpgraded, v1alpha1.NotifyRestored: typeRolledBack}
 	for _, event := range every {
 		raw, err := cloudEventOf(example(event))

@@ -6,10 +6,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// pair is a name and a value that chats show below the title.
+// pair is a name and a value that a chat shows below the title.
 type pair struct{ name, value string }
 
-// details returns the parts of a message that its title does not contain, for chats.
+// details returns the parts of a message that are not in its title, for chats.
 func details(m Message) (out []pair) {
 	add := func(name, value string) {
 		if value != "" {
@@ -27,5 +27,5 @@ func details(m Message) (out []pair) {
 	return out
 }
 
-// cut shortens a text to a number of bytes.
+// cut shortens a text to a maximum number of bytes.
 func cut(text string, limit int) string { return status.LineOf(text, limit) }

@@ -10,10 +10,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// cdeventsVersion is the version of the specification of CDEvents that events follow.
+// cdeventsVersion is the version of the CDEvents specification that the events conform to.
 const cdeventsVersion = "0.4.1"
 
-// The CDEvents types for changes of a service in its environment. All other transitions have types of this
+// The CDEvents types for changes of a service in its environment. All other transitions have custom types of this
 // project.
 const (
 	typeDeployed   = "dev.cdevents.service.deployed.0.2.0"
@@ -22,7 +22,7 @@ const (
 	typeOwn        = "dev.cdeventsx.heighliner-release.%s.0.1.0"
 )
 
-// cloudEvent in the structured mode of CloudEvents 1.0.
+// cloudEvent is an event in the structured mode of CloudEvents 1.0.
 type cloudEvent struct {
 	SpecVersion     string  `json:"specversion"`
 	ID              string  `json:"id"`
@@ -58,7 +58,7 @@ type cdSubject struct {
 	Content map[string]any `json:"content"`
 }
 
-// cloudEventOf returns the body of a CloudEvent about a message.
+// cloudEventOf returns the body of a CloudEvent for a message.
 func cloudEventOf(m Message) ([]byte, error) {
 	source := "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + m.Namespace + "/microservices/" + m.Microservice
 	at := m.Time.UTC().Format("2006-01-02T15:04:05.999999Z07:00")

@@ -8,10 +8,10 @@ import (
 	"regexp"
 )
 
-// The bounds of Discord's embeds in characters.
+// The maximum lengths of parts of Discord's embeds, in characters.
 const maxDiscordTitle, maxDiscordValue = 256, 1024
 
-// discordMessage is the body of webhooks of Discord.
+// discordMessage is the body of a call of a Discord webhook.
 type discordMessage struct {
 	Embeds          []discordEmbed  `json:"embeds"`
 	AllowedMentions discordMentions `json:"allowed_mentions"`
@@ -37,11 +37,11 @@ type discordField struct {
 	Inline bool   `json:"inline"`
 }
 
-// discordColors of messages, as RGB.
+// discordColors are the colors of messages, as RGB.
 var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
 
-// discordMessageOf returns a message in the format of Discord. A title that is too long is repeated
-// as text.
+// discordMessageOf returns a message in the format of Discord. If the title is too long, the message also contains
+// it as text.
 func discordMessageOf(m Message) discordMessage {
 	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}
 	if embed.Title != m.Title {
@@ -53,17 +53,17 @@ func discordMessageOf(m Message) discordMessage {
 	return discordMessage{Embeds: []discordEmbed{embed}, AllowedMentions: discordMentions{Parse: []string{}}}
 }
 
-// snowflake matches the ID of a message of Discord.
+// snowflake matches the ID of a Discord message.
 var snowflake = regexp.MustCompile(`^[0-9]{1,20}$`)
 
-// discord posts a message by a webhook, or edits one by its ID. It returns the ID.
+// discord posts a message by a webhook, or edits the message with the ID edit. It returns the ID of the message.
 func (s *Sender) discord(ctx context.Context, webhook *url.URL, c Credentials, m Message, edit string) (string, *Error) {
 	raw, err := json.Marshal(discordMessageOf(m))
 	if err != nil {
 		return "", errorOf(err)
 	}
 	query := webhook.Query()
-	query.Set("wait", "true") // otherwise the response has no ID
+	query.Set("wait", "true") // Without this parameter, the response has no ID.
 	target, method := *webhook, http.MethodPost
 	if edits := snowflake.MatchString(edit); edits {
 		target, method = *webhook.JoinPath("messages", edit), http.MethodPatch
@@ -75,7 +75,7 @@ func (s *Sender) discord(ctx context.Context, webhook *url.URL, c Credentials, m
 	text, failure := s.post(ctx, call{method: method, address: target.String(), kind: "application/json", id: m.ID, body: raw}, c)
 	switch {
 	case failure != nil && edit != "" && failure.code == http.StatusNotFound:
-		return s.discord(ctx, webhook, c, m, "") // it was deleted
+		return s.discord(ctx, webhook, c, m, "") // The message was deleted.
 	case failure != nil:
 		return "", failure
 	}

@@ -17,7 +17,7 @@ import (
 // maxWaits is how many waits of a step are recorded.
 const maxWaits = 8
 
-// defaultEvents are the events of a receiver that names none.
+// defaultEvents are the events of a receiver that lists none.
 var defaultEvents = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyStarted, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved,
@@ -32,7 +32,7 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 }
 
 // Due returns the newest fact of a release that a receiver wants and does not know, or nil. known is the last report to
-// it; if that is nil, ends up to since are not reported.
+// the receiver. If known is nil, ends of rollouts before since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
@@ -57,12 +57,12 @@ func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool 
 	return f.Step > known.Step || f.Event == v1alpha1.NotifyWaiting && f.Step == known.Step && !slices.Contains(known.Waits, f.Wait)
 }
 
-// RemovedFact returns the fact of a release that was reported and is gone.
+// RemovedFact returns the fact that a reported release no longer exists.
 func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }
 
-// Edits returns the ID of the message that a fact changes, or "" for a new message.
+// Edits returns the ID of the message that a fact updates, or an empty string if the fact needs a new message.
 func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	if known == nil || Ended(known.Event) || !Ended(f.Event) && f.Run != known.Run {
 		return ""
@@ -70,8 +70,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Advance returns the record after a fact was reported to a receiver. message is the receiver's ID of the message; "" if it
-// cannot be edited.
+// Advance returns the record after a fact was reported to a receiver. message is the receiver's ID of the message, or an
+// empty string if the message cannot be edited.
 func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {
@@ -90,7 +90,7 @@ func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDeliv
 	return of
 }
 
-// ID identifies a message. It depends only on what is recorded, so that another manager computes the same.
+// ID identifies a message. It depends only on recorded data, so that another manager computes the same ID.
 func ID(policy types.UID, receiver string, service types.UID, release string, f *Fact) string {
 	stamp := ""
 	if Ended(f.Event) {
@@ -99,7 +99,7 @@ func ID(policy types.UID, receiver string, service types.UID, release string, f 
 	return hash(string(policy), receiver, string(service), release, string(f.Event), strconv.FormatInt(f.Run, 10), strconv.Itoa(int(f.Step)), f.Wait, stamp)
 }
 
-// hash of texts.
+// hash returns a hash of texts.
 func hash(texts ...string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", texts))
 	return hex.EncodeToString(sum[:16])

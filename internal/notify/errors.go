@@ -18,13 +18,13 @@ const (
 	maxRetryAfter = 10 * time.Minute
 )
 
-// Error is why a message was not accepted. It never contains the address, which may be a secret.
+// Error describes why a message was not accepted. It never contains the address, which may be a secret.
 type Error struct {
-	// Rejected reports that the receiver does not accept this message; others may be accepted.
+	// Rejected reports whether the receiver does not accept this message. It may accept other messages.
 	Rejected bool
-	// Final reports that no other attempt can succeed, and the receiver does not fail.
+	// Final reports whether no other attempt can succeed, although the receiver does not fail.
 	Final bool
-	// After is the wait that the receiver requests; 0 for none.
+	// After is the wait that the receiver requests. 0 means none.
 	After time.Duration
 	// code is the HTTP status, or 0.
 	code int
@@ -59,7 +59,7 @@ func errorOf(err error) *Error {
 	return errorf("%s", err)
 }
 
-// errorOfAnswer returns the error of a response that is not a success.
+// errorOfAnswer returns the error for a response that is not a success.
 func errorOfAnswer(answer *http.Response, body string) *Error {
 	e := errorf("HTTP %d: %s", answer.StatusCode, body)
 	switch answer.StatusCode {

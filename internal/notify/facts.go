@@ -1,18 +1,18 @@
-// Package notify decides about which transitions of releases receivers are notified, builds the messages, and sends
+// Package notify decides which transitions of releases are reported to receivers, builds the messages, and sends
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
-//	facts.go        what of a release can be reported now. Pure
-//	due.go          what a receiver does not know yet, and the record after a message. Pure
+//	facts.go        which transitions of a release can be reported now. Pure
+//	due.go          which transition a receiver does not know yet, and the record after a message. Pure
 //	message.go      messages and their texts. Pure
-//	template.go     bodies by templates of users. Pure
-//	cloudevents.go  CloudEvents, whose data are CDEvents. Pure
-//	chat.go         what messages show in chats. Pure
+//	template.go     bodies from templates of users. Pure
+//	cloudevents.go  CloudEvents that contain CDEvents. Pure
+//	chat.go         the parts of messages for chats. Pure
 //	slack.go        messages of Slack
 //	teams.go        cards of Microsoft Teams. Pure
 //	discord.go      messages of Discord
-//	githubstatus.go statuses of commits at GitHub
-//	send.go         one message to one receiver, over HTTP
-//	errors.go       why a message was not accepted
+//	githubstatus.go statuses of commits on GitHub
+//	send.go         sends one message to one receiver over HTTP
+//	errors.go       errors of messages that are not accepted
 package notify
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Key names a release.
+// Key identifies a release.
 type Key struct{ Namespace, Release string }
 
 // Fact is a transition that can be reported about a release now.
 type Fact struct {
-	// Event of the release.
+	// Event is the event of the release.
 	Event v1alpha1.NotificationEvent
-	// Run is the sequence number of the rollout in progress, and Step its step, from 1; 0 before the first one, and
-	// for ends.
+	// Run is the sequence number of the rollout in progress, and Step is its step, counted from 1. Step is 0 before the first
+	// step. Both are 0 after the end of a rollout.
 	Run  int64
 	Step int32
-	// Wait is the state that waits for a user, or "".
+	// Wait is the state in which the rollout waits for a user, or empty.
 	Wait string
-	// Time of the transition; within a rollout as far as known.
+	// Time is when the transition happened. Within a rollout, it may not be known exactly.
 	Time time.Time
 }
 
@@ -51,8 +51,8 @@ func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }
 
-// FactsOf returns the facts of a release, the last of which is its current state; none if it is new, or not
-// sufficiently known.
+// FactsOf returns the facts of a release. The last fact is its current state. FactsOf returns none if the release is new or
+// its state is not sufficiently known.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {
 		return factsOfRollout(s)
@@ -64,7 +64,7 @@ func FactsOf(s view.ReleaseState) []Fact {
 	return []Fact{{Event: event, Time: s.Row.LastTransitionTime.Time}}
 }
 
-// factsOfRollout returns those of a rollout in progress.
+// factsOfRollout returns the facts of a release with a rollout in progress.
 func factsOfRollout(s view.ReleaseState) []Fact {
 	started := s.Group.Rollout.StartedTime.Time
 	facts := []Fact{{Event: v1alpha1.NotifyStarted, Run: s.Sequence, Time: started}}
@@ -81,8 +81,8 @@ func factsOfRollout(s view.ReleaseState) []Fact {
 	return facts
 }
 
-// endOf returns the event of a release that is in no rollout; "" for one whose status was not decided but found,
-// because the rollout state was lost.
+// endOf returns the event of a release without a rollout. It returns an empty string if the status of the release was not decided
+// but recovered, because the rollout state was lost.
 func endOf(s view.ReleaseState) v1alpha1.NotificationEvent {
 	row := s.Row
 	reason := release.Reason(row.Reason)

@@ -14,7 +14,7 @@ import (
 const defaultContext = "heighliner"
 
 // commitStates maps events to states. GitHub shows pending until there is another state, so each
-// end has one.
+// end of a rollout has a state.
 var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifyStarted: github.CommitPending, v1alpha1.NotifyStep: github.CommitPending, v1alpha1.NotifyWaiting: github.CommitPending,
 	v1alpha1.NotifyPromoted: github.CommitSuccess, v1alpha1.NotifyRestored: github.CommitSuccess, v1alpha1.NotifyDeprecated: github.CommitSuccess,
@@ -22,8 +22,8 @@ var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifySuperseded: github.CommitError, v1alpha1.NotifyRemoved: github.CommitError,
 }
 
-// commitStatusOf returns a message in the format of GitHub; sha is the commit of an earlier message about the release, or
-// "".
+// commitStatusOf returns a message in the format of GitHub. sha is the commit of an earlier message about the release, or
+// empty.
 func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) github.CommitStatus {
 	return github.CommitStatus{
 		SHA: cmp.Or(m.Commit, sha), State: commitStates[m.Event], Context: cmp.Or(r.Context, defaultContext) + "/" + m.Namespace + "/" + m.Microservice,
@@ -31,7 +31,7 @@ func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) git
 	}
 }
 
-// commitStatus sets the status of the commit of a release, which it returns: a release that is gone has no other record of it.
+// commitStatus sets the status of the commit of a release, and returns the commit. If the release is gone, there is no other record of it.
 func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	status := commitStatusOf(r, m, edit)
 	switch {
@@ -52,7 +52,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub converts an error of GitHub, whose texts contain no secret.
+// errorOfGitHub converts an error of GitHub. The texts of such errors contain no secrets.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// Each event has a state, and only those of a rollout in progress are pending.
+// TestCommitStates checks that each event has a state, and that only the events of a rollout in progress are pending.
 func TestCommitStates(t *testing.T) {
 	t.Parallel()
 	want := map[v1alpha1.NotificationEvent]github.CommitState{
@@ -30,8 +30,8 @@ func TestCommitStates(t *testing.T) {
 	}
 }
 
-// A status has the brief title, the board's address and a context of its Microservice. The commit of a release that is gone is that of its
-// earlier message.
+// TestCommitStatusOf checks that a status contains the brief title, the address on the board and a context for its Microservice. If the
+// release is gone, its commit is the commit of the earlier message.
 func TestCommitStatusOf(t *testing.T) {
 	t.Parallel()
 	m := example(v1alpha1.NotifyFailed)
@@ -48,7 +48,7 @@ func TestCommitStatusOf(t *testing.T) {
 	}
 }
 
-// Statuses reach a server that holds them to GitHub's description; errors show whose fault it is, and no credential.
+// TestGitHubStatus sends statuses to a server that checks them against GitHub's description. Errors show who caused them, and contain no credential.
 func TestGitHubStatus(t *testing.T) {
 	t.Parallel()
 	const token = "github-secret-token"

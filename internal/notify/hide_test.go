@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Answers may repeat a part of the secret URL, as web servers and APIs do.
+// TestHidePartsOfTheURL covers responses that repeat a part of the secret URL, as responses of web servers and APIs do.
 func TestHidePartsOfTheURL(t *testing.T) {
 	t.Parallel()
 	c := Credentials{URL: "https://chat.example.com/api/webhooks/1234/s3cr3tT0ken"}

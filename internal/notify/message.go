@@ -12,10 +12,10 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// APIVersion of messages as JSON.
+// APIVersion is the version of messages as JSON.
 const APIVersion = "notifications.hlnr.io/v1"
 
-// Severity of a message.
+// Severity is the severity of a message.
 type Severity string
 
 // The severities of messages.
@@ -26,69 +26,69 @@ const (
 	Failure Severity = "error"
 )
 
-// Message about a release. Fields are only ever added.
+// Message is a message about a release. Later versions only add fields.
 type Message struct {
-	// APIVersion is the constant of that name.
+	// APIVersion is the constant APIVersion.
 	APIVersion string `json:"apiVersion"`
 	// ID identifies the message. Retries have the same ID.
 	ID string `json:"id"`
 	// Thread is the same for all messages about one rollout of a release.
 	Thread string `json:"thread"`
-	// Event that is reported, its Severity, and the Time of the transition.
+	// Event is the reported event, Severity is its severity, and Time is the time of the transition.
 	Event    v1alpha1.NotificationEvent `json:"event"`
 	Severity Severity                   `json:"severity"`
 	Time     time.Time                  `json:"time"`
 	// Title is one line for users.
 	Title string `json:"title"`
-	// Brief is Title without cause, user and note, which not all readers of a repository may see.
+	// Brief is Title without the cause, the user and the note, which some readers of a repository are not allowed to see.
 	Brief string `json:"-"`
-	// Policy and Receiver that the message is for.
+	// Policy and Receiver identify the receiver of the message.
 	Policy   string `json:"policy"`
 	Receiver string `json:"receiver"`
-	// Namespace, Microservice, Group and Release that it is about.
+	// Namespace, Microservice, Group and Release identify the release that the message is about.
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice"`
 	Group        string `json:"group"`
 	Release      string `json:"release"`
-	// Version of the release, and the one that was active before, or is; "" for none.
+	// Version is the version of the release. PreviousVersion is the version that the release replaces or replaced, or that replaced the release.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
-	// PullRequest of a preview; 0 for none.
+	// PullRequest is the number of the pull request of a preview. 0 means that the release is not a preview.
 	PullRequest int64 `json:"pullRequest"`
-	// Step from 1 of Steps; 0 outside of steps.
+	// Step is the current step, counted from 1, and Steps is the number of steps. Step is 0 outside of steps.
 	Step  int32 `json:"step"`
 	Steps int32 `json:"steps"`
-	// Weight of the release in percent.
+	// Weight is the weight of the release in percent.
 	Weight int32 `json:"weight"`
-	// Reason is one word, and Cause a sentence: the cause of a wait or failure.
+	// Reason is one word and Cause is a sentence. They describe the cause of a wait or a failure.
 	Reason string `json:"reason"`
 	Cause  string `json:"cause"`
-	// By is the user who decided, and Note what they wrote.
+	// By is the user who decided, and Note is the text that the user wrote.
 	By   string `json:"by"`
 	Note string `json:"note"`
-	// Image of the release with its digest, and the Commit it was built from, as far as known.
+	// Image is the image of the release with its digest, and Commit is the commit from which the image was built. They are empty if not known.
 	Image  string `json:"image"`
 	Commit string `json:"commit"`
-	// Command is the most likely next command of the user.
+	// Command is the command that the user most likely needs next.
 	Command string `json:"command"`
-	// URL of the release on the board.
+	// URL is the address of the release on the board.
 	URL string `json:"url"`
 }
 
-// About is the input of a message.
+// About contains the input of a message.
 type About struct {
-	// Policy and Receiver, whose credentials are not needed.
+	// Policy and Receiver identify the receiver. Their credentials are not needed.
 	Policy   *v1alpha1.NotificationPolicy
 	Receiver *v1alpha1.NotificationReceiver
-	// Delivery that names the release.
+	// Delivery identifies the release.
 	Delivery v1alpha1.NotificationDelivery
-	// State of the release; nil if it is gone.
+	// State is the state of the release. It is nil if the release no longer exists.
 	State *view.ReleaseState
 	Fact  Fact
 	ID    string
 }
 
-// NewMessage returns a message.
+// NewMessage returns the message about a fact.
 func NewMessage(a About) Message {
 	d := a.Delivery
 	m := Message{
@@ -134,8 +134,8 @@ func (m *Message) describe(s view.ReleaseState) {
 	}
 }
 
-// previousOf returns the version that a release replaces or replaced, or by which it was replaced, or
-// "".
+// previousOf returns the version that a release replaces or replaced, or the version that replaced the release, or an empty
+// string.
 func previousOf(s view.ReleaseState) string {
 	for i := range s.Group.Releases {
 		r := &s.Group.Releases[i]
@@ -163,7 +163,7 @@ func severityOf(e v1alpha1.NotificationEvent) Severity {
 	return Info
 }
 
-// title returns the one line of a message.
+// title returns the title of a message, which is one line.
 func (m *Message) title(wait string) string {
 	text := m.Microservice + " " + status.Short(m.Version)
 	cause, at := "", ""
@@ -213,7 +213,7 @@ func (m *Message) title(wait string) string {
 	return text
 }
 
-// decided returns by whom, and with which reason.
+// decided returns the user who decided, and the reason that they gave.
 func (m *Message) decided() (text string) {
 	if m.By != "" {
 		text = " by " + m.By
@@ -224,7 +224,7 @@ func (m *Message) decided() (text string) {
 	return text
 }
 
-// waitText describes what a rollout waits for.
+// waitText describes why a rollout waits.
 func waitText(word string) string {
 	switch view.Word(word) {
 	case view.WordApproval:

@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// A team archives its channel and sets another one, or moves to another workspace, while a rollout is in progress, whose message is in
-// the old one: the next transition is a new message in the channel of the policy. If it were an error instead, it would be tried again
-// for 24 hours, and all other messages of the receiver wait behind it.
+// TestSlackChannelThatMoved covers a team that archives its channel and sets another channel, or moves to another workspace, while the
+// message about a rollout in progress is in the previous channel. The next transition must be a new message in the channel of the policy.
+// If it were an error instead, the message would be retried for 24 hours, and all other messages of the receiver would wait for it.
 func TestSlackChannelThatMoved(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"channel_not_found", "is_inactive"} {

@@ -19,32 +19,32 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// timeout of one message, and maxAnswer, the bytes of a response that are read.
+// timeout is the timeout of one message, and maxAnswer is how many bytes of a response are read.
 const (
 	timeout   = 10 * time.Second
 	maxAnswer = 64 << 10
 )
 
-// Credentials of a receiver, from its Secrets.
+// Credentials are the credentials of a receiver from its Secrets.
 type Credentials struct {
-	// URL that replaces the one of the specification, or "".
+	// URL replaces the URL in the specification. It is empty if there is none.
 	URL string
-	// Token is sent as a bearer token, or "".
+	// Token is sent as a bearer token. It is empty if there is none.
 	Token string
-	// GitHub and Repository are those of a GitHubRepository, for commit statuses.
+	// GitHub and Repository are the credentials and the repository of a GitHubRepository, for commit statuses.
 	GitHub     github.Credential
 	Repository github.Repo
-	// Key signs the body; nil if it is not signed.
+	// Key signs the body. If Key is nil, the body is not signed.
 	Key []byte
-	// CA are certificate authorities in PEM; nil for those of the system.
+	// CA are certificate authorities in PEM. If CA is nil, the authorities of the system apply.
 	CA []byte
 }
 
-// leastPart is the length of a part of a path that may be a token: those of Slack, Teams and Discord have more, and shorter
-// ones are words.
+// leastPart is the minimum length of a part of a path that may be a token. Tokens of Slack, Teams and Discord are longer, and shorter
+// parts are words.
 const leastPart = 9
 
-// hide replaces secrets in a response that repeats them, because responses are shown in the status.
+// hide replaces secrets in a response that contains them, because the status shows responses.
 func (c Credentials) hide(answer string) string {
 	secrets := []string{c.Token, c.URL}
 	if u, err := url.Parse(c.URL); err == nil {
@@ -57,13 +57,13 @@ func (c Credentials) hide(answer string) string {
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
-		for _, part := range strings.Split(u.RawQuery, "&") { // As sent: responses repeat it without decoding.
+		for _, part := range strings.Split(u.RawQuery, "&") { // The parts stay as they are sent, because responses repeat them without decoding.
 			if _, value, _ := strings.Cut(part, "="); value != "" {
 				secrets = append(secrets, value)
 			}
 		}
 	}
-	const least = 3 // shorter texts, such as the path /, are not secret, and occur in any response
+	const least = 3 // Shorter texts, such as the path /, are not secret, and occur in any response.
 	for _, s := range secrets {
 		if len(s) >= least {
 			answer = strings.ReplaceAll(answer, s, "(hidden)")
@@ -94,8 +94,8 @@ func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: timeout, MaxBody: maxAnswer, CA: ca}
 }
 
-// Send sends a message. edit is the receiver's ID of the message that it edits, or "" for a new one. Send returns the
-// receiver's ID of the message, or "" if it cannot be edited.
+// Send sends a message. edit is the receiver's ID of the message to edit, or empty for a new message. Send returns the
+// receiver's ID of the message, or an empty string if the message cannot be edited.
 func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	if r.Type == v1alpha1.ReceiverGitHubStatus {
 		return s.commitStatus(ctx, r, c, m, edit)
@@ -148,13 +148,13 @@ func bodyOf(r *v1alpha1.NotificationReceiver, m Message) (body []byte, kind stri
 	return body, kind, err
 }
 
-// call is one request.
+// call is an HTTP request.
 type call struct {
 	method, address, kind, id string
 	body                      []byte
 }
 
-// post makes a call, and returns the body of its response.
+// post sends a request, and returns the body of its response.
 func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *E
 		return nil, errorOfAnswer(answer, with.hide(string(body)))
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // it was accepted: a repetition would be a second message
+		return nil, nil //nolint:nilerr // the message was accepted, so a repetition would send it twice
 	}
 	return body, nil
 }

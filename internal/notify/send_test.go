@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// stand is a receiver that answers by a function.
+// stand is a receiver that responds with the result of a function.
 type stand struct {
 	*httptest.Server
 	*Sender
@@ -59,7 +59,7 @@ func newStand(t *testing.T, answer func(n int, r *http.Request, body []byte) (in
 	return s
 }
 
-// Answers that are not a success are errors that say whose fault it is, and never contain the address.
+// TestErrors checks that unsuccessful responses result in errors that show who caused them, and that never contain the address.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const hidden = "hidden-path"
@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A webhook gets all fields as JSON, signed.
+// TestWebhook checks that a webhook receives all fields as signed JSON.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(int, *http.Request, []byte) (int, string) { return 200, "" })
@@ -123,7 +123,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// fields decodes a body, in which every key must be one of those that are known.
+// fields decodes a body, which must contain only known keys.
 func fields(t *testing.T, body []byte) map[string]any {
 	t.Helper()
 	var out map[string]any
@@ -133,7 +133,7 @@ func fields(t *testing.T, body []byte) map[string]any {
 	return out
 }
 
-// slackFault checks a body against what chat.postMessage and chat.update document.
+// slackFault checks a body against the documentation of chat.postMessage and chat.update.
 func slackFault(body map[string]any, bot bool) string {
 	if text, _ := body["text"].(string); text == "" || len(text) > 40_000 {
 		return "no_text"
@@ -169,7 +169,7 @@ func slackFault(body map[string]any, bot bool) string {
 	return ""
 }
 
-// A bot of Slack posts a message and edits it; one that is gone is posted again.
+// TestSlack checks that a bot of Slack posts a message and edits it, and posts a deleted message again.
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {
@@ -218,7 +218,7 @@ func TestSlack(t *testing.T) {
 	}
 }
 
-// An incoming webhook of Slack gets a message without a channel.
+// TestSlackWebhook checks that an incoming webhook of Slack receives a message without a channel.
 func TestSlackWebhook(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(_ int, _ *http.Request, raw []byte) (int, string) {
@@ -236,7 +236,7 @@ func TestSlackWebhook(t *testing.T) {
 	}
 }
 
-// A webhook of Discord posts and edits within its bounds, and mentions no one; a message that was deleted is posted again.
+// TestDiscord checks that a webhook of Discord posts and edits messages within the limits, mentions no users, and posts a deleted message again.
 func TestDiscord(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {
@@ -289,7 +289,7 @@ func TestDiscord(t *testing.T) {
 	}
 }
 
-// A workflow of Microsoft Teams gets one Adaptive Card.
+// TestTeams checks that a workflow of Microsoft Teams receives one Adaptive Card.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(int, *http.Request, []byte) (int, string) { return 202, "" })
@@ -315,7 +315,7 @@ func TestTeams(t *testing.T) {
 	}
 }
 
-// TestAnswersHideSecrets: what an answer repeats of a receiver's Secret is not shown.
+// TestAnswersHideSecrets checks that secrets which a response repeats are not shown.
 func TestAnswersHideSecrets(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(_ int, r *http.Request, _ []byte) (int, string) {

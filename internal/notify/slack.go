@@ -12,7 +12,7 @@ import (
 // slackAPI is the address of the methods of Slack's Web API.
 const slackAPI = "https://slack.com/api"
 
-// The bounds of Slack's blocks in characters; bytes are at least as many.
+// The maximum lengths of parts of Slack's blocks, in characters. A text never has fewer bytes than characters.
 const maxSlackText, maxSlackField = 3000, 2000
 
 // slackMessage is the body of chat.postMessage, chat.update and incoming webhooks.
@@ -66,7 +66,7 @@ func slackMessageOf(m Message) slackMessage {
 	}
 }
 
-// slackAnswer of the Web API, which has status 200 for errors too.
+// slackAnswer is a response of the Web API. Errors have status 200 too.
 type slackAnswer struct {
 	OK      bool   `json:"ok"`
 	Error   string `json:"error"`
@@ -74,13 +74,13 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// The errors of Slack about one message, and about one that cannot be edited any more, such as one in a channel that is gone.
+// The errors of Slack about a single message, and about a message that cannot be edited any more, for example because its channel was deleted.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}
 )
 
-// slack posts a message by a bot token, or edits one by its channel and timestamp.
+// slack posts a message by a bot token, or edits a message, which edit identifies by its channel and timestamp.
 func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Credentials, m Message, edit string) (string, *Error) {
 	body, method := slackMessageOf(m), "chat.postMessage"
 	body.Channel = channel
@@ -88,7 +88,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 		body.Channel, body.TS, method = id, ts, "chat.update"
 	}
 	if body.Channel == "" {
-		return "", errorf("spec.receivers: set channel: a bot token does not name one")
+		return "", errorf("spec.receivers: set channel: a bot token does not select a channel")
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// every event.
+// every contains every event.
 var every = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyStarted, v1alpha1.NotifyStep, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved, v1alpha1.NotifyDeprecated,
 }
 
-// channel is a receiver with its record.
+// channel is a receiver with the record of its messages.
 type channel struct {
 	policy   v1alpha1.NotificationPolicy
 	receiver v1alpha1.NotificationReceiver
 	since    time.Time
 	reported map[Key]v1alpha1.NotificationDelivery
 	messages []Message
-	edits    []string // what each message edits
+	edits    []string // the ID of the message that each message edits
 }
 
 func newChannel(events ...v1alpha1.NotificationEvent) *channel {
@@ -39,7 +39,7 @@ func newChannel(events ...v1alpha1.NotificationEvent) *channel {
 	}
 }
 
-// observe notifies of what is due at a moment.
+// observe sends the notifications that are due at a moment.
 func (c *channel) observe(in view.Input, now time.Time) {
 	in.Namespace = ""
 	for _, s := range view.ReleaseStates(in, now, func(*v1alpha1.Microservice) bool { return true }) {
@@ -59,7 +59,7 @@ func (c *channel) observe(in view.Input, now time.Time) {
 	}
 }
 
-// titles of the messages; an edit begins with "~ ".
+// titles returns the titles of the messages. The title of an edit begins with "~ ".
 func (c *channel) titles() (out []string) {
 	for i, m := range c.messages {
 		title := string(m.Event) + ": " + m.Title
@@ -71,7 +71,7 @@ func (c *channel) titles() (out []string) {
 	return out
 }
 
-// What is sent in each of the histories of the views, with every event.
+// TestStories checks the messages about each of the histories of the views, for all events.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	first := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active"}
@@ -101,8 +101,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// In all histories: nothing is sent twice, neither at the same moment nor with the same id, messages about a rollout are one
-// thread, and what ends is reported, also to who sees the end alone.
+// TestAllStories checks in all histories that no message is sent twice, neither at the same moment nor with the same ID, that messages about a
+// rollout have the same thread, and that the end of a rollout is reported, even to receivers that observe only the end.
 func TestAllStories(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -144,7 +144,7 @@ func TestAllStories(t *testing.T) {
 	}
 }
 
-// A receiver that was added after a rollout is not notified of its end.
+// TestSince checks that a receiver that was added after a rollout is not notified of its end.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	moments := viewtest.Moments("promoted", "shop")
@@ -157,7 +157,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// Without events, receivers are not notified of steps and of releases that were replaced.
+// TestDefaultEvents checks that receivers without a list of events are not notified of steps and replaced releases.
 func TestDefaultEvents(t *testing.T) {
 	t.Parallel()
 	c := newChannel()
@@ -170,7 +170,7 @@ func TestDefaultEvents(t *testing.T) {
 	}
 }
 
-// What is new, by what was reported last.
+// TestDue checks which facts are new, depending on the last report.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)

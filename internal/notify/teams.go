@@ -1,6 +1,6 @@
 package notify
 
-// teamsMessage is the body of webhooks of Microsoft Teams' workflows: one Adaptive Card.
+// teamsMessage is the body of a call of a webhook of a Microsoft Teams workflow. It contains one Adaptive Card.
 type teamsMessage struct {
 	Type        string            `json:"type"`
 	Attachments []teamsAttachment `json:"attachments"`
@@ -21,7 +21,7 @@ type teamsCard struct {
 	Actions []map[string]any `json:"actions,omitempty"`
 }
 
-// teamsColors of titles.
+// teamsColors are the colors of titles.
 var teamsColors = map[Severity]string{Info: "Default", Success: "Good", Warning: "Warning", Failure: "Attention"}
 
 // teamsMessageOf returns a message in the format of Teams.

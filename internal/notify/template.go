@@ -13,14 +13,14 @@ import (
 // maxBody is the maximum length of a body in bytes.
 const maxBody = 64 << 10
 
-// functions of templates, in addition to eq, ne, and, or and not.
+// functions are the functions of templates, in addition to eq, ne, and, or and not.
 var functions = template.FuncMap{"json": toJSON}
 
-// allowed are the names of functions in templates.
+// allowed are the names of all functions of templates.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
-// toJSON returns a value as JSON, at most as long as a body: each further json of a text doubles its
-// escapes, and nothing is written before the last one.
+// toJSON returns a value as JSON that is at most as long as a body. Each nested call of json doubles the escapes of a
+// text, and nothing is written before the outermost call returns.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {
@@ -35,8 +35,8 @@ func CheckTemplate(text string) error {
 	return err
 }
 
-// parseTemplate parses a template whose execution time is bounded by its length: it has neither loops nor definitions, and
-// only the allowed functions.
+// parseTemplate parses a template. The execution time of the template is limited by its length, because it contains neither loops nor
+// definitions, and calls only the allowed functions.
 func parseTemplate(text string) (*template.Template, error) {
 	t, err := template.New("template").Funcs(functions).Option("missingkey=error").Parse(text)
 	if err != nil {
@@ -106,7 +106,7 @@ func checkNode(n parse.Node) error {
 	return fmt.Errorf("%s: only fields, if, and the functions %s are allowed", n, strings.Join(allowed, ", "))
 }
 
-// fieldsOf returns the fields of a message for templates: values without methods.
+// fieldsOf returns the fields of a message for templates, as values without methods.
 func fieldsOf(m Message) (map[string]any, error) {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -137,7 +137,7 @@ func execute(t *template.Template, fields map[string]any) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
-// render returns the body of a message by a template.
+// render returns the body that a template makes from a message.
 func render(text string, m Message) ([]byte, error) {
 	t, err := parseTemplate(text)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each further json of a text doubles what it escapes: a short template must not make values of any length before one
-// byte of the body is written.
+// TestNestedJSONIsBounded covers nested calls of json, each of which doubles the escapes of a text. A short template must not create
+// values of unlimited length before the first byte of the body is written.
 func TestNestedJSONIsBounded(t *testing.T) {
 	const limit = 16 << 20
 	for _, levels := range []int{8, 12, 16, 20, 1000} {

@@ -15,9 +15,9 @@ import (
 
 // The verdicts of pull requests that are not offered.
 const (
-	// VerdictPullRequest: labels, branches, draft state or author do not match.
+	// VerdictPullRequest means that the labels, branches, draft state or author do not match.
 	VerdictPullRequest version.Verdict = "PullRequest"
-	// VerdictFork: it is from a fork that is neither allowed nor approved.
+	// VerdictFork means that the pull request is from a fork that is neither allowed nor approved.
 	VerdictFork version.Verdict = "Fork"
 )
 
@@ -29,11 +29,11 @@ type Chooser struct {
 	candidates []string
 }
 
-// DefaultCandidates are the default of spec.match.candidates.
+// DefaultCandidates are the defaults of spec.match.candidates.
 var DefaultCandidates = []string{"pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}"}
 
 // Compile compiles the filters and the templates of tags, which default to DefaultCandidates.
-// The error names the first invalid field.
+// The error contains the first invalid field.
 func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, error) {
 	const field = "spec.source.github.pullRequests."
 	c := &Chooser{spec: spec, candidates: candidates}
@@ -59,7 +59,7 @@ func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, e
 	return c, nil
 }
 
-// whole compiles a pattern that a whole name must match; nil for none.
+// whole compiles a pattern that must match a whole name. It returns nil for an empty pattern.
 func whole(field, pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil
@@ -70,13 +70,13 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
 
-// Choice is whether a pull request, with its current head commit, is offered.
+// Choice is the decision whether the current head commit of a pull request is offered.
 type Choice struct {
-	// Verdict that rejects it; "" if it is selected.
+	// Verdict identifies the filter that rejects the pull request. It is empty if the pull request is selected.
 	Verdict version.Verdict
-	// Reason on one line, which is deterministic.
+	// Reason is the reason in one line. It is deterministic.
 	Reason string
-	// Approved are the commits of a rejected fork that its labels approve: releases of them
+	// Approved are the commits of a rejected fork that its labels approve. Releases of these commits
 	// may remain offered.
 	Approved []string
 }
@@ -146,8 +146,8 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	return fmt.Sprintf("the association of its author, %q, is not in associations", cmp.Or(pr.Association, "None"))
 }
 
-// Pushed returns when the head commit was pushed or, if that is not known, the earliest time at
-// which there can be images of it; nil if neither is known.
+// Pushed returns when the head commit was pushed. If that is not known, it returns the earliest time at
+// which images of the commit can exist. It returns nil if neither is known.
 func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	if pr.PushTime != nil {
 		return pr.PushTime
@@ -155,8 +155,8 @@ func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	return pr.HeadTime
 }
 
-// Newest compares pull requests by their last push, the newest first; unknown pushes come
-// last. Among equal ones the higher number comes first.
+// Newest orders pull requests by their last push, the newest first. Pull requests without a known push come
+// last. Among equal pushes, the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64
 	if t := Pushed(a); t != nil {

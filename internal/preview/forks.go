@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// forks returns the policy for forks; by default they are denied.
+// forks returns the policy for forks. By default, forks are denied.
 func (c *Chooser) forks() v1alpha1.Forks {
 	if c.spec.Forks == nil {
 		return v1alpha1.Forks{Policy: v1alpha1.ForksDeny}
@@ -40,7 +40,7 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 // wholeCommit matches a full commit SHA.
 const wholeCommit = `([0-9a-f]{40}|[0-9a-f]{64})`
 
-// approvedByName checks a fork for a label that names the commit that it approves. When the
+// approvedByName checks whether a fork has a label that contains the approved commit. The time at which the
 // label was added does not matter.
 func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 	before, after, _ := strings.Cut(template, "{{.SHA}}")
@@ -58,8 +58,8 @@ func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 		Reason: fmt.Sprintf("it is from a fork, and does not have the label that approves its commit: review commit %s, and add the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
 }
 
-// approved checks a fork for the approving label, which counts for the commit at which it was
-// first seen.
+// approved checks whether a fork has the approving label. The label applies to the commit at which it was
+// first observed.
 func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	for _, l := range pr.Labels {
 		switch {

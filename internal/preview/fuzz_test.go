@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// The slug of a branch is a DNS label that holds the number of its pull request.
+// FuzzSlug checks that the slug of a branch is a DNS label that contains the number of the pull request.
 func FuzzSlug(f *testing.F) {
 	f.Add("feature/Cart", int64(12))
 	f.Add("ſ\u212a--İ", int64(9223372036854775807))
@@ -31,7 +31,7 @@ func FuzzSlug(f *testing.F) {
 	})
 }
 
-// Tags of a pull request are tags, and no other pull request has them.
+// FuzzTags checks that the tags of a pull request are valid, and that no other pull request has them.
 func FuzzTags(f *testing.F) {
 	f.Add("pr-{{.Number}}-{{.SHA7}}", "main", "feature/.*", "topic", "abc", int64(3), "preview")
 	f.Add("{{.Branch}}-{{.SHA}}{{.Tag}}", "", "", "x", strings.Repeat("a", 40), int64(3), "")

@@ -7,25 +7,25 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Image is the metadata of an image of a tag.
+// Image is the metadata of the image of a tag.
 type Image struct {
 	Digest string
-	// Revision is the commit of its label or annotation; "" for none.
+	// Revision is the commit in its label or annotation, or empty if there is none.
 	Revision string
-	// Created is its build time; zero for none.
+	// Created is its build time. Zero means not known.
 	Created time.Time
 }
 
-// OfHead returns why an image is not of the head commit, or "" if it is. Call it for the images
-// of tags with Inspect set. previous is the digest that was offered for an earlier commit of the
-// pull request; "" for none.
+// OfHead returns the reason why an image was not built from the head commit, or "" if it was. Call it for the images
+// of tags for which Inspect is set. previous is the digest that was offered for an earlier commit of the
+// pull request, or "" if there is none.
 //
 // If the tag does not identify the commit, the revision must be the head commit or its trial
-// merge. If the tag contains a commit, and the pull request needs no approval, the revision
-// may differ, because images inherit that label from their base image; but a revision that
+// merge. If the tag contains a commit and the pull request needs no approval, the revision
+// may differ, because images inherit that label from their base image. However, a revision that
 // begins with the digits of the tag shows that another commit has the same digits. An image
-// without a revision counts by its age, and only if the pull request is not from a fork: no
-// image built so late can be of an earlier commit. For forks, an image of a later push without
+// without a revision is checked by its age, and only if the pull request is not from a fork: an image
+// that is built after the push cannot be of an earlier commit. For forks, an image of a later push without
 // an approval would be even newer.
 func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
@@ -45,7 +45,7 @@ func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) str
 
 const previousImage = "it is still the image of the previous commit"
 
-// byAge is OfHead for an image without a revision.
+// byAge is like OfHead, for an image without a revision.
 func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case !tag.Moves:

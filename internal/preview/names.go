@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// maxBranch is the length of a branch as a DNS label: with the longest number there
-// is room for both in 63 characters.
+// maxBranch is the maximum length of a branch as a DNS label. A branch and the longest number fit
+// into 63 characters.
 const maxBranch = 40
 
 // Branch converts a branch to a DNS label of at most 40 characters: "feature/Cart" becomes
@@ -40,13 +40,13 @@ func Branch(name string) string {
 	return label
 }
 
-// Slug returns the DNS label of a pull request's group: its branch, truncated to 40
+// Slug returns the DNS label of a pull request's group, which consists of its branch, truncated to 40
 // characters, and its number. It is unique.
 func Slug(branch string, number int64) string {
 	return Branch(branch) + "-" + strconv.FormatInt(number, 10)
 }
 
-// Number returns the number of a slug; false if it is not the slug of a pull request.
+// Number returns the number in a slug. It returns false if the slug does not belong to a pull request.
 func Number(slug string) (int64, bool) {
 	i := strings.LastIndexByte(slug, '-')
 	if i < 1 {
@@ -56,18 +56,18 @@ func Number(slug string) (int64, bool) {
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == slug[i+1:]
 }
 
-// IsCommit reports whether a version is of a pull request: a full commit SHA.
+// IsCommit reports whether a version belongs to a pull request, which means that it is a full commit SHA.
 func IsCommit(version string) bool {
 	return len(version) >= 40 && strings.Trim(version, "0123456789abcdef") == ""
 }
 
-// Vars are the variables of templates; "" if not known.
+// Vars are the variables of templates. A variable that is not known is empty.
 type Vars struct {
 	// Tag is the name at the source, or the tag of the image.
 	Tag string
-	// SHA is the full commit SHA; {{.SHA7}} is its first seven digits.
+	// SHA is the full commit SHA. {{.SHA7}} stands for its first seven digits.
 	SHA string
-	// Number of the pull request, and its Branch as a DNS label.
+	// Number is the number of the pull request, and Branch is its branch as a DNS label.
 	Number, Branch string
 }
 
@@ -78,7 +78,7 @@ func VarsOf(pr *v1alpha1.PullRequest) Vars {
 
 var variable = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
-// Expand replaces the variables in a text. The error names a variable that does not exist or
+// Expand replaces the variables in a text. The error contains the first variable that does not exist or
 // is not known.
 func (v Vars) Expand(text string) (string, error) {
 	known := map[string]string{"Tag": v.Tag, "SHA": v.SHA, "SHA7": v.SHA[:min(7, len(v.SHA))], "Number": v.Number, "Branch": v.Branch}
@@ -99,13 +99,13 @@ func (v Vars) Expand(text string) (string, error) {
 // Tag is a candidate tag of the image of a head commit.
 type Tag struct {
 	Name string
-	// Moves reports that it contains no commit, so that its image may be of an earlier one.
+	// Moves reports whether the tag contains no commit, so that its image may be of an earlier commit.
 	Moves bool
-	// Approved reports that it is of a fork whose commit needs an approval. Then it contains
+	// Approved reports whether the tag belongs to a fork whose commit needs an approval. Such a tag contains
 	// the full SHA.
 	Approved bool
-	// Inspect reports that the metadata of its image decides whether it is of the head
-	// commit; see OfHead.
+	// Inspect reports whether the metadata of the image decides if the image was built from the head
+	// commit. See OfHead.
 	Inspect bool
 }
 
@@ -117,14 +117,14 @@ func names(text, variable string) bool { return strings.Contains(text, "{{."+var
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
 // namesPull reports whether the tags of a template identify a pull request. A branch alone
-// does not: "feature/cart" and "feature-cart" of a fork have the same label.
+// does not identify it: "feature/cart" and the branch "feature-cart" of a fork have the same label.
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
-// Tags returns the candidate tags of the pull request's image, in order. Templates that yield
-// no valid tag are skipped. A fork whose commit needs an approval has only tags with the full
-// SHA: a commit with the same first digits can be found in seconds, and metadata of an image is
-// controlled by the author of its Dockerfile. If images of forks may be in the registry, a tag
-// with the first digits of a commit can be of a fork.
+// Tags returns the candidate tags of the pull request's image, in order. It skips templates that result in
+// no valid tag. A fork whose commit needs an approval has only tags with the full
+// SHA, because a commit with the same first digits can be found in seconds, and the author of a Dockerfile
+// controls the metadata of the image. If images of forks may be in the registry, a tag
+// with the first digits of a commit can belong to a fork.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag
 	vars, approved := VarsOf(pr), c.NeedsApproval(pr)

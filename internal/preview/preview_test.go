@@ -226,8 +226,8 @@ func TestSlug(t *testing.T) {
 
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// heighliner-2018, appendix D 14 and 16: a slug is a DNS label whatever the branch, names
-// the pull request, and is of no other one.
+// heighliner-2018, appendix D 14 and 16: for any branch, a slug is a DNS label that identifies
+// exactly one pull request.
 func TestSlugProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		branches := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9/._-]{0,80}`))
@@ -247,7 +247,7 @@ func TestSlugProperties(t *testing.T) {
 	})
 }
 
-// The order is the same whatever it was before, and total.
+// TestNewestIsTotal checks that the order is total and does not depend on the order of the input.
 func TestNewestIsTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*v1alpha1.PullRequest

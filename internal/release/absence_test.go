@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A manager that was away for longer than the deadline has seen nothing of a release that it left in progress: it gives
-// what it finds a moment to report before it calls the deadline passed.
+// TestDeadlineAfterAnAbsence checks that a manager that was not running for longer than the deadline gives the release of a rollout
+// a moment to report before the deadline counts as passed.
 func TestDeadlineAfterAnAbsence(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		deadline time.Duration
-		// began is when the manager began to observe, now the time of the plan: both after the start of the rollout; 0: always.
+		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout. If began is 0, the manager has always observed.
 		began, now time.Duration
-		// grace is the end of the moment that was given before.
+		// grace is the end of the moment that was granted before.
 		grace   time.Duration
 		failed  bool
 		requeue time.Duration
@@ -65,7 +65,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 	}
 }
 
-// A manager that is restarted every few seconds does not postpone a deadline indefinitely.
+// TestDeadlineUnderRestarts checks that a manager that restarts every few seconds does not postpone a deadline indefinitely.
 func TestDeadlineUnderRestarts(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

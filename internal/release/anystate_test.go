@@ -11,18 +11,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Histories reach only the states that the planner itself leaves. These tests plan from
-// states that are drawn: such as it may leave in some history, and any at all.
+// Histories reach only the states that the planner itself creates. These tests plan from
+// generated states: states that the planner may create in a history, and arbitrary states.
 
-// TestPlanOfAnyState: whatever the facts and the record are, there is a plan, it does not
-// change what it was made from, the same facts give the same plan, and with its record
-// written, a second plan changes nothing.
+// TestPlanOfAnyState checks for any facts and any record that there is a plan, that the plan does not
+// change its input, that the same facts result in the same plan, and that a second plan with the
+// record of the first plan changes nothing.
 func TestPlanOfAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { planOf(draws{t}, false) })
 }
 
-// TestPlanOfAnyRecord: the same, of a record that is consistent. Its plan is consistent as
-// well, and does not depend on the order of the facts.
+// TestPlanOfAnyRecord checks the same for consistent records. In addition, the resulting plan is consistent,
+// and does not depend on the order of the facts.
 func TestPlanOfAnyRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { planOf(draws{t}, true) })
 }
@@ -71,7 +71,7 @@ func planOf(d draws, consistent bool) {
 	}
 }
 
-// checkRecord holds the record of a plan against invariants 1 and 2.
+// checkRecord checks the record of a plan against invariants 1 and 2.
 func checkRecord(d draws, p Result) {
 	w := newWorld()
 	for i := range p.State.Groups {
@@ -101,7 +101,7 @@ func describe(o Observed, p Result) string {
 	return fmt.Sprintf("%+v\noffered %+v\nwithdrawn %+v%s\n%s", o.Spec, o.Candidates, o.Withdrawn, &b, render(p))
 }
 
-// copied returns a group with its own memory.
+// copied returns a deep copy of a group.
 func (g Group) copied() Group {
 	if g.Rollout != nil {
 		g.Rollout = new(*g.Rollout)
@@ -119,7 +119,7 @@ func (g Group) copied() Group {
 	return g
 }
 
-// draws are choices of a state.
+// draws generates the parts of a state.
 type draws struct{ *rapid.T }
 
 func oneOf[V any](d draws, what string, vs ...V) V { return vs[d.number(0, len(vs)-1, what)] }
@@ -130,7 +130,7 @@ func (d draws) number(low, high int, what string) int {
 
 func (d draws) yes(what string) bool { return rapid.Bool().Draw(d.T, what) }
 
-// rarely is true once of n times.
+// rarely returns true with a probability of 1 to n.
 func (d draws) rarely(n int, what string) bool { return d.number(1, n, what) == n }
 
 func (d draws) seconds(low, high int, what string) time.Duration {
@@ -149,7 +149,7 @@ var (
 
 func (d draws) version(what string) string { return oneOf(d, what, drawnVersions...) }
 
-// drawnName returns the name of a release: slug, version and configuration are its identity.
+// drawnName returns the name of a release, which consists of slug, version and configuration.
 func drawnName(slug, version, config string) string { return slug + "/" + version + "/" + config }
 
 func (d draws) row(slug, name string) Row {
@@ -173,8 +173,8 @@ func (d draws) row(slug, name string) Row {
 	return r
 }
 
-// amend makes rows of a group consistent: one active and one canary at most, and weights
-// that add up.
+// amend makes the rows of a group consistent. There is at most one active release and one canary, and the weights
+// add up to 100.
 func (d draws) amend(g *Group) {
 	var active, canary *Row
 	for i := range g.Releases {
@@ -357,7 +357,7 @@ func (d draws) policy(name string, releases []string) Policy {
 	return p
 }
 
-// release object draws what became of an object.
+// object generates changes of an object.
 func (d draws) object(c Object) Object {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// approve the step of 1.1.0, as a member of groups.
+// approve records that a user, as a member of groups, approves the step of 1.1.0.
 func (h tale) approve(by, step string, groups ...string) {
 	h.decide(h.release("1.1.0"), Decision{Action: Continue, ID: fmt.Sprint(h.id()), Step: step, By: by, Groups: groups})
 	h.run(time.Second)
@@ -27,7 +27,7 @@ var approvals = []struct {
 		h.approve("ann", "check")
 		h.outcome("the same again", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); "ann" has approved it already`)
 		h.approve("", "check")
-		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision names no user`)
+		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision contains no user`)
 		h.run(24 * time.Hour)
 		h.want("one", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
 		h.says("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
@@ -40,7 +40,7 @@ var approvals = []struct {
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.approve("eve", "check", "shop")
-		h.outcome("another group", "1.1.0", DecisionNotApplicable+`: step "check" waits for approval by members of sre or owners; "eve" decided as a member of none of them: name one in spec.decision.groups`)
+		h.outcome("another group", "1.1.0", DecisionNotApplicable+`: step "check" waits for approval by members of sre or owners; "eve" decided as a member of none of them: add one to spec.decision.groups`)
 		h.want("another group", map[string]string{"1.1.0": "canary 20"})
 		h.approve("bob", "check", "owners")
 		h.want("a member", map[string]string{"1.1.0": "canary 50"})

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// transitions that a row may make (rule 40), in addition to the end of its group, where
-// everything becomes deprecated (rule 14). A deprecated row becomes error when a
-// rollback to it does not come up (rule 27).
+// transitions are the changes of status that a row may make (rule 40). In addition, all rows become
+// deprecated when their group ends (rule 14). A deprecated row becomes error if a
+// rollback to it fails (rule 27).
 var transitions = map[Status][]Status{
 	Pending:    {Canary, Active, Error, Deprecated},
 	Canary:     {Pending, Active, Error, Deprecated},
@@ -20,7 +20,7 @@ var transitions = map[Status][]Status{
 	Error:      {Pending},
 }
 
-// check holds the world against the invariants that speak of the moment.
+// check checks the invariants that apply at each moment.
 func (w *world) check() {
 	w.stats.steps++
 	all := 0
@@ -28,11 +28,11 @@ func (w *world) check() {
 		w.checkGroup(&w.rolloutState.Groups[i])
 		all += len(w.rolloutState.Groups[i].Releases)
 	}
-	if n := len(w.rolloutState.Groups); n > 256 || all > 512 { // the bounds of the schema
+	if n := len(w.rolloutState.Groups); n > 256 || all > 512 { // the limits of the schema
 		w.fail("the status holds %d groups and %d rows", n, all)
 	}
 	w.checkStarting()
-	// 4: the planner takes no pod from under a route, except of an exclusive group.
+	// 4: the planner removes no pod of a release to which a route refers, except in an exclusive group.
 	for _, n := range w.nets {
 		for slug, c := range n.objects() {
 			for _, routes := range []map[string]int{c.written, c.accepted} {
@@ -48,9 +48,9 @@ func (w *world) check() {
 	}
 }
 
-// checkGroup holds one group against invariants 1 and 2.
+// checkGroup checks one group against invariants 1 and 2.
 func (w *world) checkGroup(g *Group) {
-	if n := len(g.Releases); n > 32 { // the bound of the schema
+	if n := len(g.Releases); n > 32 { // the limit of the schema
 		w.fail("group %s has %d rows", g.Slug, n)
 	}
 	active, canaries, sum := 0, 0, 0
@@ -102,15 +102,15 @@ func (w *world) checkGroup(g *Group) {
 	}
 }
 
-// checkPlan holds a plan against invariant 6, and against what a source that fails
-// may do (9).
+// checkPlan checks a plan against invariant 6, and against invariant 9, which limits the effects of a failing
+// source.
 func (w *world) checkPlan(o Observed, p Result) {
 	if !w.sparse || w.stats.plans%2 == 0 {
 		if q := planWith(shuffled(o), w.now, w.rules); !reflect.DeepEqual(p, q) {
 			w.fail("invariant 6: another order of the facts gives another plan:\n%s\n%s", render(p), render(q))
 		}
 	}
-	if p.Changed { // else these are the same facts
+	if p.Changed { // Otherwise the facts are the same.
 		w.checkSecond(o, p)
 	}
 	if p.Changed && p.State.Sequence <= o.State.Sequence {
@@ -129,8 +129,8 @@ func (w *world) checkPlan(o Observed, p Result) {
 	}
 }
 
-// checkSecond plans again on the same facts with the plan's rollout state, and with its stamps
-// as well: nothing remains to change.
+// checkSecond plans again for the same facts, with the rollout state of the plan, and also with its stamps. The
+// second plan must change nothing.
 func (w *world) checkSecond(o Observed, p Result) {
 	again := o
 	again.State = p.State
@@ -153,10 +153,10 @@ func (w *world) checkSecond(o Observed, p Result) {
 	}
 }
 
-// checkEmpty plans the same without any candidate: nothing may close, and no active
-// or retained release may go (9).
+// checkEmpty plans again without candidates. No group may close, and no active
+// or retained release may be deleted (invariant 9).
 func (w *world) checkEmpty(o Observed) {
-	o.Candidates, o.Withdrawn, o.Spec.Ended = nil, nil, nil // which is a user's word
+	o.Candidates, o.Withdrawn, o.Spec.Ended = nil, nil, nil // A user sets Ended.
 	p := planWith(o, w.now, w.rules)
 	for i := range o.State.Groups {
 		g := &o.State.Groups[i]
@@ -166,7 +166,7 @@ func (w *world) checkEmpty(o Observed) {
 		}
 		h := p.State.group(g.Slug)
 		if h != nil && h.Phase == Expired && h.Target.Reason == NoSlot && placed(o.State) > max(1, o.Spec.Previews.MaxGroups) {
-			continue // the user took its place away
+			continue // The user took its slot away.
 		}
 		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
 			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
@@ -191,7 +191,7 @@ func objectOf(o Observed, release string) Object {
 	return Object{}
 }
 
-// forgot reports whether the mark of forgotten failures covers a version.
+// forgot reports whether the mark of forgotten failures applies to a version.
 func (g *Group) forgot(version, config string) bool {
 	return g.Failed.Version != "" && g.Failed.Config == config && compare(version, g.Failed.Version) <= 0
 }
@@ -239,7 +239,7 @@ func reversed(s []string) []string {
 	return s
 }
 
-// checkRolloutState holds one write of the rollout state against the invariants that speak of
+// checkRolloutState checks one write of the rollout state against the invariants for
 // changes.
 func (w *world) checkRolloutState(o Observed, old, next State) {
 	if next.Sequence <= old.Sequence {
@@ -266,8 +266,8 @@ func (w *world) checkRolloutState(o Observed, old, next State) {
 	}
 }
 
-// checkChange holds the change of one group, which may have quota rows, against the
-// invariants.
+// checkChange checks the change of one group against the invariants. The group may have quota
+// rows.
 func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	for i := range h.Releases {
 		r := &h.Releases[i]
@@ -288,7 +288,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			w.checkGone(o, g, h, r)
 		}
 	}
-	// 1: what routes must carry has one revision.
+	// 1: the required content of the routes has one revision.
 	changed := !traffic(g).equal(traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
 	if changed && h.TrafficRevision <= g.TrafficRevision {
 		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
@@ -312,7 +312,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 				after++
 			}
 		}
-		minimum := max(1, min(o.Spec.MinimumAvailable, quota-2)) // and one in progress, and one that drains
+		minimum := max(1, min(o.Spec.MinimumAvailable, quota-2)) // Two rows remain for a release in progress and for a release that drains.
 		if h.Level == preview {
 			minimum = 1
 		}
@@ -320,7 +320,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			w.fail("invariant 5: group %s keeps %d of %d releases", g.Slug, after, before)
 		}
 	}
-	// 32: one change of traffic at a time, but for those that take weight away.
+	// 32: there is only one change of traffic at a time, except changes that reduce weights.
 	w.checkMove(o, g, h)
 	w.checkCapacity(o, g, h)
 	w.checkJudged(o, g, h)
@@ -331,8 +331,8 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkReturn(o, g, h)
 }
 
-// checkJudged holds the way of a canary against the answers of hooks, the verdicts of
-// measurements, and windows, as the plan saw them.
+// checkJudged checks the progress of a canary against the answers of hooks, the results of
+// measurements, and windows that the plan read.
 func (w *world) checkJudged(o Observed, g, h *Group) {
 	run, a := g.Rollout, g.ActiveRow()
 	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasObject(o, a.Release) || h.Phase != Live {
@@ -362,7 +362,7 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 		})
 	}
 	word := r.Decision != nil && r.Decision.Action == Continue && r.Decision.Outcome == DecisionApplied && (was.Decision == nil || was.Decision.ID != r.Decision.ID)
-	for k := run.Step; k < end; k++ { // the step that remains
+	for k := run.Step; k < end; k++ { // the steps that remain
 		v := c.Analysis
 		passed := k == run.Step && (word || run.Continued == k || v != nil && v.Rollout == run.Sequence && v.Step == k && v.Phase == VerdictPassed && v.Since.Equal(run.WaitingSince))
 		if o.Spec.Analysis && k >= 1 && steps[k-1].traffic() && !passed {
@@ -390,8 +390,8 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 	}
 }
 
-// checkApproved holds the way of a canary against the decisions of people: it leaves no step before as many of
-// them as the step needs, who may approve it, have continued it in this rollout.
+// checkApproved checks the progress of a canary against the decisions of users. The canary may leave a step only after the
+// required number of users, who may approve the step, have continued it in this rollout.
 func (w *world) checkApproved(o Observed, g, h *Group) {
 	run, r := g.Rollout, releaseOf(g, h)
 	if run == nil || r == nil || g.Level == preview || run.Step == 0 || run.StepsHash != stepsHash(o.Spec.Steps) || run.Continued == run.Step {
@@ -421,7 +421,7 @@ func (w *world) checkApproved(o Observed, g, h *Group) {
 	}
 }
 
-// releaseOf returns the row that the release in progress of a group has in another state of it.
+// releaseOf returns the row in another state of a group of the release that is in progress in this state.
 func releaseOf(g, h *Group) *Row {
 	if g.Rollout == nil {
 		return nil
@@ -429,13 +429,13 @@ func releaseOf(g, h *Group) *Row {
 	return h.Row(g.Rollout.Release)
 }
 
-// may reports whether a step lets a person approve it.
+// may reports whether a user may approve a step.
 func may(st Step, d Decision) bool {
 	return len(st.ApproversFrom) == 0 || slices.ContainsFunc(d.Groups, func(g string) bool { return slices.Contains(st.ApproversFrom, g) })
 }
 
-// checkRollout holds a creation or enlargement against the gate of ConfirmRollout: a
-// release that it is asked for has no pods before.
+// checkRollout checks the creation or enlargement of an object against the gate of ConfirmRollout. While
+// hooks are asked about a release, it has no pods.
 func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
 		return
@@ -457,10 +457,10 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 }
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
-	if was.Status != r.Status && hasObject(o, r.Release) { // else it is another object of the same name
+	if was.Status != r.Status && hasObject(o, r.Release) { // Otherwise the name belongs to a different object.
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase != Live && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
-			// Its pods are still up: started again and a step further in one plan.
+			// Its pods still exist. It was started again and completed a step in one plan.
 			allowed = allowed || slices.Contains(transitions[Pending], r.Status)
 		}
 		if !allowed {
@@ -481,7 +481,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		if r.Status == Error {
 			w.stats.failures++
 			w.checkTime(o, r)
-			// 8: an error touches only what it names.
+			// 8: an error affects only the release that it is about.
 			if g.Rollout == nil || g.Rollout.Release != r.Release {
 				if r.Reason != "Aborted" {
 					w.fail("invariant 8: %s fails (%s) while %v runs", r.Release, r.Reason, g.Rollout)
@@ -489,7 +489,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // else let go and started again
+	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // Otherwise the release was removed and started again.
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
@@ -504,8 +504,8 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	}
 }
 
-// checkTime: a release that is too slow had its deadline from when it asked for pods, less the
-// moment that its object may take to be created.
+// checkTime checks that a release that is too slow had the time of its deadline from the request for its pods on, minus the
+// moment that the creation of its object may take.
 func (w *world) checkTime(o Observed, r Row) {
 	x := w.objects[r.Release]
 	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {
@@ -516,7 +516,7 @@ func (w *world) checkTime(o Observed, r Row) {
 	}
 }
 
-// checkGone asks for the reason of a row's end.
+// checkGone checks the reason why a row was dropped.
 func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	if !hasObject(o, r.Release) {
 		return
@@ -524,9 +524,9 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	switch {
 	case r.Status == Error:
 		c := objectOf(o, r.Release)
-		ended := g.End.Release != "" // its hooks have responded, and it starts from the beginning
+		ended := g.End.Release != "" // Its hooks have responded, and it starts from the beginning.
 		if h.Phase != Live || ended || c.Decision != nil && c.Decision.Action == Retry {
-			return // the end, or retried by a person and superseded immediately
+			return // The group ended, or a user retried the release and it was superseded immediately.
 		}
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })
 		a := h.ActiveRow()
@@ -534,7 +534,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		if offered && !withdrawn && r.Config == o.Config && !h.forgot(r.Version, r.Config) && (a == nil || compare(r.Version, a.Version) > 0) {
 			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
-	case r.Status == Pending: // superseded, and as it never had traffic gone immediately
+	case r.Status == Pending: // It was superseded, and it is removed immediately because it never had traffic.
 	case r.Status != Deprecated:
 		w.fail("rule 40: %s is gone from %s", r.Release, r.Status)
 	}
@@ -546,10 +546,10 @@ func sortedOffers(o Observed) []Candidate {
 	return cs
 }
 
-// checkCapacity holds a rise of weight against rule 6: the pods come first.
+// checkCapacity checks an increase of weight against rule 6: the pods must exist first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
-	for i := range o.State.Groups { // the newest domains, if there are any, move from the newest group that serves, and does not end in the same write
+	for i := range o.State.Groups { // If there are newest domains, they move from the newest group that serves and does not end in the same write.
 		if x := &o.State.Groups[i]; a == nil && mayMove(o) && g.Rollout != nil && g.Rollout.Step > 0 && g.Level != preview && x.Level != preview && x.Phase == Live {
 			if y := w.next.group(x.Slug); y != nil && y.ActiveRow() != nil {
 				a = x.ActiveRow()
@@ -585,7 +585,7 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 	}
 }
 
-// mayMove reports whether some policy has newest domains, or no policy reports whether it has any.
+// mayMove reports whether any policy has newest domains, or no policy reports whether it has any.
 func mayMove(o Observed) bool {
 	silent := true
 	for _, p := range o.Policies {
@@ -609,8 +609,8 @@ func withheldIn(o Observed, release string) bool {
 	return false
 }
 
-// checkRetire holds a destruction against invariant 4, at the moment at which it is
-// done, with the rollout state and the routes as they are now.
+// checkRetire checks the deletion or shrinking of an object against invariant 4, with the rollout state and the routes at
+// the time of the action.
 func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	asked := max(1, min(w.spec.Replicas, seen.Spec.Replicas))
 	what := fmt.Sprintf("%s to %d", o.Release, r.Replicas)
@@ -627,13 +627,13 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			// One that does not respond frees capacity for its fix, and keeps a pod.
+			// A release that does not respond frees capacity for its fix, but keeps a pod.
 			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && unavailable
 			if serves && !dead && !w.keepsShare(seen, g, row, r) && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
 			}
 			if serves {
-				return // the user asks for fewer
+				return // The user requests fewer replicas.
 			}
 			if r.Delete {
 				w.fail("order: %s, which has a row (%s)", what, row.Status)
@@ -643,13 +643,13 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if g := seen.State.group(o.Slug); g != nil && !r.Delete && r.Replicas > 0 {
 		row := g.Row(o.Release)
 		active := row != nil && row.Status == Active
-		// What served, or was promoted by that plan, or was active without an available pod and had a fix.
+		// The release served, was promoted by that plan, or was active without an available pod and had a fix.
 		if row != nil && (r.Replicas >= seen.Spec.Replicas && (active || g.Rollout != nil && g.Rollout.Release == o.Release) || active && unavailable) {
-			return // the user asked for fewer, and it was closed or replaced since
+			return // The user requested fewer replicas, and the release was closed or replaced since.
 		}
 	}
 	if w.spec.Exclusive {
-		return // pods of an exclusive group do not wait for routes
+		return // The pods of an exclusive group do not wait for routes.
 	}
 	full, pinned := r.Replicas >= asked && !r.Delete, false
 	for _, n := range w.nets {
@@ -659,7 +659,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	}
 	for _, n := range w.nets {
 		for slug, c := range n.objects() {
-			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) && !(full && pinned) { // the user asks for fewer
+			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) && !(full && pinned) { // The user requests fewer replicas.
 				w.fail("invariant 4: %s, which policy %s names in group %s", what, n.name, slug)
 			}
 		}
@@ -671,24 +671,24 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
-	// One that only a domain names may have as few as the user asks for, and one that was removed by hand
-	// and made again has no requests to finish before its pods are ready.
+	// A release to which only a domain refers may have as few replicas as the user requests. A release that was deleted manually
+	// and created again has no requests to finish before its pods are ready.
 	if at, ok := w.named[o.Release]; ok && o.was && !(full && pinned) && w.now.Sub(at) < w.minDrain() {
 		w.fail("invariant 4: %s, %s after the last route", what, w.now.Sub(at))
 	}
 }
 
-// splitsByPods reports whether users expect that the shares of pods follow the weights: they asked for it, or nothing routes.
+// splitsByPods reports whether users expect the shares of pods to follow the weights, because they requested this or because nothing routes to the group.
 func splitsByPods(o Observed, g *Group) bool {
 	routed := len(o.Policies) > 0 || slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Routed })
 	return o.Spec.Exclusive || o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
 }
 
-// keepsShare reports whether one of two releases that share the pods of a group keeps its part of them, and both together have as
-// many as users ask for.
+// keepsShare reports whether a release that shares the pods of a group with another release keeps its share, and both releases
+// together have as many pods as users request.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 	if seen.Spec.Exclusive || w.spec.Exclusive {
-		// All for the release in a rollout as soon as it may have pods, unless its Deployment is rejected.
+		// The release in a rollout has all pods as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
 		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
 		// Or unless it may not begin, and the active release has no pod yet.

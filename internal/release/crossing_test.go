@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// The newest domains route to the newest group with a ready release, which may be below the one from which a canary takes them: its
-// active release crashes. A release of that group that gave its traffic back waits for the canary, and does not try again and again.
+// TestReleaseWaitsForTheCanaryThatHasItsDomains covers newest domains that route to the newest group with a ready release. This group may be
+// below the group from which a canary takes the domains, because the active release of that group crashes. A release of that group that gave
+// its traffic back waits for the canary, and does not retry repeatedly.
 func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -33,7 +34,7 @@ func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {
 			t.Errorf("the newest domains route to %s: 1.1.0 waits for %+v, want a wait: %v", newest, w, want)
 		}
 
-		// The other way round: the canary of the older group was first.
+		// In this case, the canary of the older group was first.
 		b.groups[0].Releases[0].Status, b.groups[0].Releases[0].Attempt = Pending, 2
 		b.groups[2].Releases[0].Status, b.groups[2].Releases[0].Weight = Canary, 20
 		s = b.scope(&b.groups[0])

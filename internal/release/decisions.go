@@ -8,8 +8,8 @@ import (
 )
 
 // maxOutcome is the maximum length of a decision's outcome in the status, in bytes. The outcome
-// quotes what a user wrote; if the API server rejected the status for its length, nothing else
-// could proceed.
+// quotes a text of a user. If the API server rejected the status because of its length, no rollout
+// could advance.
 const maxOutcome = 256
 
 // cut returns at most limit bytes of a text, without splitting a character.
@@ -52,7 +52,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
-		// Otherwise it would be applied later, when it is no longer expected.
+		// Otherwise the decision would be applied later, when users no longer expect it.
 		return refuse("%s; decide when that is over, or list the Microservice in spec.exceptions", f)
 	}
 	switch d.Action {
@@ -64,7 +64,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 			return refuse("the canary is in step %q, not in step %q", name, d.Step)
 		}
 		if s.g.Rollout.StepsHash != stepsHash(s.steps()) {
-			// The step may begin again in this plan, so that what was applied would be lost.
+			// The step may begin again in this plan. In that case the applied decision would be lost.
 			return refuse("the steps were edited at the same time; read them, and decide again")
 		}
 		if why := s.approve(s.g.Rollout, d); why != "" {
@@ -104,8 +104,8 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	return DecisionApplied
 }
 
-// passedOver returns the target that would be chosen in place of a failed release if that were
-// tried again, or nil.
+// passedOver returns the target that would be chosen instead of a failed release if the failed release
+// were tried again, or nil.
 func (s *scope) passedOver(r *Row) *Target {
 	again, g := *s, *s.g
 	g.Releases = slices.Clone(g.Releases)
@@ -126,13 +126,13 @@ func (s *scope) passedOver(r *Row) *Target {
 // approvers returns the number of different users who must approve a step.
 func (st Step) approvers() int { return max(1, st.Approvers) }
 
-// signed reports whether it matters who approves a step, so that approvals are recorded by name.
+// signed reports whether the user who approves a step matters, so that approvals are recorded by name.
 func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
 
-// groupOf returns the group whose membership allows the user to approve a step, and false if the
-// user is in none of the groups.
+// groupOf returns the group whose members may approve a step, and of which the user is a member. It returns false if
+// the user is a member of none of the groups.
 func (st Step) groupOf(d Decision) (string, bool) {
 	if len(st.ApproversFrom) == 0 {
 		return "", true
@@ -144,15 +144,15 @@ func (st Step) groupOf(d Decision) (string, bool) {
 	return st.ApproversFrom[i], true
 }
 
-// counted returns the approvals that are valid for the step as it is now: its groups may have been
-// edited.
+// counted returns the approvals that are valid for the current step. Its groups may have been edited after an
+// approval.
 func (st Step) counted(approvals []Approval) []Approval {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
 		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)
 	})
 }
 
-// members lists the groups that an approver must belong to one of.
+// members lists the groups for messages. An approver must be a member of at least one of them.
 func (st Step) members() string {
 	if len(st.ApproversFrom) == 0 {
 		return ""
@@ -160,7 +160,7 @@ func (st Step) members() string {
 	return " by members of " + strings.Join(st.ApproversFrom, " or ")
 }
 
-// Awaited describes the approvals that a step waits for, given those that it has, as in "2 approvals (1 so far: ana)".
+// Awaited describes the approvals that a step still waits for, as in "2 approvals (1 so far: ana)".
 func (st Step) Awaited(approvals []Approval) string {
 	if !st.signed() {
 		return "approval"
@@ -180,7 +180,7 @@ func (st Step) Awaited(approvals []Approval) string {
 }
 
 // approve records that a user approves the current step, and completes the step when no
-// further approval is missing. If the user may not approve it, approve returns the reason.
+// further approval is missing. If the user may not approve the step, approve returns the reason.
 func (s *scope) approve(run *Rollout, d Decision) string {
 	st, known := s.stepAt(run.Step)
 	if !known || !st.signed() {
@@ -191,9 +191,9 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	counted := st.counted(run.Approvals)
 	switch {
 	case d.By == "":
-		return fmt.Sprintf("step %q waits for %s; the decision names no user", s.stepName(run.Step), st.Awaited(run.Approvals))
+		return fmt.Sprintf("step %q waits for %s; the decision contains no user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
-		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: name one in spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: add one to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
 		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	}
@@ -204,8 +204,8 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	return ""
 }
 
-// unadoptable describes the step of a rollout that one user must not skip, because others must
-// approve it too, or because the user is not among its approvers.
+// unadoptable describes the step of a rollout that a single user must not skip, because other users must
+// approve it too, or because the user may not approve it.
 func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	for i, st := range s.steps() {
 		if i+1 < run.Step || i+1 == run.Step && run.Continued == run.Step || !st.signed() {
@@ -218,7 +218,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	return ""
 }
 
-// stepAt returns the step with a number, counted from 1, and false if there is none.
+// stepAt returns the step with a number, counted from 1, and false if there is no such step.
 func (s *scope) stepAt(step int) (Step, bool) {
 	if steps := s.steps(); step >= 1 && step <= len(steps) {
 		return steps[step-1], true

@@ -2,8 +2,8 @@ package release
 
 import "time"
 
-// denials are histories of versions that are denied: they get no traffic while another
-// version can have it, whatever else holds the group where it is.
+// denials are histories of denied versions. These get no traffic if another version
+// can get it, even if the group is paused, frozen or pinned.
 var denials = []scene{
 	{"rule 24: no version replaces a first release that is denied, and the event reports that", func(h tale) {
 		h.policy("web")

@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// named are histories of pins that name a release, and of groups that a user ends.
+// named are histories of pins that select a release by name, and of groups that a user ends.
 var named = []scene{
 	{"the end of a group is undone while its source does not list the version", func(h tale) {
 		h.live()
@@ -122,7 +122,7 @@ var named = []scene{
 		h.run(30 * time.Minute)
 		h.want("it does not end yet, and starts nothing", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "canary 10"})
 		h.carries("the steps continue", "1.0.0=90 2.0.0=10")
-		h.says("the steps continue", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet; to end both, list both")
+		h.says("the steps continue", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet; to end both groups, list both")
 		h.run(time.Hour)
 		h.want("moved", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		h.state("moved", "GroupExcluded", false)
@@ -157,7 +157,7 @@ var named = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "2.0.0": ""})
 		h.carries("denied", "1.0.0=100")
-		h.says("denied", "GroupExcluded", "group 1.x is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group 1.x all the same, remove it from spec.endedGroups and add it again")
+		h.says("denied", "GroupExcluded", "group 1.x is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group 1.x anyway, remove it from spec.endedGroups and add it again")
 		h.push("2.0.1")
 		h.run(2 * time.Minute)
 		h.want("a better one takes its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})

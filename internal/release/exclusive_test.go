@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// exclusives are histories of exclusive groups that are interrupted, and of releases that end while Jobs of their hooks run.
+// exclusives are histories of interrupted rollouts in exclusive groups, and of releases that end while Jobs of their hooks run.
 var exclusives = []scene{
 	{"a freeze, a pause and the end of a window that come during an exchange do not leave the group without traffic", func(all tale) {
 		for what, set := range map[string]func(*Spec){
@@ -19,7 +19,7 @@ var exclusives = []scene{
 				}
 				h := tale{newWorld()}
 				h.exclusive(1)
-				h.run(25 * time.Minute) // windows are open for the first twenty minutes of each hour
+				h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.
 				h.steps(steps...)
 				h.startup = time.Minute
 				h.push("1.1.0")
@@ -61,7 +61,7 @@ var exclusives = []scene{
 	{"one that is superseded while the Job of its PreRollout hook runs loses its pods", func(h tale) {
 		h.exclusive(1)
 		h.gates(PreRollout)
-		h.hooks[PreRollout] = "no" // its Job, a smoke test, is running
+		h.hooks[PreRollout] = "no" // Its Job, a smoke test, is running.
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.runs("1.1.0 has all the work, and is tested", 0, 1)
@@ -92,7 +92,7 @@ var exclusives = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.replicas("step", 5, 5)
-		h.object("1.1.0").ActiveJobs = true // of ConfirmTrafficIncrease
+		h.object("1.1.0").ActiveJobs = true // a Job of ConfirmTrafficIncrease
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
 		h.replicas("an hour after it was denied", 10, 0)
@@ -123,7 +123,7 @@ var exclusives = []scene{
 	}},
 	{"a group that a user ends has no pods while a Job of its hooks runs", func(h tale) {
 		h.worker(10)
-		h.object("1.0.0").ActiveJobs = true // PostRollout, cleanup
+		h.object("1.0.0").ActiveJobs = true // a cleanup Job of PostRollout
 		h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		if o := h.object("1.0.0"); o.Replicas > 0 || o.ready > 0 {

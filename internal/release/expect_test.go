@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// outsideCauses are the failures that the world plays of which no release is the cause.
+// outsideCauses are the simulated failures that no release causes.
 var outsideCauses = []Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "NameConflict", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
 // denied reports whether a version of a group is withdrawn, as a plan saw it.
@@ -16,9 +16,9 @@ func denied(o Observed, slug, version string) bool {
 	})
 }
 
-// checkOlder holds a write of the rollout state against what a user expects of versions: no older
-// one starts, or becomes active, for a cause outside of the newer one. Only a pin, the
-// withdrawal of the newer one, its loss, or its own fault does that.
+// checkOlder checks a write of the rollout state against the expectations of users about older versions. A cause outside of the
+// newer version does not make an older version start or become active. Only a pin, the
+// withdrawal or loss of the newer version, or a failure caused by the newer version does.
 func (w *world) checkOlder(o Observed, g, h *Group) {
 	if h.Level == preview || g.Phase != Live || h.Phase != Live || len(g.Releases) == 0 {
 		return
@@ -37,7 +37,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		}
 		names := func(p Pin) bool { return p.names(g.Slug, g.Name, g.PullRequest) }
 		if a := g.ActiveRow(); (o.Spec.Paused || o.Spec.Freeze != nil || slices.ContainsFunc(o.Spec.Pins, names)) && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
-			continue // what is denied is replaced by what is retained, and nothing that is new or that a pin left starts
+			continue // A retained release replaces a denied one. No new release starts, and neither does a release that a pin left.
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
 			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
@@ -45,8 +45,8 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 	}
 }
 
-// newerThan finds a release of a group above a version that could serve: one that is offered or
-// in progress, is not withdrawn, and has not failed for its own cause.
+// newerThan finds a release of a group above a version that could serve. Such a release is offered or
+// in progress, is not withdrawn, and has not failed for a cause in the release.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -59,13 +59,13 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		}
 	}
 	for _, r := range g.Releases {
-		current := o.Config == "" || r.Config == o.Config // one of another template is not a candidate
+		current := o.Config == "" || r.Config == o.Config // A release with another template is not a candidate.
 		serves := r.Status == Active || current && g.Rollout != nil && g.Rollout.Release == r.Release
 		if h.Row(r.Release) == nil && r.Config != o.Config {
-			continue // it failed, and with another template that is forgotten immediately
+			continue // The release failed with another template, so that the failure is dropped immediately.
 		}
 		if h.Row(r.Release) == nil && slices.ContainsFunc(h.Releases, func(x Row) bool { return x.Reason == "Aborted" && compare(x.Version, r.Version) > 0 }) {
-			continue // superseded by one that a person then deprecated, in the same write
+			continue // The release was superseded by a release that a user then deprecated in the same write.
 		}
 		if serves && hasObject(o, r.Release) && good(r.Release, r.Version, r.Config) {
 			return r.Release
@@ -74,10 +74,10 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	return ""
 }
 
-// checkDenied holds a write of the rollout state against what a user expects of a version that is
-// withdrawn: it is not promoted, gets no more weight than it has, and as a canary none.
-// The active release keeps its traffic until another one has it. Where that is lost, and
-// nothing else has an object, what is denied serves.
+// checkDenied checks a write of the rollout state against the expectations of users about denied
+// versions. A denied version is not promoted, gets no additional weight, and has no weight as a canary.
+// A denied active release keeps its traffic until another release has it. If the active release is lost and
+// no other release has an object, a denied release serves.
 func (w *world) checkDenied(o Observed, g, h *Group) {
 	if h.Phase != Live {
 		return
@@ -92,7 +92,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 		}
 		switch {
 		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt", r.Reason == "ActiveLost" && !othersLeft(o, g, r.Release):
-		case r.Reason == GroupReopened && slices.Contains(o.Withdrawn, Withdrawal{Slug: g.Slug, Version: r.Version, Reason: Gone}): // It serves until the next one does.
+		case r.Reason == GroupReopened && slices.Contains(o.Withdrawn, Withdrawal{Slug: g.Slug, Version: r.Version, Reason: Gone}): // It serves until the next release does.
 		case r.Status == Active:
 			w.fail("denied: %s is withdrawn, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
 		case r.Status == Canary && r.Weight > was.Weight:
@@ -103,7 +103,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 	}
 }
 
-// othersLeft reports whether a group has a release in addition to one that could follow the active one, and
+// othersLeft reports whether a group has a further release that could follow the active release and
 // is not withdrawn.
 func othersLeft(o Observed, g *Group, release string) bool {
 	return slices.ContainsFunc(g.Releases, func(x Row) bool {
@@ -112,8 +112,8 @@ func othersLeft(o Observed, g *Group, release string) bool {
 	})
 }
 
-// checkReturn holds a write of the rollout state against what a user expects of a group that is opened again, and of
-// releases that failed.
+// checkReturn checks a write of the rollout state against the expectations of users about reopened groups and
+// failed releases.
 func (w *world) checkReturn(o Observed, g, h *Group) {
 	if g.Phase == Closing && h.Phase != Closing && (h.Phase == Live || h.Level == preview) {
 		best := (*Row)(nil)
@@ -148,8 +148,8 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 	}
 }
 
-// checkNewest requires of a stable group, without external faults, that its newest good version,
-// or the pinned one, is active, or that it reports what it waits for.
+// checkNewest checks for a stable group without external faults that its newest good version or
+// the pinned version is active, or that the group reports its wait.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	said := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
@@ -158,7 +158,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 		return
 	}
 	if g.Rollout != nil && w.away() && g.Row(g.Rollout.Release).Attempt > 0 {
-		return // tried again, more and more rarely, for a gateway that takes nothing
+		return // It is retried at increasing intervals, because a gateway accepts nothing.
 	}
 	if g.Rollout != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
 		return
@@ -170,7 +170,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 		case c.Slug != g.Slug || denied(o, g.Slug, c.Version) || g.forgot(c.Version, o.Config):
 		case r != nil && r.Status == Error:
 			if slices.Contains(outsideCauses, r.Reason) && o.Spec.Exclusive {
-				return // neither it nor an older version starts until a user retries it
+				return // Neither this release nor an older version starts until a user retries it.
 			}
 			if slices.Contains(outsideCauses, r.Reason) {
 				w.fail("newest: stable %s is in error for %s, which is not its own", r.Release, r.Reason)
@@ -189,8 +189,8 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	}
 }
 
-// checkGroups asks stable that each group that is offered is there, or that it is reported
-// why not.
+// checkGroups checks in a stable state that each offered group exists, or that the reason why it does not
+// exist is reported.
 func (w *world) checkGroups(o Observed, p Result) {
 	for _, c := range o.Candidates {
 		if p.State.group(c.Slug) == nil && !w.endedByUser(&Group{Slug: c.Slug, Name: c.Name, PullRequest: c.PullRequest}) && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
@@ -202,7 +202,7 @@ func (w *world) checkGroups(o Observed, p Result) {
 	}
 }
 
-// instead returns the rules with another one in the place of the one of a name.
+// instead returns the rules of the planner, with a replacement for the named rule.
 func instead(name string, apply func(*scope)) []rule {
 	out := slices.Clone(rules)
 	i := slices.IndexFunc(out, func(r rule) bool { return r.name == name })
@@ -210,8 +210,8 @@ func instead(name string, apply func(*scope)) []rule {
 	return out
 }
 
-// TestExpectationsCanFail plays random histories with faults in the planner, each of which
-// only one of the checks on versions is there to find.
+// TestExpectationsCanFail plays random histories with faults in the planner. Only one of the checks on versions can find
+// each fault.
 func TestExpectationsCanFail(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string

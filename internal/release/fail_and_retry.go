@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// health reports whether a rollout is healthy: its release is available and, within the steps, its
-// weight is programmed. since is the start of the current wait.
+// health reports whether a rollout is healthy. The release must be available and, during the steps, its
+// weight must be programmed. since is the start of the current wait.
 func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reason, since time.Time) {
 	if run.Step == 0 {
 		switch {
 		case run.Gate == ConfirmRollout:
-			return true, "", s.now // it does not need pods yet
+			return true, "", s.now // The release does not need pods yet.
 		case !s.available(*r, c):
 			return false, s.lacking(r, c), noTime
 		case r.Promoted == 0 && !s.stable():
@@ -36,7 +36,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	case s.withheld(r.Release):
 		return false, availabilityLost, noTime
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
-		return false, s.lacking(r, c), noTime // only pods are missing
+		return false, s.lacking(r, c), noTime // Only pods are missing.
 	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
@@ -45,13 +45,13 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// lacking returns why a release has too few pods: the failure that the pods show, else that its
-// object is missing or out of date because the API server rejects the write, else that it takes too
-// long.
+// lacking returns why a release has too few pods. This is notCreated if its object is missing or out of date because
+// the API server rejects the write. Otherwise it is the failure that the pods show or, without a failure, the exceeded
+// deadline.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	size := s.runSize(*r, c)
 	if s.byPods() {
-		size = s.portion(r.Weight) // more than that is written when the step has passed
+		size = s.portion(r.Weight) // More replicas are written only when the step is complete.
 	}
 	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < size {
 		return notCreated
@@ -60,7 +60,7 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 }
 
 // stable reports whether no change of traffic is in progress. A change that cannot be confirmed
-// because the active release is dead blocks nothing: the canary may be the fix.
+// because the active release is dead does not count, because the canary may be the fix.
 func (s *scope) stable() bool {
 	from, active := s.rival()
 	if active == nil || from.dead(active) {
@@ -80,11 +80,11 @@ func (s *scope) dead(r *Row) bool {
 }
 
 // servesLess reports whether an active release serves less than a canary that is past its deadline, because no pod of
-// the active release responds. If the cause is that routes are not programmed, the policies' reports are as old as
-// those routes, and only the pods count: without the canary the routes may be programmed again.
+// the active release responds. If the cause is that routes are not programmed, the reports of the policies are as old as
+// those routes, and only the pods count. Without the canary, the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
-		return false // Its pods ended for the canary, and start again.
+		return false // The pods of the active release ended so that the canary could start. They start again.
 	}
 	if cause != notProgrammed {
 		return s.dead(active)
@@ -93,11 +93,11 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	return c.Available == 0
 }
 
-// ends returns when the clock of a step passes the deadline if it runs from now on.
+// ends returns when a step passes its deadline if its clock runs from now on.
 func (s *scope) ends(run *Rollout) time.Time {
 	start := s.stepClock(run)
 	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
-		start = stored(c.Created) // its creation was rejected, or this manager was suspended
+		start = stored(c.Created) // The creation was rejected, or this manager was suspended.
 	}
 	end := start.Add(s.o.Spec.Deadline)
 	if run.Grace.After(end) {
@@ -106,9 +106,9 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// moment returns how long a manager waits for reports after its start: while it was down it
-// observed nothing, and nothing could proceed. Each step gets this time once (Rollout.Grace), so
-// that a manager that is restarted repeatedly does not postpone deadlines indefinitely.
+// moment returns how long a manager waits for reports after its start. While the manager was not running,
+// it observed nothing, and no rollout could advance. Each step gets this time only once (Rollout.Grace), so
+// that a manager that restarts repeatedly does not postpone deadlines indefinitely.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
 // began reports whether this manager has just started.
@@ -125,7 +125,7 @@ func (s *scope) deadline(since time.Time) time.Time {
 	return end
 }
 
-// condemned returns the reason why measurements or hooks end a rollout, regardless of what else it
+// condemned returns the reason why measurements or hooks end a rollout, whatever the rollout
 // waits for.
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
@@ -147,19 +147,19 @@ func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, messag
 	return "", ""
 }
 
-// Waits before a release that gave its traffic back more than once gets traffic again: 10, 20, 40 …
-// minutes.
+// A release that gave its traffic back more than once waits 10, 20, 40 … minutes before it gets
+// traffic again.
 const (
 	retryFirst = 10 * time.Minute
 	retryMost  = 360 * time.Minute
 )
 
-// giveBack takes the traffic away from a canary that is unhealthy for a cause outside of it. The
-// release stays the target, keeps its pods, and begins its steps again: the first time as soon as
-// the cause is gone, later after a wait.
+// giveBack takes the traffic away from a canary that is unhealthy because of a cause outside of it. The
+// release stays the target, keeps its pods, and begins its steps again. The first time, it does so as soon as
+// the cause is gone. Later, it does so after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// The active release may lack its routes for the same cause: it gets time until they are
+		// The active release may lack its routes for the same cause. It gets time until its routes are
 		// programmed.
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
@@ -186,7 +186,7 @@ func (s *scope) retryWait(r *Row) *wait {
 	return w
 }
 
-// fail ends a rollout whose clock passed the deadline; the last active release serves (invariant
+// fail ends a rollout that is past its deadline. The last active release keeps serving (invariant
 // 7).
 func fail(s *scope) {
 	run, r, c := s.rollout()
@@ -225,8 +225,8 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// unshown is how long a rollout may be unhealthy, or routes may not be programmed, before the state shows the cause: pods start, and
-// routes are programmed, in less. It is half a minute, or half the deadline if that is shorter.
+// unshown is how long a rollout may be unhealthy, or routes may not be programmed, before the state shows the cause. Usually pods
+// start and routes are programmed within this time. It is 30 seconds, or half the deadline if that is shorter.
 func (s *scope) unshown() time.Duration { return min(30*time.Second, s.o.Spec.Deadline/2) }
 
 // showUnhealthy reports why a rollout is not healthy.
@@ -249,7 +249,7 @@ func (s *scope) failRow(r *Row, reason Reason) {
 	s.turn(r, Error, reason)
 }
 
-// retryRow starts a failed release again, from before the first step.
+// retryRow starts a failed release again, before its first step.
 func (s *scope) retryRow(r *Row, reason Reason) {
 	r.Attempt++
 	r.RetryTime = noTime

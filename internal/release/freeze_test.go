@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// checkFrozen holds a write of the rollout state against what a user expects of a freeze: nothing
-// that was never active starts, or gets more traffic than it has. What is the last release of its
-// group, or is found again after the record was lost, serves all the same, and so does one of an exclusive
+// checkFrozen checks a write of the rollout state against the expectations of users about a freeze. A release
+// that was never active does not start, and gets no additional traffic. There are three exceptions: the last release of its
+// group, a release that was recovered after the record was lost, and a release of an exclusive
 // group for which the pods of the active release have ended.
 func (w *world) checkFrozen(o Observed, g, h *Group) {
 	f := o.Spec.Freeze
@@ -43,7 +43,7 @@ func exchangedIn(o Observed, g *Group) bool {
 	return o.Spec.Exclusive && a != nil && objectOf(o, a.Release).Replicas == 0
 }
 
-// freeze begins a freeze that lasts for a time; 0: until thaw.
+// freeze begins a freeze that lasts for a time. If the time is 0, the freeze lasts until thaw.
 func (w *world) freeze(d time.Duration) {
 	w.edit("freeze", func(s *Spec) {
 		s.Freeze = &Freeze{Name: `Freeze "fair"`, Reason: "trade fair"}
@@ -55,7 +55,7 @@ func (w *world) freeze(d time.Duration) {
 
 func (w *world) thaw() { w.edit("thaw", func(s *Spec) { s.Freeze = nil }) }
 
-// writes holds the number of changes of the Microservice since a version against a limit.
+// writes checks that the number of changes of the Microservice since a version is within a limit.
 func (h tale) writes(when string, since, limit int) {
 	if n := h.version - since; n > limit {
 		h.fail("%s: the rollout state was written %d times, want at most %d", when, n, limit)
@@ -73,7 +73,7 @@ var frozen = []scene{
 		since := h.version
 		h.run(9 * time.Hour)
 		h.want("frozen", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.says("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait reads from it who waits.
+		h.says("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait parses the waiting version from this text.
 		h.writes("frozen", since, 1)
 		h.run(time.Hour)
 		h.want("over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
@@ -217,7 +217,7 @@ var frozen = []scene{
 		h.run(5 * time.Hour)
 		o := h.object("1.1.0")
 		h.spoil(o, "CrashLoopBackOff")
-		h.run(5 * time.Minute) // half of the deadline
+		h.run(5 * time.Minute) // half the deadline
 		h.want("crashes", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		o.why = ""
 		h.run(time.Hour)
@@ -325,7 +325,7 @@ var frozen = []scene{
 
 func init() { histories = append(histories, frozen...) }
 
-// TestFrozenText shows a freeze as people read it.
+// TestFrozenText checks the text that describes a freeze for users.
 func TestFrozenText(t *testing.T) {
 	f := Freeze{Name: `Freeze "fair"`, Reason: "trade fair"}
 	if got, want := f.String(), `frozen until it is deleted by Freeze "fair" ("trade fair")`; got != want {
@@ -338,7 +338,7 @@ func TestFrozenText(t *testing.T) {
 }
 
 // TestFreezeCanFail plays random histories with faults in the planner that only the check on
-// freezes is there to find.
+// freezes can find.
 func TestFreezeCanFail(t *testing.T) {
 	for name, faulty := range map[string][]rule{
 		"versions start in a freeze": instead("Start", func(s *scope) {

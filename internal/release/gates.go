@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// asks reports whether hooks have to agree at a point of a release's rollout. Before its
-// pods and before its first traffic they are asked for every version that was not active
-// yet: the first release of a group gets all traffic immediately, so that nothing after these
-// two points could protect it. The other points are those of a canary.
+// asks reports whether hooks must agree at a point of a release's rollout. The hooks of ConfirmRollout
+// and PreRollout are asked for every version that was not active yet. The first release of a group gets
+// all traffic immediately, so that no later point could protect the group. All other points apply only
+// to canaries.
 func (s *scope) asks(p Point, r *Row) bool {
 	switch {
 	case r.Promoted > 0 || r.Adopted:
@@ -23,7 +23,7 @@ func (s *scope) asks(p Point, r *Row) bool {
 	return slices.Contains(s.o.Spec.Gates, p) && s.judged(r)
 }
 
-// answer returns what the hooks answered at the gate at which the rollout waits.
+// answer returns the answer of the hooks at the gate at which the rollout waits.
 func (s *scope) answer(run *Rollout, c Object) GateFact {
 	for _, f := range c.Gates {
 		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
@@ -57,7 +57,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 	return points
 }
 
-// podsWait returns what a release waits for before it gets pods.
+// podsWait returns the wait of a release that may not have pods yet.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.o.Spec.Freeze != nil && s.halted(r) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
@@ -79,12 +79,13 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns what a release waits for before its hooks of ConfirmRollout are asked: Jobs of hooks of releases of its group that failed or
-// were superseded. A migration, its reverse, and the migration of the next version never run at the same time (rule 49).
+// jobsWait returns the wait of a release whose hooks of ConfirmRollout cannot be asked yet, because Jobs of hooks of other
+// releases of the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the
+// next version never run at the same time (rule 49).
 func (s *scope) jobsWait(r *Row) *wait {
 	for _, c := range s.sorted {
 		row := s.g.Row(c.Release)
-		fails := row != nil && row.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error // its Jobs are created next
+		fails := row != nil && row.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error // The Jobs for the failure will be created next.
 		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !c.ActiveJobs && !fails || row != nil && row.Status != Error && row.Promoted > 0 {
 			continue
 		}
@@ -93,8 +94,8 @@ func (s *scope) jobsWait(r *Row) *wait {
 	return nil
 }
 
-// nextGate returns the gate at which a rollout waits, the time since which its hooks are asked, and
-// the wait, which is nil if all hooks agree. Several points follow each other; the last one stays
+// nextGate returns the gate at which a rollout waits, the time from which its hooks are asked, and
+// the wait, which is nil if all hooks agree. If several points follow each other, the last point stays
 // set until the step begins.
 func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
 	points := s.points(&run, r)
@@ -106,7 +107,7 @@ func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait
 			return run.Gate, run.GateTime, s.domainsWait(&run, r)
 		}
 		if run.GateTime.IsZero() {
-			run.GateTime = s.now // It is asked from now on.
+			run.GateTime = s.now // The hooks are asked from now on.
 		}
 		w := s.peersWait(&run, r)
 		if f := s.answer(&run, c); p != Together && !f.Open {
@@ -127,39 +128,39 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether the hooks that test a release cannot reach it yet, and are therefore not
-// asked.
+// untried reports whether the hooks that test a release are not asked, because they cannot reach the
+// release yet.
 func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
-// askAgain drops the questions to hooks that test a release, and their answers, once its canary
-// domains no longer route to it: its pods or its object are gone, and the hooks would reach another
-// release. They are asked again when the domains route to it again.
+// askAgain drops the questions to hooks that test a release, and their answers, when the canary
+// domains no longer route to the release. In that case its pods or its object are gone, and the hooks would
+// reach another release. The hooks are asked again when the domains route to the release again.
 func (s *scope) askAgain(run *Rollout, r *Row) {
 	if run.Gate == PreRollout && s.asks(PreRollout, r) && s.unreachable(r) != "" {
 		run.GateTime = noTime
 	}
 }
 
-// unheard reports whether a hook that judges a release was asked, and did not answer.
+// unheard reports whether a hook that tests a release was asked and did not answer.
 func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 	f := s.answer(run, c)
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
-// domainsWait returns the wait of a release that its hooks cannot reach.
+// domainsWait returns the wait of a release that hooks cannot reach.
 func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% before its %s hooks can be called: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
-// unreachable returns the name of a policy whose canary domains do not route to a release yet, or
-// "". Hooks reach a release by these domains, and must not reach another one. A policy that does
+// unreachable describes the policies whose canary domains do not route to a release yet, or returns an empty
+// string. Hooks reach a release by these domains, and must not reach another release. A policy that does
 // not count blocks nothing (rule 10).
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
-		// A report with a later revision is about an earlier group of this name.
+		// A report with a later revision is about an earlier group with the same name.
 		if (rep.unreported || rep.Revision > s.g.TrafficRevision) && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q does not report yet whether it has canary domains for group %s", rep.policy, s.g.Name))
 		}
@@ -176,8 +177,8 @@ func (s *scope) unreachable(r *Row) string {
 	return strings.Join(out, "; ")
 }
 
-// endingWithDomains returns the slug of a group that ends, or has ended, and that still has canary domains according to
-// the policy's report, or "". These domains may move to this group, and route to the other one until then.
+// endingWithDomains returns the slug of a group that ends or has ended but still has canary domains, according to
+// the report of the policy, or an empty string. These domains may move to this group. Until then, they route to the other group.
 func (s *scope) endingWithDomains(policy string) string {
 	for _, p := range s.o.Policies {
 		for _, x := range p.Groups {
@@ -189,9 +190,9 @@ func (s *scope) endingWithDomains(policy string) string {
 	return ""
 }
 
-// reaches reports whether a policy counts for the domains of the canary of this group. The first
-// release of a newer group has none confirmed yet: then the policy counts by the group that serves, from which
-// domains of the newest group move.
+// reaches reports whether a policy counts for the canary domains of this group. For the first release of a newer
+// group, no domains are confirmed yet. In that case the policy counts if it counts for the serving group, from which
+// the newest domains move.
 func (s *scope) reaches(rep Report) bool {
 	if rep.counts(s.g) {
 		return true
@@ -201,17 +202,17 @@ func (s *scope) reaches(rep Report) bool {
 		slices.ContainsFunc(s.reportsOf(from.Slug), func(x Report) bool { return x.policy == rep.policy && x.counts(from) })
 }
 
-// gateWait returns the wait for hooks that have not agreed.
+// gateWait returns the wait for hooks that have not agreed yet.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }
 
-// Together is the gate at which a rollout waits for those of other Microservices. No hook is asked
-// there.
+// Together is the gate at which a rollout waits for the rollouts of other Microservices. No hook is asked
+// at this gate.
 const Together Point = "Together"
 
-// failure returns why the version failed at the peer, if it is neither active nor in progress
-// there. A release that was only rolled back together with others did not fail itself.
+// failure returns why the version failed at the peer, if the version is neither active nor in progress
+// there. A release that was rolled back only because another release failed has not failed itself.
 func (p Peer) failure(version string) (reason Reason) {
 	for _, g := range p.Groups {
 		for _, r := range g.Releases {
@@ -227,9 +228,9 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed reports whether the peer has reached the end of a step with a version: it is at the gate
-// there, beyond it, or active. A peer whose group of that name has a higher active version has
-// moved on.
+// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate,
+// beyond it, or the version is active there. It also returns true if the peer's group of that name has a
+// higher active version.
 func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {
 		if a := g.ActiveRow(); a != nil && g.Slug == slug && g.Level != preview && compare(a.Version, version) > 0 {
@@ -244,7 +245,7 @@ func (p Peer) passed(slug, version string, step int) bool {
 }
 
 // peersWait returns the wait for other Microservices that have not completed the step yet. The last
-// peer to arrive continues, and its rollout state shows this, so that the others continue as well.
+// peer to arrive continues. Its rollout state shows this, so that the other peers continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil
@@ -269,10 +270,10 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 }
 
 // spoiled returns the reason why a release that is not in progress here would be rolled back
-// immediately, because its version failed at another Microservice, or "". It waits until that is decided.
+// immediately, because its version failed at another Microservice, or "". The release waits until the failure is resolved.
 func (s *scope) spoiled(release, version string) string {
 	if s.g.Rollout != nil && s.g.Rollout.Release == release {
-		return "" // it is rolled back
+		return "" // The release in progress is rolled back instead.
 	}
 	r := s.g.Row(release)
 	if r == nil {
@@ -284,8 +285,8 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// spoiledAbove notes the versions above a target that wait because they failed at another
-// Microservice.
+// spoiledAbove returns notes about the versions above a target that do not start, because they failed at
+// another Microservice.
 func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {
 		if c.Release == target.Release {
@@ -301,8 +302,8 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	return notes
 }
 
-// brokenTogether returns the message if the version failed at another Microservice and has to be
-// rolled back here as well, or "".
+// brokenTogether returns a message if the version failed at another Microservice and must be rolled back
+// here as well. Otherwise it returns "".
 func (s *scope) brokenTogether(version string) string {
 	if !s.o.Spec.RollBack {
 		return ""

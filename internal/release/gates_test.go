@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gated are histories of hooks that hold the first release of a group, and previews.
+// gated are histories of hooks that block the first release of a group, and of hooks for previews.
 var gated = []scene{
 	{"hooks: the first release of a group waits for ConfirmRollout, without pods", func(h tale) {
 		h.policy("web")
@@ -32,7 +32,7 @@ var gated = []scene{
 		h.startup = 20 * time.Second
 		h.push("1.1.0", "1.2.0")
 		h.run(30 * time.Second)
-		h.object("1.2.0").ActiveJobs = true // those of PostRollout, from the moment at which it fails
+		h.object("1.2.0").ActiveJobs = true // Jobs of PostRollout are active from the moment of the failure
 		h.word("1.2.0", Deprecate, "")
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
@@ -308,8 +308,8 @@ var gated = []scene{
 
 func init() { histories = append(histories, gated...) }
 
-// TestAnswers asks that hooks and measurements of another rollout, step, point or wait
-// answer nothing.
+// TestAnswers checks that answers for another rollout, step, point or wait have no
+// effect.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -393,8 +393,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// atItsHooks returns a group whose release new comes to its PreRollout hooks, next to the active release
-// old.
+// atItsHooks returns a group in which the release new waits for its PreRollout hooks, while the release
+// old is active.
 func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact) Observed {
 	const slug = "1-x"
 	return Observed{
@@ -414,8 +414,8 @@ func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact
 	}
 }
 
-// TestPreRolloutWaitsForDomainsOfTheCanary asks that hooks which try a release are asked when
-// the domains of the canary route to it, where there are any.
+// TestPreRolloutWaitsForDomainsOfTheCanary checks that hooks that test a release are asked only when
+// the canary domains, if there are any, route to the release.
 func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -466,8 +466,8 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	}
 }
 
-// Hooks of PreRollout whose canary domains route to another release meanwhile have tried that one:
-// what they answered does not count, and they are asked again when the domains are back.
+// TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere covers canary domains that route to another release for a while. Hooks of
+// PreRollout have tested that release, so their answers do not count, and they are asked again when the domains route to the canary again.
 func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -507,9 +507,9 @@ func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 	}
 }
 
-// Domains of the canary that a gateway does not take are a cause outside of the release: its hooks
-// are not asked, since they would try another one, and from the deadline on the rollout reports what
-// it waits for, blocks no newer version, and continues when the cause is gone.
+// TestDomainsOfTheCanaryThatNeverRoute covers canary domains that a gateway rejects, which is a cause outside of the release. The hooks
+// are not asked, because they would test another release. From the deadline on, the rollout reports its wait,
+// does not block newer versions, and continues after the end of the cause.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -590,8 +590,8 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	}
 }
 
-// Hooks of PreRollout try the first release of a newer group only when the domains of the
-// canary have left the older one.
+// TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup checks that hooks of PreRollout test the first release of a newer group only when the
+// canary domains have left the older group.
 func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
@@ -618,7 +618,7 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 			}},
 			Policies: []Policy{
 				{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Newest: newest, Active: "old", References: []string{"old"}}, {Slug: "2-x"}}},
-				{Name: "try", Groups: append([]Report{{Slug: "1-x", Revision: 8, Active: "old", References: []string{"old"}}}, reports...)}, // its domains are of canaries alone
+				{Name: "try", Groups: append([]Report{{Slug: "1-x", Revision: 8, Active: "old", References: []string{"old"}}}, reports...)}, // The policy has domains only for canaries.
 			},
 		}, t0).State.Groups[0]
 		if g.Slug != "2-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
@@ -645,8 +645,8 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	}
 }
 
-// Canary domains of the newest group move to the next one when it ends: until the policy reports that
-// they have, hooks of the next one are not asked, because they would meet the release of the one that ends.
+// TestPreRolloutWaitsForDomainsOfAGroupThatEnds covers canary domains of the newest group that move to the next group when their group ends. Until
+// the policy reports the move, hooks of the next group are not asked, because they would reach the release of the group that ends.
 func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
@@ -677,8 +677,9 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	}
 }
 
-// A policy whose routes no gateway took names the release of a newer group that is made again under its name: that
-// cannot leave routes which nothing confirms, and takes its steps.
+// TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain covers a policy that no gateway confirms, and whose routes refer to the release
+// of a newer group that is created again with the same name. The policy cannot confirm that the release has left its routes, and must not
+// prevent the release from taking its steps.
 func TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stories whose plans are retained in testdata, as they follow each other.
+// stories are the histories whose plans are stored in testdata, in their order.
 var stories = map[string]func(tale){
 	"first-release": func(h tale) {
 		h.startup = 5 * time.Second
@@ -145,8 +145,8 @@ var stories = map[string]func(tale){
 	},
 }
 
-// TestGolden compares the plans of the stories, one after the other, with
-// testdata/*.golden; -update writes them.
+// TestGolden compares the successive plans of the stories with
+// testdata/*.golden. With -update, it writes these files.
 func TestGolden(t *testing.T) {
 	for name, play := range stories {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// open adds new groups: those of release objects without a record, and those that are offered and
+// open adds new groups: the groups of release objects without a record, and the groups that are offered and
 // not older than the oldest live group (rule 17). Previews are not ordered relative to other
 // groups.
 func (b *planner) open() {
@@ -42,7 +42,7 @@ func (b *planner) open() {
 		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
 		}
-		if c.Level == preview && b.o.Spec.Freeze == nil { // assignSlots returns it one
+		if c.Level == preview && b.o.Spec.Freeze == nil { // assignSlots gives it a slot.
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoSlot}})
 			continue
 		}
@@ -77,8 +77,8 @@ func (b *planner) noteFrozen(groups []*Group) {
 	b.requeueAt(f.Until)
 }
 
-// oldest returns the oldest of the versions that the live groups serve or, before they serve any,
-// have or are offered; "" if there is none.
+// oldest returns the oldest version of all live groups, or an empty string if there is none. For each group, the
+// version that it serves counts. A group that does not serve yet counts with its newest version.
 func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -97,7 +97,7 @@ func (b *planner) oldest() string {
 	return oldest
 }
 
-// newest returns the newest version that a group has or is offered.
+// newest returns the newest version that a group has or that is offered to it.
 func (b *planner) newest(g *Group) string {
 	var vs []string
 	for _, r := range g.Releases {
@@ -129,7 +129,7 @@ func (b *planner) servingGroup() *Group {
 	return newest
 }
 
-// withdrawn returns why a version is withdrawn, alone or with its group.
+// withdrawn returns why a version is withdrawn, either alone or with its group.
 func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	for _, w := range s.o.Withdrawn {
 		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "" && (w.Reason == Denied || w.Reason == Gone)) {
@@ -139,11 +139,11 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	return "", false
 }
 
-// denied reports whether a user denied a version: it gets no traffic while another release can
+// denied reports whether a user denied a version. A denied version gets no traffic if another release can
 // serve, and neither a pin nor a pause protects it.
 func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
 
-// withdrawnFor reports whether a version is withdrawn for a reason, alone or with its group.
+// withdrawnFor reports whether a version is withdrawn for a reason, either alone or with its group.
 func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")
@@ -156,7 +156,7 @@ func (s *scope) activeDenied() bool {
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the target may be below the version of a release, because that is withdrawn.
+// free reports whether the target may be below the version of a release, because that version is withdrawn.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
@@ -185,11 +185,11 @@ func (b *planner) excluded(slug string) bool {
 	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
 }
 
-// heirOf returns the slug of the group that takes over from an excluded one: the group that is
-// offered its active version, else the lowest version above it; "" means any group.
+// heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of
+// the excluded group is offered or, if there is none, the group with the lowest version above it. "" means any group.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
-	for _, c := range b.offers { // highest version first
+	for _, c := range b.offers { // The highest version comes first.
 		if a != nil && c.Level != preview && c.Slug != g.Slug && !b.withdrawnGroup(c.Slug) && !b.ended(c.Slug, c.Name, c.PullRequest) && compare(c.Version, a.Version) >= 0 {
 			slug = c.Slug
 		}
@@ -197,9 +197,9 @@ func (b *planner) heirOf(g *Group) string {
 	return slug
 }
 
-// closeExcluded closes a group that a changed specification no longer defines, once another group
+// closeExcluded closes a group that a changed specification no longer defines, after another group
 // has the same or a higher version (rule 38). Without a template nothing is offered, and the group
-// that takes over is not known. A pull request that is no longer selected has no such group.
+// that takes over is not known. No group takes over from a pull request that is no longer selected.
 func (b *planner) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
@@ -246,7 +246,7 @@ func (s *scope) close(reason Reason) {
 	s.event(nil, false, reason, "the group is drained and removed")
 }
 
-// takeDown sets all rows of a group to deprecated, in one write.
+// takeDown sets the rows of a group to deprecated in one write. In a closing group, failures stay in error.
 func (s *scope) takeDown(to Phase, reason Reason) {
 	s.endRun()
 	s.g.Phase = to
@@ -260,28 +260,28 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 	}
 }
 
-// endWait returns what a group that a user ends waits for: its domains have to move to the newer
-// group. If the newer group is gone and left no release, the domains would route to nothing, and
+// endWait returns the wait of a group that a user ends. Its domains must move to the newer
+// group. If the newer group is gone without any release, the domains would route to nothing, and
 // the group keeps serving.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
-		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing())
+		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both groups, list both", s.g.Name, to.Name, to.standing())
 	}
-	waited := s.g.Target.Reason == GroupExcluded // by the plan before
+	waited := s.g.Target.Reason == GroupExcluded // The previous plan waited.
 	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
 		return nil
 	}
-	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s all the same, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
+	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
 }
 
-// endsNewer reports whether a user ends a newer group too, which may be gone already.
+// endsNewer reports whether a user also ends a newer group, which may be gone already.
 func (s *scope) endsNewer() bool {
 	return slices.ContainsFunc(s.o.Spec.Ended, func(group string) bool {
 		return compareNames(strings.ReplaceAll(group, "-", "."), s.g.Name) > 0
 	})
 }
 
-// standing describes what keeps a group from having an active release, if that is known.
+// standing describes why a group has no active release yet, if that is known.
 func (g *Group) standing() string {
 	if g.Rollout == nil {
 		return " and no rollout in progress"

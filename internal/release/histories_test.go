@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// tale is a named history in progress: a world, and the first thing that did not come
-// about.
+// tale is a named history in progress. It contains a world, and the first expectation that was
+// not met.
 type tale struct{ *world }
 
 // scene is a named history.
@@ -16,7 +16,7 @@ type scene struct {
 	play func(tale)
 }
 
-// want reports how a version stands, as "active 100"; "" where it has no row.
+// want checks the status and weight of versions, as in "active 100". The text is "" for a version without a row.
 func (h tale) want(when string, versions map[string]string) {
 	for version, stand := range versions {
 		got := ""
@@ -49,7 +49,7 @@ func (h tale) state(when string, reason Reason, there bool) {
 	}
 }
 
-// requeues reports whether the next plan is asked for within a time.
+// requeues checks that the next plan is requested within a time.
 func (h tale) requeues(what string, within time.Duration) {
 	if at := h.requeue(); at.IsZero() || at.Sub(h.now) > within {
 		h.fail("%s: the requeue is at %s", what, at)
@@ -58,7 +58,7 @@ func (h tale) requeues(what string, within time.Duration) {
 
 func (h tale) pin(pins ...Pin) { h.edit("pin", func(s *Spec) { s.Pins = pins }) }
 
-// object of a version with the first template.
+// object returns the object of a version with the first template.
 func (h tale) object(version string) *object {
 	if o := h.objects[h.release(version)]; o != nil {
 		return o
@@ -71,7 +71,7 @@ func (h tale) word(version string, a Action, step string) {
 	h.decide(h.release(version), Decision{Action: a, ID: fmt.Sprint(h.id()), Step: step, By: "ann"})
 }
 
-// live brings 1.0.0 to active, under a policy.
+// live makes 1.0.0 active with a policy.
 func (h tale) live() {
 	h.policy("web")
 	h.push("1.0.0")
@@ -81,7 +81,7 @@ func (h tale) live() {
 
 var twoSteps = []Step{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}
 
-// analysed brings 1.0.0 to active, and measures canaries from there on.
+// analysed makes 1.0.0 active, and measures all further canaries.
 func (h tale) analysed(steps ...Step) {
 	h.live()
 	h.edit("analysis", func(s *Spec) { s.Analysis, s.Steps = true, steps })
@@ -91,7 +91,7 @@ func (h tale) gates(points ...Point) { h.edit("gates", func(s *Spec) { s.Gates =
 
 func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = steps }) }
 
-// histories are named after the rules of the protocol that they force.
+// histories are named after the rules of the protocol that they require.
 var histories = []scene{
 	{"first release is active immediately", func(h tale) {
 		h.steps(twoSteps...)
@@ -447,7 +447,7 @@ var histories = []scene{
 		h.push("1.1.0")
 		h.run(time.Hour)
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
-		h.object("1.0.0").up = h.now.Add(time.Hour) // more than its standby only much later
+		h.object("1.0.0").up = h.now.Add(time.Hour) // The pods beyond its standby become available only much later.
 		h.startup = time.Hour
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
@@ -714,7 +714,7 @@ var histories = []scene{
 		g.Releases, g.Rollout, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
 		g.Releases[0].Weight = 100
 		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
-		h.neighbours() // No route names it any more when the manager checks.
+		h.neighbours() // When the manager checks, no route refers to it any more.
 		h.run(h.spec.Drain - time.Second)
 		if h.object("1.1.0").Terminating {
 			h.fail("it goes before its drain is over")
@@ -1162,7 +1162,7 @@ var histories = []scene{
 		h.push("1.1.0")
 		h.run(2 * time.Minute)
 		h.want("asks", map[string]string{"1.1.0": "canary 10"})
-		h.run(25 * time.Minute) // the window is shut
+		h.run(25 * time.Minute) // The window is closed.
 		h.hooks[ConfirmTrafficIncrease] = ""
 		h.run(time.Minute)
 		h.hooks[ConfirmTrafficIncrease] = "no"
@@ -1348,11 +1348,11 @@ var histories = []scene{
 	}},
 }
 
-// allRules is how many there are; a history without one is played without the
-// comparisons of plans, which would show most.
+// allRules are all rules of the planner. A history without one of the rules is played without the
+// comparisons of plans, because these would find most of the faults.
 var allRules = rules
 
-// show plays a history with some rules.
+// playTale plays a history with a list of rules.
 func playTale(play func(tale), rules []rule) (w *world) {
 	w = newWorld()
 	w.rules = rules

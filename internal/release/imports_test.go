@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestImports keeps the package pure: what it is made of has no client, network,
-// clock, randomness or log. Of the packages below its imports, os,
-// syscall and context come with fmt and the version library.
+// TestImports checks that the package uses no client, network,
+// clock, randomness or log. Of its indirect imports, os,
+// syscall and context come from fmt and the version library.
 func TestImports(t *testing.T) {
 	deps, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestImports(t *testing.T) {
 			t.Errorf("the planner imports %s itself", dep)
 		}
 	}
-	// grep answers 1 where nothing is found.
+	// grep exits with 1 if it finds nothing.
 	out, err := exec.Command("sh", "-c", `grep -nE 'time\.(Now|Since|Until|After|AfterFunc|Sleep|Tick|NewTimer|NewTicker)\(' $(ls *.go | grep -v _test.go)`).CombinedOutput()
 	if err == nil || len(out) > 0 {
 		t.Errorf("the planner reads a clock:\n%s", out)

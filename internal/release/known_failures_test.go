@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// knownFailures are histories that other controllers of progressive delivery got
-// wrong. Names begin with the row of docs/design/known-failures.md.
+// knownFailures are histories that other controllers for progressive delivery handle
+// incorrectly. Names begin with the row of docs/design/known-failures.md.
 var knownFailures = []scene{
 	{"06 weights without a round sum", func(h tale) {
 		h.live()
@@ -158,7 +158,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("at first", map[string]string{"1.1.0": "canary 10"})
-		for range 14 { // ill for 50 of each 60 seconds: ten minutes of it are over in the 13th
+		for range 14 { // It is unhealthy for 50 of each 60 seconds, so that ten minutes without health are over in the 13th round.
 			h.kill(h.object("1.1.0"), 2)
 			h.object("1.1.0").up = h.now.Add(50 * time.Second)
 			h.run(time.Minute)
@@ -400,16 +400,16 @@ var knownFailures = []scene{
 	}},
 }
 
-// ready reports how many pods of a version with the current template are ready.
+// ready checks how many pods of a version with the current template are ready.
 func (h tale) ready(when, version string, want int) {
 	if o := h.object(version); o.ready != want || o.Replicas != want {
 		h.fail("%s: %s has %d ready pods and is to have %d, want %d", when, version, o.ready, o.Replicas, want)
 	}
 }
 
-// rest asks that a day in which nothing happens costs next to no plan and no write.
+// rest checks that a day without changes requires almost no plans and no writes.
 func (h tale) rest(when string) {
-	h.run(time.Hour) // drains end
+	h.run(time.Hour) // The drains end.
 	plans, sequence := h.stats.plans, h.rolloutState.Sequence
 	h.run(24 * time.Hour)
 	if n := h.stats.plans - plans; n > 4 {
@@ -433,7 +433,7 @@ func played(t *testing.T, play func(tale)) {
 	}
 }
 
-// aborts are the ways in which a canary loses its weight, and what its row is then.
+// aborts are the ways in which a canary loses its weight, with the resulting state of its row.
 var aborts = []struct {
 	name string
 	do   func(tale)
@@ -449,9 +449,9 @@ var aborts = []struct {
 	}, "error 0"},
 }
 
-// TestAbortsAtEachStep (rows 1, 18 and 26): whatever takes a canary back, at every
-// step, gives all weight to the active release, which had all its pods throughout,
-// and leaves no pod of the canary. The world checks the weights at every write.
+// TestAbortsAtEachStep (rows 1, 18 and 26) checks at every step that the end of a canary, whatever its cause,
+// gives all weight to the active release, which had all its pods throughout,
+// and removes all pods of the canary. The world checks the weights at every write.
 func TestAbortsAtEachStep(t *testing.T) {
 	steps := []Step{{Weight: 0, Pause: time.Hour}, {Weight: 1, Pause: time.Hour}, {Weight: 50, Pause: time.Hour}, {Weight: 99, Pause: time.Hour}, {Weight: 100, Pause: time.Hour}}
 	for _, abort := range aborts {
@@ -481,9 +481,9 @@ func TestAbortsAtEachStep(t *testing.T) {
 	}
 }
 
-// TestDecisionsOnEachStatus (row 36) gives each decision in each place of a
-// release's life. An entry is what the row is a moment later, "" where the decision
-// does not fit and changes nothing.
+// TestDecisionsOnEachStatus (row 36) applies each decision to each status of a
+// release. An entry is the state of the row a moment later, or "" if the decision
+// is not applicable and changes nothing.
 func TestDecisionsOnEachStatus(t *testing.T) {
 	step := Step{Name: "check", Weight: 20, Approval: true}
 	canary := func(h tale) {
@@ -538,7 +538,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 		}, m{}},
 		"superseded": {func(h tale) {
 			canary(h)
-			h.steps(step, Step{Weight: 50}) // from the last step on nothing supersedes
+			h.steps(step, Step{Weight: 50}) // From the last step on, no release supersedes it.
 			h.push("1.2.0")
 			h.run(time.Second)
 		}, m{}},
@@ -573,7 +573,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 	}
 }
 
-// stand returns status and weight of a release.
+// stand returns the status and weight of a release.
 func (h tale) stand(release string) string {
 	for _, g := range h.rolloutState.Groups {
 		if r := g.Row(release); r != nil {
@@ -583,8 +583,8 @@ func (h tale) stand(release string) string {
 	return ""
 }
 
-// TestAnySizesEnd (row 20): whatever the numbers, an upgrade of healthy releases
-// ends promoted, with as many pods as asked for, and comes to rest.
+// TestAnySizesEnd (row 20) checks for any sizes that an upgrade of healthy releases
+// ends with a promotion, has the required number of pods, and becomes stable.
 func TestAnySizesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := Spec{
@@ -616,8 +616,8 @@ func TestAnySizesEnd(t *testing.T) {
 	})
 }
 
-// TestStepListsAreSwitched (row 70) changes one way of upgrading for another in the
-// middle of a rollout, in each of its steps. The run ends, and no pods stay behind.
+// TestStepListsAreSwitched (row 70) replaces a list of steps by another list
+// during each of the steps of a rollout. The rollout ends, and no unnecessary pods remain.
 func TestStepListsAreSwitched(t *testing.T) {
 	lists := map[string][]Step{
 		"no steps":   nil,
@@ -627,7 +627,7 @@ func TestStepListsAreSwitched(t *testing.T) {
 	}
 	for from, first := range lists {
 		for to, second := range lists {
-			for at := range len(first) + 1 { // 0: before its pods are up
+			for at := range len(first) + 1 { // 0 means before its pods are available.
 				t.Run(fmt.Sprintf("%s to %s in step %d", from, to, at), func(t *testing.T) {
 					played(t, func(h tale) {
 						h.live()
@@ -654,8 +654,8 @@ func TestStepListsAreSwitched(t *testing.T) {
 	}
 }
 
-// TestKeptAtTheBounds (row 71) promotes one release fewer than are retained, as many, and
-// one and two more; a release that a domain names is retained beyond them.
+// TestKeptAtTheBounds (row 71) promotes one release fewer than the number of retained releases, exactly that number, and
+// one and two more. A release to which a domain refers is retained in addition.
 func TestKeptAtTheBounds(t *testing.T) {
 	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
 	for limit := 1; limit <= 3; limit++ {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// limits are histories that fill the status. They are long, so they are not part of the
+// limits are histories that fill the status. Because they are long, they are not among the
 // histories that are played with crashes at each write.
 var limits = []scene{
 	{"more versions fail than a group has rows", func(h tale) {
@@ -102,8 +102,8 @@ var limits = []scene{
 		h.policy("web")
 		h.push("pr-7-c100")
 		h.run(time.Minute)
-		h.drop("pr-7-c100")       // only the head is offered
-		for i := 40; i > 0; i-- { // their order means nothing
+		h.drop("pr-7-c100")       // Only the head commit is offered.
+		for i := 40; i > 0; i-- { // The order of the commits has no meaning.
 			h.drop(fmt.Sprintf("pr-7-c%d", 10+i+1))
 			h.fails(fmt.Sprintf("pr-7-c%d", 10+i))
 		}
@@ -186,7 +186,7 @@ var limits = []scene{
 		}
 		h.want("end", map[string]string{"1.12.0": "active 100", "60.12.0": "active 100"})
 		for _, g := range h.rolloutState.Groups {
-			if n := len(g.Releases); n != 6 { // 512/60, less one that runs and one that goes
+			if n := len(g.Releases); n != 6 { // 512/60, minus one row for the release in progress and one for the release that drains
 				h.fail("group %s has %d rows", g.Slug, n)
 			}
 		}
@@ -199,7 +199,7 @@ var limits = []scene{
 			h.run(2 * time.Minute)
 		}
 		active := h.object("1.29.0")
-		for i := 1; i <= 9; i++ { // a user brings old ones back
+		for i := 1; i <= 9; i++ { // A user rolls back to old releases.
 			o := *active
 			o.Version, o.Release = fmt.Sprintf("0.%d.0", i), fmt.Sprintf("0.%d.0-c1", i)
 			o.uid, o.rv, o.Stamp = h.id(), h.id(), active.Stamp
@@ -214,7 +214,7 @@ var limits = []scene{
 	}},
 }
 
-// fails pushes a version that does not come up, and waits for its end.
+// fails pushes a version that does not become available, and waits for its failure.
 func (h tale) fails(version string) {
 	h.broken[version] = "CrashLoopBackOff"
 	h.push(version)
@@ -230,7 +230,7 @@ func TestLimits(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.quick = true // plans of hundreds of groups are not made several times
+			w.quick = true // Plans of hundreds of groups are not computed several times.
 			if h.play(tale{w}); w.err != nil {
 				said := w.played()
 				t.Errorf("%v\n%s", w.err, said[max(0, len(said)-2000):])
@@ -239,7 +239,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestQuota asks that the shares of all groups never exceed the status.
+// TestQuota checks that the shares of all groups never exceed the status.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	for n := range maxGroups + 1 {

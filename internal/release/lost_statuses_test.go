@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestRestoredWithoutStatuses: a backup is restored without the statuses of the Microservice, its releases and its policies. The first
-// release served, and a newer one was in progress, which crashes, starts, or is a canary. What served is active again: what
-// shows it is waited for.
+// TestRestoredWithoutStatuses covers a backup that is restored without the statuses of the Microservice, its releases and its policies. The
+// first release served. A newer release, which crashes, starts, or is a canary, was in progress. The plan waits for the reports that show which
+// release served, and makes that release active again.
 func TestRestoredWithoutStatuses(t *testing.T) {
 	t.Parallel()
 	object := func(name, version string, stamp int64, available int, made time.Time) Object {

@@ -12,13 +12,13 @@ import (
 
 var update = flag.Bool("update", false, "write docs/design/mutants.md and testdata/*.golden")
 
-// mutantSeeds are how many random histories are played for a rule that no named
-// history catches.
+// mutantSeeds is the number of random histories that are played for a rule if no named
+// history fails without the rule.
 const mutantSeeds = 300
 
-// TestEveryRuleIsNeeded takes each rule of the planner out in turn, and asks that a
-// named history, or else a random one, fails without it. docs/design/mutants.md
-// holds what catches what; -update writes it.
+// TestEveryRuleIsNeeded removes each rule of the planner in turn, and checks that a
+// named history or, if there is none, a random history fails without the rule. docs/design/mutants.md
+// lists the results. With -update, the test writes that file.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	var doc strings.Builder
 	doc.WriteString("# Mutants of the planner\n\n" +
@@ -40,7 +40,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, rest, ok := strings.Cut(string(was), "\n## "); ok { // what people wrote
+		if _, rest, ok := strings.Cut(string(was), "\n## "); ok { // the part that is not generated
 			doc.WriteString("\n## " + rest)
 		}
 		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
@@ -58,8 +58,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// caughtBy names the first three histories that fail with some rules; the long ones of
-// the limits are played for what no other catches.
+// caughtBy returns the names of the first three histories that fail with a list of rules. The long histories of
+// the limits are played only if no other history fails.
 func caughtBy(rules []rule) []string {
 	var names []string
 	for _, h := range histories {

@@ -12,13 +12,13 @@ func (b *planner) follows(policy string) bool {
 	})
 }
 
-// followed reports whether some policy has such domains.
+// followed reports whether any policy has domains that route to the newest group.
 func (b *planner) followed() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return b.follows(p.Name) })
 }
 
-// older returns the group from which the newest domains move to the first release of this one, step
-// by step, or nil. If all policies are gone, a canary waits for one (rule 10). A policy that has not
+// older returns the group from which the newest domains move to the first release of this group in steps,
+// or nil. If all policies are gone, a canary waits for a policy (rule 10). A policy that has not
 // reported, because it was created again or lost its status, may have such domains.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
@@ -31,7 +31,7 @@ func (s *scope) older() *scope {
 	return s.olderThan(*r)
 }
 
-// olderThan is older for a release that may not have started yet.
+// olderThan is like older, for a release that may not have started yet.
 func (s *scope) olderThan(r Row) *scope {
 	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
@@ -47,18 +47,18 @@ func (s *scope) olderThan(r Row) *scope {
 }
 
 // mayFollow reports whether a policy that has not reported may have newest domains, so that a release takes
-// its steps. A policy that does not report until the deadline of a release that has no steps yet, because the
-// manager cannot read its routes, say, does not count (rule 12).
+// its steps. If the release has not begun its first step by the deadline, the policy no longer counts (rule 12). For
+// example, the manager may be unable to read the routes of the policy.
 func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
 
-// silentFrom returns from when a policy that has not reported does not count for the rollout of the group.
+// silentFrom returns the time from which a policy that has not reported does not count for the rollout of the group.
 func (s *scope) silentFrom() time.Time { return s.g.Rollout.Started.Add(s.o.Spec.Deadline) }
 
 // rival returns the active release that has the rest of the traffic during a rollout, and its
-// group: this group, or the group from which the newest domains move. Both are nil if there is
-// none.
+// group. That group is either the group of the rollout, or the group from which the newest domains move. Without
+// such a release, the row is nil.
 func (s *scope) rival() (*scope, *Row) {
 	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()
@@ -70,7 +70,7 @@ func (s *scope) rival() (*scope, *Row) {
 	return s.rivalOf(*r)
 }
 
-// rivalOf is rival for a release that may not have started yet.
+// rivalOf is like rival, for a release that may not have started yet.
 func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	if a := s.g.ActiveRow(); a != nil {
 		return s, a
@@ -82,7 +82,7 @@ func (s *scope) rivalOf(r Row) (*scope, *Row) {
 }
 
 // successorGroup returns the newer group without an active release to which the newest domains will
-// move from this one, whether its first release is in progress or has failed, or nil.
+// move from this group, or nil. The first release of the newer group may be in progress or may have failed.
 func (s *scope) successorGroup() *Group {
 	if s.servingGroup() != s.g {
 		return nil
@@ -99,9 +99,9 @@ func (s *scope) successorGroup() *Group {
 	return nil
 }
 
-// arrives reports whether the newest domains route to an older group, from which they move in
-// steps, or may route to the active release of one, because a policy has not reported. Otherwise it
-// depends only on the policies, not on the rollout state.
+// arrives reports whether the newest domains route to an older group and move from there in steps. It also
+// returns true if the domains may route to the active release of an older group, because a policy has not
+// reported. Apart from that, the result depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
 		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 && (s.unreported() && g.ActiveRow() != nil ||
@@ -110,7 +110,7 @@ func (s *scope) arrives() bool {
 }
 
 // crossedWait returns the wait of a release that gave its traffic back and shares domains with a
-// canary of another group: if routes have no room for both, it waits until the other rollout ends
+// canary of another group. If the routes have no room for both, the release waits until the other rollout ends
 // (rule 32).
 func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {
@@ -123,7 +123,7 @@ func (s *scope) crossedWait(r *Row) *wait {
 	return newWait(r, false, AwaitingGroup, "%s is waiting: its traffic was removed, and it shares domains with %s in group %s, whose rollout is in progress", r.Version, x.Version, g.Name)
 }
 
-// crossing returns a canary of another group that shares domains with the rollout of this one.
+// crossing returns a canary of another group that shares domains with the rollout of this group.
 func (s *scope) crossing() (*Row, *Group) {
 	from := s.older()
 	for i := range s.groups {
@@ -142,13 +142,13 @@ func (s *scope) crossing() (*Row, *Group) {
 	return nil, nil
 }
 
-// hasNewest reports whether some policy routes its newest domains to this group. That may be one below the group from which they
-// move, whose active release has no ready endpoint.
+// hasNewest reports whether any policy routes its newest domains to this group. This group may be below the group from which
+// the domains move, if the active release of that group has no ready endpoint.
 func (s *scope) hasNewest() bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Newest })
 }
 
-// queueWait returns the wait of a group that starts while the newest domains move to another one.
+// queueWait returns the wait of a group that starts while the newest domains move to another group.
 func (s *scope) queueWait(r *Row) *wait {
 	for i := range s.groups {
 		g := &s.groups[i]

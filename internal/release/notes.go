@@ -9,29 +9,29 @@ import (
 // Reason is a CamelCase word that identifies a decision or a wait.
 type Reason string
 
-// Reasons of notes, of releases, of targets, and of what a rollout waits for. Other reasons come
+// Reasons of notes, releases and targets, and reasons why a rollout waits. Other reasons come
 // from status.failure of a VersionedMicroservice.
 const (
-	// Why a group has its target, or has none.
+	// Reasons for the target of a group, or for the lack of a target.
 	Latest               Reason = "Latest"
 	Pinned               Reason = "Pinned"
 	Held                 Reason = "Held"
 	FinishFirst          Reason = "FinishFirst"
 	PinnedVersionMissing Reason = "PinnedVersionMissing"
 	PinnedReleaseFailed  Reason = "PinnedReleaseFailed"
-	// PinsConflict is the reason of a group that two pins by name pin to different releases: none of
+	// PinsConflict is the reason of a group for which two pins by name select different releases. None of
 	// its releases starts.
 	PinsConflict Reason = "PinsConflict"
 	PinExpired   Reason = "PinExpired"
-	// NoSlot: there is no slot for the preview among Spec.Previews.MaxGroups. It starts when a slot
-	// becomes free.
+	// NoSlot is the reason of a preview without one of the Spec.Previews.MaxGroups slots. The preview starts when a
+	// slot becomes free.
 	NoSlot Reason = "NoSlot"
 	// NothingToStart is the reason of a preview without a release: its head commit is denied or gone.
 	NothingToStart Reason = "NothingToStart"
-	// MaxAge: the last push is too long ago. Only another head commit starts it again.
+	// MaxAge is the reason of a preview whose last push is too long ago. Only another head commit starts it again.
 	MaxAge Reason = "MaxAge"
 
-	// What a release waits for.
+	// Reasons why a release waits.
 	Paused Reason = "Paused"
 	// Frozen is the reason of a release that a Freeze keeps from starting or from getting more traffic.
 	Frozen           Reason = "Frozen"
@@ -48,7 +48,7 @@ const (
 	AnalysisRunning  Reason = "AnalysisRunning"
 	// Unhealthy is the reason of a rollout that is not healthy, and has not exceeded its deadline.
 	Unhealthy Reason = "Unhealthy"
-	// Blocked is the reason of a rollout that waits for a cause outside of its release.
+	// Blocked is the reason of a rollout that is blocked by a cause outside of its release.
 	Blocked              Reason = "Blocked"
 	AnalysisInconclusive Reason = "AnalysisInconclusive"
 	AnalysisNoTraffic    Reason = "AnalysisNoTraffic"
@@ -56,13 +56,14 @@ const (
 	OnlyServing          Reason = "OnlyServing"
 
 	// Problems with traffic, or with the record.
-	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy:
-	// it waits for one without limit, is not measured, and its clock is stopped.
+
+	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy. The canary
+	// waits for a NetworkPolicy without limit and is not measured, and its clock is stopped.
 	TrafficLost         Reason = "TrafficLost"
 	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
 	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
-	// DeniedServes is the reason of a release whose version is denied, and that has traffic
-	// because there is nothing else to give it to.
+	// DeniedServes is the reason of a release whose version is denied, but which has traffic
+	// because no other release can get it.
 	DeniedServes      Reason = "DeniedServes"
 	OrphanReferenced  Reason = "OrphanReferenced"
 	FailuresForgotten Reason = "FailuresForgotten"
@@ -71,7 +72,7 @@ const (
 	GroupExcluded     Reason = "GroupExcluded"
 	OlderGroup        Reason = "OlderGroup"
 
-	// Why a release has its status, and what happened to it.
+	// Reasons of the status of a release, and of events of a release.
 	Started              Reason = "Started"
 	StepBegan            Reason = "Step"
 	StepsEdited          Reason = "StepsEdited"
@@ -87,33 +88,33 @@ const (
 	Retried              Reason = "Retried"
 	RetriedAutomatically Reason = "RetriedAutomatically"
 	Retrying             Reason = "Retry"
-	// leftover is the reason of a row that leftovers made.
+	// leftover is the reason of a row that the rule "Take in leftovers" added.
 	leftover          Reason = "Leftover"
 	ReleaseFailed     Reason = "ReleaseFailed"
 	HookFailed        Reason = "HookFailed"
 	AnalysisFailed    Reason = "AnalysisFailed"
 	RollbackRequested Reason = "RollbackRequested"
-	// togetherFailed is the reason of a release that is rolled back because another failed.
+	// togetherFailed is the reason of a release that is rolled back because a release of another Microservice failed.
 	togetherFailed   Reason = "TogetherFailed"
 	TrafficGivenBack Reason = "TrafficGivenBack"
 	Unblocked        Reason = "Unblocked"
 	Removed          Reason = "Removed"
 	DecisionTaken    Reason = "DecisionApplied"
 
-	// What happened to a group. Closed and Excluded are reasons of withdrawals too.
+	// Reasons of events of a group. Closed and Excluded are also reasons of withdrawals.
 	GroupClosed   Reason = "Closed"
 	GroupEnded    Reason = "Ended"
 	GroupOut      Reason = "Excluded"
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
-	// EndFailed: a hook of the end of a preview failed.
+	// EndFailed is the reason of an event: a hook that is called at the end of a preview failed.
 	EndFailed Reason = "PostPreviewFailed"
 
-	// Causes of a rollout that is not healthy, in addition to status.failure of its release.
+	// Causes of an unhealthy rollout, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
-	// notProgrammed is the cause of a rollout whose weight, or whose previous change of traffic, no
-	// policy confirms.
+	// notProgrammed is the cause of a rollout for which no policy confirms the weight or the previous change of
+	// traffic.
 	notProgrammed Reason = "TrafficNotProgrammed"
 	// otherRunning is the cause of a rollout in an exclusive group whose release waits until the pods of
 	// another release are gone.
@@ -125,30 +126,30 @@ const (
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
 	// noAnswer is the cause of a rollout with a PreRollout hook whose receiver does not answer. Only an
-	// answer counts for or against a release.
+	// answer can pass or fail a release.
 	noAnswer Reason = "HookUnanswered"
 )
 
 // Condition is the type of a condition of a Microservice that is true while a state lasts.
 type Condition string
 
-// The conditions that states set; the reason of the state is the reason of the condition.
+// The conditions that states set. The reason of the state becomes the reason of the condition.
 const (
-	// ConditionPinned: there are pins. With reason Pinned all of them hold.
+	// ConditionPinned is true while there are pins. With the reason Pinned, all pins are effective.
 	ConditionPinned Condition = "Pinned"
-	// ConditionBlocked: a version does not start or advance, and waiting alone does not change that.
+	// ConditionBlocked is true while a version does not start or advance, and time alone does not change this.
 	ConditionBlocked Condition = "Blocked"
-	// ConditionFrozen: a freeze keeps a version from starting or from more traffic.
+	// ConditionFrozen is true while a freeze prevents a version from starting or from getting more traffic.
 	ConditionFrozen Condition = "Frozen"
-	// ConditionAnalysisInconclusive: the measurements of a step prove nothing.
+	// ConditionAnalysisInconclusive is true while the measurements of a step prove nothing.
 	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
-	// ConditionReleaseFailed: versions failed.
+	// ConditionReleaseFailed is true while the status lists failed versions.
 	ConditionReleaseFailed Condition = "ReleaseFailed"
-	// ConditionTrafficDegraded: traffic does not follow the weights, or is not known to.
+	// ConditionTrafficDegraded is true while traffic does not follow the weights, or while this is not known.
 	ConditionTrafficDegraded Condition = "TrafficDegraded"
 )
 
-// Conditions maps each condition to the reasons of the states that set it, the most severe first.
+// Conditions maps each condition to the reasons of the states that set it, the most severe reason first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
 	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, FinishFirst},
@@ -158,7 +159,7 @@ var Conditions = map[Condition][]Reason{
 	ConditionTrafficDegraded:      {TrafficLost, DeniedServes, TrafficUnconfirmed, PolicyNotProgrammed, OrphanReferenced},
 }
 
-// Condition returns the condition that a note sets, or "".
+// Condition returns the condition that a note sets, or an empty string.
 func (n Note) Condition() Condition {
 	if n.Event {
 		return ""
@@ -176,23 +177,23 @@ type Note struct {
 	Slug, Release, Version string
 	Reason                 Reason
 	Message                string
-	// Event reports whether this happened in this plan; otherwise it is a state that lasts.
+	// Event reports whether the note is about something that happened in this plan. Otherwise the note is about a state that lasts.
 	Event bool
-	// Warning: a user may have to do something.
+	// Warning reports whether a user may have to do something.
 	Warning bool
 }
 
-// wait describes what a release or group waits for: predicates return one, and the rule that
-// evaluates them records it. nil means that there is nothing to wait for.
+// wait describes why a release or a group waits. Functions without side effects return a wait, and the rule that
+// calls them records it. nil means that there is no wait.
 type wait struct {
-	// Release and Version that wait; empty for the whole group.
+	// Release and Version identify the release that waits. They are empty if the whole group waits.
 	Release, Version string
-	// Reason and Message of a state, for users; empty if there is nothing to report.
+	// Reason and Message describe the state for users. They are empty if there is nothing to report.
 	Reason  Reason
 	Message string
-	// Warning: a user may have to do something.
+	// Warning reports whether a user may have to do something.
 	Warning bool
-	// Until is when to plan again; zero: when something changes.
+	// Until is when to plan again. Zero means when something changes.
 	Until time.Time
 }
 
@@ -205,7 +206,7 @@ func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *w
 	return w
 }
 
-// record notes waits, and when to plan again for them.
+// record adds notes about waits, and requests the next plan for them.
 func (s *scope) record(ws ...*wait) {
 	for _, w := range ws {
 		if w == nil {
@@ -227,12 +228,12 @@ func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Not
 	return n
 }
 
-// state notes a state that lasts.
+// state adds the note of a state that lasts.
 func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
 	s.note(s.stateOf(r, warning, reason, message))
 }
 
-// event notes an event of a release.
+// event adds the note of an event of a release.
 func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Event: true, Warning: warning}
 	if r != nil {
@@ -243,7 +244,7 @@ func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 
 func (b *planner) note(n Note) { b.notes = append(b.notes, n) }
 
-// requeueAt asks for another plan at t.
+// requeueAt requests another plan at t.
 func (b *planner) requeueAt(t time.Time) {
 	if t.After(b.now) && (b.requeue.IsZero() || t.Before(b.requeue)) {
 		b.requeue = t

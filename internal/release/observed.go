@@ -7,93 +7,92 @@ import (
 
 // Observed is the input of a plan, in addition to the time.
 type Observed struct {
-	// Spec is what the user asks for.
+	// Spec contains the facts of the Microservice's specification.
 	Spec Spec
-	// Config is the hash of the current pod template. It is empty if the template is not usable; then
-	// there are no candidates.
+	// Config is the hash of the current pod template. Config is empty if the template is not usable. In
+	// that case there are no candidates.
 	Config string
-	// SourceStale: Candidates belong to an older specification of the ImagePolicy, and none of them
-	// starts.
+	// SourceStale reports whether Candidates belong to an older specification of the ImagePolicy. In that case
+	// no candidate starts.
 	SourceStale bool
-	// PullRequests: the groups are pull requests. A pull request that a pin names may not be open yet.
+	// PullRequests reports whether the groups are pull requests. A pin may select a pull request that is not open yet.
 	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
-	// Withdrawn are the versions that are withdrawn, with proof. A version that is
-	// merely absent from Candidates is unknown, not gone (rule 4).
+	// Withdrawn are the versions that are proven to be withdrawn. A version that is only missing from Candidates
+	// is unknown, not withdrawn (rule 4).
 	Withdrawn []Withdrawal
 	// Objects are the existing objects of the releases.
 	Objects []Object
 	// Policies are the NetworkPolicies that reference the Microservice, with their reports.
 	Policies []Policy
-	// Peers are the Microservices whose releases are rolled out together with those of this one.
+	// Peers are the other Microservices whose releases are rolled out together with the releases of this Microservice.
 	Peers []Peer
-	// State is the persisted record.
+	// State is the persisted rollout state.
 	State State
-	// Began is when this manager started to observe. Earlier changes of the releases are known only
-	// after they have had a moment to report. Zero means that it has always observed.
+	// Began is when this manager started to observe. Reports may not show changes that were made shortly
+	// before that time yet. Zero means that the manager has always observed.
 	Began time.Time
 }
 
-// Spec holds the facts of a Microservice's specification, with all defaults.
+// Spec contains the facts of a Microservice's specification, with all defaults.
 type Spec struct {
 	// Paused keeps releases from starting automatically (rule 22).
 	Paused bool
-	// Freeze that applies to the Microservice now, or nil (rule 45).
+	// Freeze is the freeze that applies to the Microservice now, or nil (rule 45).
 	Freeze *Freeze
-	// Replicas of a release that serves or is about to serve; at least 1.
+	// Replicas is the number of replicas of a release that serves or is about to serve. The minimum is 1.
 	Replicas int
-	// Standby replicas of a retained release; StandbyFull overrides it.
+	// Standby is the number of replicas of a retained release. StandbyFull overrides it.
 	Standby int
 	// StandbyFull keeps retained releases at full size.
 	StandbyFull bool
-	// MinimumAvailable is the number of retained releases, the active one included; at
-	// least 1.
+	// MinimumAvailable is the number of retained releases, including the active release. The minimum is 1.
 	MinimumAvailable int
-	// Deadline for a release to become available, and for a step to be healthy.
+	// Deadline is the time in which a release must become available, and in which a step must become healthy.
 	Deadline time.Duration
-	// Drain is the time between the removal of the last route and that of the pods.
+	// Drain is the time between the removal of a release from the last route and the removal of its pods.
 	Drain time.Duration
-	// Steps of a canary; none: promoted as soon as it is available.
+	// Steps are the steps of a canary. Without steps, a release is promoted as soon as it is available.
 	Steps []Step
-	// Pins of groups to versions or releases.
+	// Pins select versions or releases for groups.
 	Pins []Pin
-	// Ended are the groups that a user ends on purpose, by name, slug or number of a pull request: they
-	// are drained, and start again when they are removed from this list.
+	// Ended are the groups that a user ends on purpose, by name, slug or pull request number. These groups
+	// are drained. They start again when they are removed from this list.
 	Ended []string
-	// Previews bound the groups that are pull requests.
+	// Previews limits the groups that are pull requests.
 	Previews Previews
-	// Analysis must pass each step in which the canary can get traffic.
+	// Analysis reports whether measurements must pass in each step in which the canary can get traffic.
 	Analysis bool
 	// Gates are the points of a rollout, in addition to ConfirmTrafficIncrease, at which hooks
-	// have to agree. ConfirmRollout and PreRollout hold the first release of a group too.
+	// must agree. ConfirmRollout and PreRollout also apply to the first release of a group.
 	Gates []Point
-	// FailureJobs: a Job is created when a release fails, except in previews.
+	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
 	FailureJobs bool
-	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
-	// to a preview.
+	// PreviewGates are the points, either ConfirmRollout or PreRollout, at which hooks must agree to a
+	// preview.
 	PreviewGates []Point
-	// EndHooks: hooks are called when the pods of a preview that ends are gone.
+	// EndHooks reports whether hooks are called when a preview ends and its pods are gone.
 	EndHooks bool
-	// RollBack rolls a canary back when its version fails at a peer. Otherwise it waits.
+	// RollBack reports whether a canary is rolled back when its version fails at a peer. Otherwise the canary waits.
 	RollBack bool
-	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
-	// start.
+	// MatchWeight reports whether a canary gets only as many replicas as its next weight needs. Otherwise
+	// it gets all replicas from the start.
 	MatchWeight bool
-	// SplitBy is what splits work between the active release and a canary.
+	// SplitBy determines how work is split between the active release and a canary.
 	SplitBy SplitBy
-	// Exclusive: at most one release of a group has pods (rule 47), whatever SplitBy is.
+	// Exclusive reports whether at most one release of a group has pods (rule 47), whatever SplitBy is.
 	Exclusive bool
 }
 
-// Freeze keeps releases that were never active from starting and from getting more traffic. Changes
-// that take traffic away from a release, or return it to one that was active, continue.
+// Freeze prevents releases that were never active from starting and from getting more traffic. Changes
+// that take traffic away from a release, or that return traffic to a previously active release, continue.
 type Freeze struct {
-	// Name of the object that defines the freeze, with its kind, for messages.
+	// Name is the kind and name of the object that defines the freeze, for messages.
 	Name string
-	// Until is its end; zero if that is not known.
+	// Until is the end of the freeze. Zero means that the end is not known.
 	Until time.Time
-	// Reason as the user wrote it.
+	// Reason is the reason that the user gave.
 	Reason string
 }
 
@@ -106,49 +105,49 @@ func (f Freeze) String() string {
 	return fmt.Sprintf("frozen %s by %s (%q)", until, f.Name, f.Reason)
 }
 
-// over reports whether a freeze has ended. A nil freeze has.
+// over reports whether a freeze has ended. For a nil freeze, over returns true.
 func (f *Freeze) over(now time.Time) bool {
 	return f == nil || !f.Until.IsZero() && !now.Before(f.Until)
 }
 
-// Point of a rollout at which hooks are asked.
+// Point is a point of a rollout at which hooks are asked.
 type Point string
 
-// The points of a rollout. Hooks of other types are called, but nothing waits for them.
+// The points of a rollout. Hooks of other types are called, but the rollout does not wait for them.
 const (
-	// ConfirmRollout is before the release gets its pods.
+	// ConfirmRollout is the point before the release gets its pods.
 	ConfirmRollout Point = "ConfirmRollout"
-	// PreRollout is once, before the first step.
+	// PreRollout is the point before the first step.
 	PreRollout Point = "PreRollout"
-	// ConfirmTrafficIncrease is before a step that gives the canary more traffic
+	// ConfirmTrafficIncrease is the point before a step that gives the canary more traffic
 	// than it has.
 	ConfirmTrafficIncrease Point = "ConfirmTrafficIncrease"
-	// ConfirmPromotion is before the release becomes active.
+	// ConfirmPromotion is the point before the release becomes active.
 	ConfirmPromotion Point = "ConfirmPromotion"
 )
 
-// Step of a canary.
+// Step is a step of a canary.
 type Step struct {
-	// Name of the step; the number, from 1, names it too.
+	// Name is the name of the step. Users can also refer to a step by its number, counted from 1.
 	Name string
-	// Weight of the canary, in percent.
+	// Weight is the weight of the canary, in percent.
 	Weight int
-	// Pause while healthy; 0 for none.
+	// Pause is how long the step waits while healthy. 0 means no pause.
 	Pause time.Duration
-	// Approval waits for the decision Continue of Approvers different users (0 means one), who must be
-	// members of one of the groups of ApproversFrom if that is not empty.
+	// Approval makes the step wait for the decision Continue of Approvers different users (0 means one). If
+	// ApproversFrom is not empty, these users must be members of at least one of its groups.
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
-	// Match sends the requests that a policy's matches choose to the canary.
+	// Match sends the requests that a policy's matches select to the canary.
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
-	// Confirm asks the hooks of ConfirmTrafficIncrease before this step, if it gives
+	// Confirm asks the hooks of ConfirmTrafficIncrease before this step if the step gives
 	// the canary more traffic than it has.
 	Confirm bool
-	// Window in which the step may begin and, for the last step, in which the release may become
-	// active; nil means at any time.
+	// Window is the time window in which the step may begin. For the last step, it is also the window in which
+	// the release may become active. nil means at any time.
 	Window *Window
 }
 
@@ -164,51 +163,51 @@ func (st Step) more(r Row) bool {
 type Window struct {
 	// Open reports whether the window is open now.
 	Open bool
-	// Next is when that changes; zero: never.
+	// Next is when Open changes. Zero means never.
 	Next time.Time
 }
 
-// Pin of groups to a version.
+// Pin selects a version or a release for groups.
 type Pin struct {
-	// Field of the specification that names the group.
+	// Field is the field of the specification that contains the pin.
 	Field string
-	// Group by name, slug or number of a pull request; empty for every group that has the version.
+	// Group is the name, slug or pull request number of the group. If Group is empty, the pin applies to every group that has the version.
 	Group string
-	// A Global pin stops every group while no group has the version (rule 15).
+	// Global reports whether the pin stops every group while no group has the version (rule 15).
 	Global bool
-	// Version to run; "" if Release is set.
+	// Version is the version to run. Version is empty if Release is set.
 	Version string
-	// Release to run, by name: exactly what ran then, configuration included.
+	// Release is the name of the release to run, with the configuration that it had.
 	Release string
-	// Current selects the current template instead of the retained one.
+	// Current selects the current template instead of the retained template.
 	Current bool
-	// Expire is when the pin ends; zero for never.
+	// Expire is when the pin ends. Zero means never.
 	Expire time.Time
-	// Reason as the user wrote it.
+	// Reason is the reason that the user gave.
 	Reason string
-	// By is the user who set the pin; "" if the pin has no author.
+	// By is the user who set the pin. By is empty if the author is not known.
 	By string
 }
 
-// Candidate is a version that is offered.
+// Candidate is an offered version.
 type Candidate struct {
-	// Slug, Name and Level of the group.
+	// Slug, Name and Level belong to the group.
 	Slug, Name, Level string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
-	// Version as offered; for a pull request, its head commit.
+	// Version is the offered version. For a pull request, it is the head commit.
 	Version string
-	// Time at which it was published or pushed; zero if not known.
+	// Time is when the version was published or pushed. Zero means not known.
 	Time time.Time
 	// Release is the name of the release, derived from the candidate's identity and the current
 	// template.
 	Release string
 }
 
-// WithdrawReason reports why a version is withdrawn.
+// WithdrawReason is the reason why a version is withdrawn.
 type WithdrawReason string
 
-// The reasons for which a version is withdrawn.
+// The reasons why a version is withdrawn.
 const (
 	Denied   WithdrawReason = "Denied"
 	Excluded WithdrawReason = "Excluded"
@@ -216,79 +215,79 @@ const (
 	Closed   WithdrawReason = "Closed"
 )
 
-// Withdrawal of a version, or, without Version, of a whole group.
+// Withdrawal is the withdrawal of a version or, if Version is empty, of a whole group.
 type Withdrawal struct {
 	Slug, Version string
 	Reason        WithdrawReason
-	// Time from which Spec.Previews.KeepAfterClose counts.
+	// Time is the start of Spec.Previews.KeepAfterClose.
 	Time time.Time
 }
 
-// Object is the VersionedMicroservice of a release as observed.
+// Object is the observed VersionedMicroservice of a release.
 type Object struct {
-	// Release is its name.
+	// Release is the name of the release.
 	Release string
-	// Slug and Name of the group, Level and Version.
+	// Slug, Name and Level belong to the group, and Version to the release.
 	Slug, Name, Level, Version string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
-	// Config is the hash of the template it was made from.
+	// Config is the hash of the template from which the release was made.
 	Config string
 	// Created is its creation time.
 	Created time.Time
-	// Terminating objects are neither present nor absent (rule 8).
+	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
-	// Refused: the API server rejects changes of the object, which stays as it was read. It gets no
-	// stamp, and is not revived; nothing else waits for it.
+	// Refused reports whether the API server rejects changes of the object. The object then stays as it was read,
+	// gets no stamp, and is not revived. Nothing else waits for the object.
 	Refused bool
-	// Stamp is the rollout state sequence for which it was made or revived (rule 2).
+	// Stamp is the rollout state sequence for which the object was created or revived (rule 2).
 	Stamp int64
-	// NeverActive: the object has the mark of [Result.NeverActive].
+	// NeverActive reports whether the object has the mark of [Result.NeverActive].
 	NeverActive bool
-	// Reported is the last status that the object copied from the rollout state; "" if none yet. It may
-	// be older than the rollout state, and counts only if that is lost.
+	// Reported is the last status that the object copied from the rollout state, or empty if there is none yet. Reported may
+	// be older than the rollout state, and counts only if the rollout state is lost.
 	Reported Status
-	// Replicas in its specification.
+	// Replicas is the number of replicas in the specification of the object.
 	Replicas int
-	// Available replicas, as last reported.
+	// Available is the number of available replicas, as last reported.
 	Available int
-	// Unsettled: the report belongs to an older generation, and proves nothing.
+	// Unsettled reports whether the status belongs to an older generation, and therefore proves nothing.
 	Unsettled bool
-	// Failure is the reason why it is not available; "" if not known.
+	// Failure is the reason why the release is not available. Failure is empty if the reason is not known.
 	Failure Reason
 	// Message describes the failure.
 	Message string
-	// Decision is a user's decision about it.
+	// Decision is a user's decision about the release.
 	Decision *Decision
-	// Current is the number of replicas that its workload should have now: above Replicas if an
-	// autoscaler wants more, 0 if not known.
+	// Current is the number of replicas that the workload should have now. It is above Replicas if an
+	// autoscaler wants more, and 0 if it is not known.
 	Current int
-	// Analysis is the last verdict on it.
+	// Analysis is the last result of the measurements of the release.
 	Analysis *Verdict
 	// Gates are the answers of hooks.
 	Gates []GateFact
 	// Rollback is the request of a hook to roll back.
 	Rollback *RollbackFact
-	// End is the combined answer of the hooks of the end of its preview.
+	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs: Jobs of its hooks have not ended, or those of its failure cannot be created yet. They end with the object.
+	// ActiveJobs reports whether Jobs of hooks have not ended, or Jobs for the failure cannot be created yet. Jobs end with the object.
 	ActiveJobs bool
 }
 
-// EndFact is the combined answer of the hooks of the end of a preview.
+// EndFact is the combined answer of the hooks that are called at the end of a preview.
 type EndFact struct {
-	// Since is the time of the End that they answer.
+	// Since is the time of the End to which the hooks respond.
 	Since time.Time
-	// Done: none of them is called any more. Failed: one failed.
+	// Done reports whether no hook is called any more. Failed reports whether a hook failed.
 	Done, Failed bool
-	// Message says more.
+	// Message contains details.
 	Message string
 }
 
 // VerdictPhase is the result of the measurements of a step.
 type VerdictPhase string
 
-// The phases of a result.
+// The phases of the result of a step's measurements.
 const (
 	VerdictRunning      VerdictPhase = "Running"
 	VerdictPassed       VerdictPhase = "Passed"
@@ -297,50 +296,50 @@ const (
 	VerdictNoTraffic    VerdictPhase = "NoTraffic"
 )
 
-// Verdict of the measurements of a step. Failed applies to the whole rollout; any other phase
-// applies only to the step and the wait in which it was measured.
+// Verdict is the result of the measurements of a step. Failed applies to the whole rollout. Any other phase
+// applies only to the measured step and wait.
 type Verdict struct {
-	// Rollout is the rollout's Sequence, Step its Step.
+	// Rollout is the Sequence of the rollout, and Step is its Step.
 	Rollout int64
 	Step    int
-	// Since is the rollout's WaitingSince from which it was measured.
+	// Since is the WaitingSince of the rollout at which the measurement started.
 	Since time.Time
 	Phase VerdictPhase
-	// Message says more.
+	// Message contains details.
 	Message string
 }
 
 // GateFact is the combined answer of the hooks of one point.
 type GateFact struct {
-	// Rollout is the rollout's Sequence, Step the Step in which it waits.
+	// Rollout is the Sequence of the rollout, and Step is the Step in which the rollout waits.
 	Rollout int64
 	Step    int
 	Point   Point
-	// Since is the rollout's GateTime that they answer.
+	// Since is the GateTime of the rollout to which the hooks respond.
 	Since time.Time
-	// Open: all hooks agree. Failed: one refused permanently, and the rollout ends.
+	// Open reports whether all hooks agree. Failed reports whether a hook refused permanently, which ends the rollout.
 	Open, Failed bool
-	// Unanswered: a hook whose refusal would fail the release was asked, and did not answer.
+	// Unanswered reports whether a hook whose refusal would fail the release was asked and did not answer.
 	Unanswered bool
-	// Message says more.
+	// Message contains details.
 	Message string
 }
 
 // RollbackFact is the request of a hook to roll back.
 type RollbackFact struct {
-	// Rollout is the Sequence of the rollout that it is about.
+	// Rollout is the Sequence of the rollout that the request is about.
 	Rollout int64
-	// Message reports why.
+	// Message is the reason for the request.
 	Message string
 }
 
-// ok reports whether the release has all its replicas available.
+// ok reports whether the release has replicas, and all of them are available.
 func (c Object) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
 
 // has reports whether at least n replicas are known to be available.
 func (c Object) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
 
-// Action is what a user decides.
+// Action is the action that a user decides on.
 type Action string
 
 // The actions of a decision (rule 21).
@@ -357,65 +356,65 @@ type Decision struct {
 	ID     string
 	Step   string
 	By     string
-	// Groups that the user is a member of.
+	// Groups are the groups of which the user is a member.
 	Groups []string
 }
 
-// Policy is the report of a NetworkPolicy.
+// Policy contains the reports of a NetworkPolicy.
 type Policy struct {
 	Name   string
 	Groups []Report
-	// Unreported: it has no status. It was just created, or lost its status, and its objects may name any release.
+	// Unreported reports whether the policy has no status, because it was just created or lost its status. Its objects may refer to any release.
 	Unreported bool
 }
 
-// Report of one group by one policy.
+// Report is the report of a policy about a group.
 type Report struct {
-	// Slug of the group.
+	// Slug is the slug of the group.
 	Slug string
-	// Revision of the routes that was accepted; 0 if there was none yet.
+	// Revision is the accepted revision of the routes. 0 means that no revision was accepted yet.
 	Revision int64
-	// Confirmed is when Revision, with these references, was confirmed.
+	// Confirmed is when Revision was confirmed with these references.
 	Confirmed time.Time
-	// References are the names of all releases that any written object refers to.
+	// References are the names of all releases to which any written object refers.
 	References []string
-	// Withheld releases have a weight but get no traffic, because they have no ready endpoint.
+	// Withheld are the releases that have a weight but get no traffic, because they have no ready endpoint.
 	Withheld []string
-	// Pinned releases are named by a domain with a version.
+	// Pinned are the releases to which a domain with a version refers.
 	Pinned []string
 	// Active is the release that the group's Service selects.
 	Active string
-	// Newest: domains of the policy that route to the newest group route to this one.
+	// Newest reports whether this is the group to which the newest domains of the policy route.
 	Newest bool
-	// CanaryDomains: the group has canary domains, and Canary is the release to which all of them
+	// CanaryDomains reports whether the group has canary domains. Canary is the release to which all of them
 	// route, as accepted by the gateway.
 	CanaryDomains bool
 	Canary        string
-	// Unrouted: no route of the group is programmed any more. Revision stays: it describes the required
-	// routes, and the releases that it removed from them are still out of them.
+	// Unrouted reports whether no route of the group is programmed any more. Revision remains: it describes the required
+	// routes, and releases that it removed from the routes are still in no route.
 	Unrouted bool
-	// Reason and Message if the revision is not confirmed.
+	// Reason and Message describe why the revision is not confirmed. They are empty if it is confirmed.
 	Reason, Message string
 
 	policy string
-	// unreported: the policy has not reported this group yet.
+	// unreported reports whether the policy has not reported this group yet.
 	unreported bool
 }
 
-// Previews bound the groups that are pull requests.
+// Previews contains the limits of the groups that are pull requests.
 type Previews struct {
-	// MaxGroups that run at a time; at least 1.
+	// MaxGroups is how many of these groups may run at a time. The minimum is 1.
 	MaxGroups int
-	// MaxAge since the last push; 0 for no limit.
+	// MaxAge is the maximum time since the last push. 0 means no limit.
 	MaxAge time.Duration
 	// KeepAfterClose is how long a group stays after its pull request was closed.
 	KeepAfterClose time.Duration
 }
 
-// Peer is another Microservice whose releases are rolled out together with those of this one.
+// Peer is another Microservice whose releases are rolled out together with the releases of this Microservice.
 type Peer struct {
-	// Name of the Microservice.
+	// Name is the name of the Microservice.
 	Name string
-	// Groups of its rollout state.
+	// Groups are the groups of the Microservice's rollout state.
 	Groups []Group
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPausedFirstReleaseIsReported: a rollout that spec.paused stops shows what it waits for.
+// TestPausedFirstReleaseIsReported checks that a rollout that spec.paused stops shows its wait.
 func TestPausedFirstReleaseIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -38,8 +38,8 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 	}
 }
 
-// TestPausedReturnIsReported: the return to a release that was active before, after the end of a pin, waits for the end of
-// spec.paused or of a freeze, and shows it; then it completes.
+// TestPausedReturnIsReported checks that the return to a previously active release after the end of a pin waits for the end of
+// spec.paused or of a freeze, shows this wait, and then completes.
 func TestPausedReturnIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -80,7 +80,7 @@ func TestPausedReturnIsReported(t *testing.T) {
 	}
 }
 
-// unpinned returns a group whose active release is 1.0.0 by a pin that ended, next to 1.1.0, which was active before it and keeps
+// unpinned returns a group after the end of a pin. 1.0.0 is active because of the pin, and 1.1.0, which was active before, still has
 // one pod.
 func unpinned(now time.Time) Observed {
 	candidate := func(version, name string) Candidate {

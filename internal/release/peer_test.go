@@ -2,7 +2,7 @@ package release
 
 import "testing"
 
-// TestPeer: what another Microservice's rollout state says about a version.
+// TestPeer checks which facts about a version follow from the rollout state of another Microservice.
 func TestPeer(t *testing.T) {
 	t.Parallel()
 	row := func(version string, status Status, reason Reason) Row {
@@ -14,7 +14,7 @@ func TestPeer(t *testing.T) {
 	for name, test := range map[string]struct {
 		group   Group
 		failure Reason
-		passed  bool // step 2
+		passed  bool // for step 2
 	}{
 		"nothing is known":                      {Group{}, "", false},
 		"active":                                {Group{Releases: []Row{row("1.1.0", Active, "")}}, "", true},

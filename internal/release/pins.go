@@ -30,7 +30,7 @@ func (b *planner) missingPin() *Pin {
 	return nil
 }
 
-// pinnedAway reports whether a release was never active and a pin of its group, by name, selects
+// pinnedAway reports whether a release was never active, and a pin by the name of its group selects
 // another release, which supersedes it.
 func (b *planner) pinnedAway(g *Group, r Row) bool {
 	return r.Promoted == 0 && slices.ContainsFunc(b.o.Spec.Pins, func(p Pin) bool {
@@ -38,8 +38,8 @@ func (b *planner) pinnedAway(g *Group, r Row) bool {
 	})
 }
 
-// noteMissingPin reports a pin whose version or release no group has, if no live group reports it: a group
-// that a user ends does not. As long as nothing is offered the pin is not reported, because its version may
+// noteMissingPin reports a pin whose version or release is in no group, if no live group reports this. A group
+// that a user ends does not report it. As long as nothing is offered, the pin is not reported, because its version may
 // still appear.
 func (b *planner) noteMissingPin() {
 	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live && !b.ended(g.Slug, g.Name, g.PullRequest) })
@@ -54,7 +54,7 @@ func (p Pin) missing() string {
 }
 
 // strayPins returns the pins whose group does not exist and is not offered. As long as no group is
-// known it returns none.
+// known, it returns none.
 func (b *planner) strayPins() []Pin {
 	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (p Pin) means(version, release string) bool {
 	return p.Version == version
 }
 
-// wanted describes, for messages, what a pin selects.
+// wanted describes the version or release that a pin selects, for messages.
 func (p Pin) wanted() string {
 	if p.Release != "" {
 		return fmt.Sprintf("release %q", p.Release)
@@ -134,7 +134,7 @@ func (p Pin) names(slug, name string, pullRequest int64) bool {
 
 func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
 
-// pin returns the pin of this group, preferring a pin by name to one for any group, and another pin
+// pin returns the pin of this group, preferring a pin by name to a pin for any group. other is another pin
 // by name that contradicts it.
 func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	for i := range s.o.Spec.Pins {
@@ -159,7 +159,7 @@ func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	return found, other, expiries
 }
 
-// holds reports whether the version or release of a pin is offered to the group or has a row in it.
+// holds reports whether the version or release of a pin is offered to the group or has a row in the group.
 func (s *scope) holds(p Pin) bool {
 	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return p.means(c.Version, c.Release) }) ||
 		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return p.means(r.Version, r.Release) })
@@ -172,7 +172,7 @@ func (s *scope) pinned(r Row) bool {
 	})
 }
 
-// choosePinned resolves a pin once, until the pin or the configuration changes (rule 16).
+// choosePinned resolves a pin. The result stays until the pin or the configuration changes (rule 16).
 func (s *scope) choosePinned(p Pin) (Target, Note) {
 	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
 	switch {
@@ -221,7 +221,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 }
 
 // pinFailed returns why a pinned release does not start because it failed, here or at another
-// Microservice, or "".
+// Microservice. Otherwise it returns "".
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))
@@ -232,12 +232,12 @@ func (s *scope) pinFailed(target string) string {
 	return ""
 }
 
-// withdrawnPin returns why a pin has no effect: its version is denied, or proven to be gone. An
-// active release that is not denied stays.
+// withdrawnPin returns why a pin has no effect: its version is denied, or is proven to be gone. A pin to an
+// active release that is not denied stays effective.
 func (s *scope) withdrawnPin(release string) WithdrawReason {
 	version, active := s.versionOf(release), s.g.ActiveRow()
 	switch {
-	case s.denied(version): // reported before a loss
+	case s.denied(version): // The denial was reported before the rollout state was lost.
 		return Denied
 	case active != nil && active.Release == release:
 		return ""
@@ -247,8 +247,8 @@ func (s *scope) withdrawnPin(release string) WithdrawReason {
 	return ""
 }
 
-// belowPin returns the retained release with the highest version that is not above the pinned one,
-// while the active one is denied, or nil: a version above the pin may be the reason for the pin.
+// belowPin returns the retained release with the highest version that is not above the pinned version,
+// or nil. It is used while the active release is denied. A version above the pin may be the reason for the pin.
 func (s *scope) belowPin() (kept *Row) {
 	for _, p := range s.o.Spec.Pins {
 		pinned := p.Version
@@ -272,8 +272,8 @@ func (s *scope) belowPin() (kept *Row) {
 	return kept
 }
 
-// resolve returns the release that a pin selects: the one of that version that was active last,
-// configuration included, else one with the current template.
+// resolve returns the release that a pin selects. A retained release of that version that was active last, with its
+// configuration, is preferred to a release with the current template.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pins are histories of pins, decisions, and of what is served when something is lost.
-// They are played with the others, and with crashes at each of their writes.
+// pins are histories of pins, of decisions, and of the releases that serve after a loss.
+// They are played together with the other histories, and with crashes at each of their writes.
 var pins = []scene{
 	{"rule 16: a pin to the current configuration shows its failure, and Retry opens it", func(h tale) {
 		h.live()
@@ -84,7 +84,7 @@ var pins = []scene{
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Hour)
 		h.state("failed", "PinnedReleaseFailed", true)
-		h.drop("1.1.0") // its row is known
+		h.drop("1.1.0") // A row still contains it.
 		h.run(time.Hour)
 		h.state("not offered", "PinnedReleaseFailed", true)
 		h.want("nothing else", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
@@ -111,7 +111,7 @@ var pins = []scene{
 		h.target("in progress", "1.1.0-c1", "Pinned")
 		lost := h.object("1.1.0")
 		h.startup = 0
-		h.moved["1.1.0"]++ // so that it cannot be made again
+		h.moved["1.1.0"]++ // It cannot be created again.
 		h.remove(lost)
 		h.run(time.Hour)
 		h.active("the version as it is now", "1.1.0-c1-m1")
@@ -188,7 +188,7 @@ var pins = []scene{
 		h.push("1.1.0", "2.0.0", "2.1.0")
 		h.run(time.Hour)
 		h.want("bound and free", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
-		h.drop("1.0.0") // a row holds it too
+		h.drop("1.0.0") // A row contains it too.
 		h.run(time.Hour)
 		h.want("by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 		h.state("by its row", "PinnedVersionMissing", false)
@@ -393,7 +393,7 @@ var pins = []scene{
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Minute)
-		h.nets["web"].stuck = true // Its last word stays that nothing of 1.0.0 answers.
+		h.nets["web"].stuck = true // Its last report remains that no pod of 1.0.0 responds.
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("not programmed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
@@ -418,7 +418,7 @@ var pins = []scene{
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.withdraw("1.0.0", Gone) // of two reasons one is reported, whatever their order
+		h.withdraw("1.0.0", Gone) // Only one of the two reasons is reported, whatever their order is.
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -457,7 +457,7 @@ var pins = []scene{
 
 func init() { histories = append(histories, pins...) }
 
-// active reports which release is active in the one group.
+// active checks which release of the only group is active.
 func (h tale) active(when, release string) {
 	a := h.rolloutState.Groups[0].ActiveRow()
 	if a == nil || a.Release != release {
@@ -465,14 +465,14 @@ func (h tale) active(when, release string) {
 	}
 }
 
-// target returns what the one group moves to, and why.
+// target checks the target of the only group, and the reason.
 func (h tale) target(when, release string, reason Reason) {
 	if got := h.rolloutState.Groups[0].Target; got.Release != release || got.Reason != reason {
 		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)
 	}
 }
 
-// says returns the message of a state.
+// aims checks the reason of the target of a group.
 func (h tale) aims(when, slug string, reason Reason) {
 	if got := h.group(slug).Target.Reason; got != reason {
 		h.fail("%s: the target of %s is %s, want %s", when, slug, got, reason)
@@ -493,7 +493,7 @@ func (h tale) says(when string, reason Reason, message string) {
 	}
 }
 
-// outcome of the last decision on a version.
+// outcome checks the outcome of the last decision on a version.
 func (h tale) outcome(when, version, want string) {
 	for _, g := range h.rolloutState.Groups {
 		for _, r := range g.Releases {
@@ -518,8 +518,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// A pull request that a pin names may be opened later: its pin waits, and nothing else
-// does.
+// TestPinOfAPullRequestThatIsNotOpen checks that a pin of a pull request that is not open yet waits, and that nothing
+// else waits for it.
 func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -541,9 +541,9 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	}
 }
 
-// pinOf finds the pin of a group independently of the planner: one by name, else one for any
-// group where this group holds the version. missing: one for any group, which none holds,
-// or another one by name that contradicts it.
+// pinOf finds the pin of a group independently of the planner. This is a pin by name or, if there is none, a pin for any
+// group if this group has the version. missing reports whether a pin for any group selects a version that no group has,
+// or another pin by name contradicts the pin.
 func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	holds := func(g *Group, version string) bool {
 		for _, r := range g.Releases {
@@ -560,7 +560,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 			if p.Global == named || !p.Expire.IsZero() && !p.Expire.After(w.now) {
 				continue
 			}
-			ends := func(slug, level string) bool { // no release of it starts any more
+			ends := func(slug, level string) bool { // None of its releases starts any more.
 				return level == preview && slices.ContainsFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
 			}
 			c, held := w.offers[p.Version]
@@ -579,15 +579,15 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	return found, missing
 }
 
-// checkPin asks that a group that can reach the version that it is pinned to ends there,
-// or reports that this failed.
+// checkPin checks that a group that can reach its pinned version does so,
+// or reports a failure.
 func (w *world) checkPin(g *Group, failed bool) {
 	pin, missing := w.pinOf(g)
 	if pin == nil || missing || w.endedByUser(g) {
-		return // a group that a user ends starts nothing
+		return // A group that a user ends starts no releases.
 	}
 	c, reach := w.offers[pin.Version]
-	reach = reach && c.Slug == g.Slug // two pull requests may have one name
+	reach = reach && c.Slug == g.Slug // Two pull requests may have the same name.
 	broken := false
 	for _, r := range g.Releases {
 		if r.Version == pin.Version && (!pin.Current || r.Config == w.config) {
@@ -595,11 +595,11 @@ func (w *world) checkPin(g *Group, failed bool) {
 		}
 	}
 	if slices.ContainsFunc(w.withdrawals(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
-		return // a pin does not bring it back
+		return // A pin does not make it start again.
 	}
 	switch a := g.ActiveRow(); {
 	case !reach:
-	case g.Rollout != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // what was in progress continues
+	case g.Rollout != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // The rollout in progress continues.
 	case g.Rollout != nil:
 		if r := g.Row(g.Rollout.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
 			w.fail("rule 16: group %s is pinned to %s, and runs %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))

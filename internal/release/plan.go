@@ -1,10 +1,10 @@
 // Package release decides which releases of a Microservice run, with which
 // status, weight and number of replicas.
 //
-// [Plan] is a pure and total function from [Observed] and a time to a [Result]: it never returns an
+// [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an
 // error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
-// rules by which a release gets its status, in the order in which they apply. Each rule changes one
-// group. It calls functions without side effects, which return a value, or a wait that the rule
+// rules that decide the status of a release, in the order in which they apply. Each rule changes one
+// group. A rule calls functions without side effects. These return a value, or a wait that the rule
 // records.
 //
 //	plan.go                 Plan and its Result, and the passes over all groups
@@ -14,24 +14,24 @@
 //	state.go                what is remembered: groups and rows, and how to copy, compare and sort them
 //	notes.go                reasons, what is reported, and what is waited for
 //
-//	recovery.go             rules for a record that is lost, and for objects that are gone
+//	recovery.go             rules for a lost record and for missing objects
 //	decisions.go            what users decide about a release
 //	groups.go               which groups exist, and when they end
 //	previews.go             which pull requests have a slot, and when a preview ends
 //	target.go               which release is wanted
 //	pins.go                 which release a pin means
-//	waits.go                what a rollout waits for before it starts, and in each step: what spec.paused and freezes stop, pauses, windows; causes outside of its release
-//	gates.go                where hooks have to agree, and other Microservices have to be as far
-//	steps_and_promotion.go  rules that begin a step, with its weight, and that make a release active
+//	waits.go                what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; causes outside of its release
+//	gates.go                points at which hooks must agree, and steps that other Microservices must reach first
+//	steps_and_promotion.go  rules that begin a step and set its weight, and rules that make a release active
 //	fail_and_retry.go       whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go       domains that move from one group to a newer one
-//	traffic.go              what routes must contain, what is confirmed and drained
-//	exclusive.go            which release of an exclusive group has the pods, when they end, and when they start again
-//	replicas.go             how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
+//	traffic.go              the required content of routes, and whether it is confirmed and releases are drained
+//	exclusive.go            which release of an exclusive group has the pods, when the pods end, and when they start again
+//	replicas.go             how many replicas a release has and needs for its next step, and when it is scaled down or deleted
 //	retain.go               which releases are retained, and how many rows a group has
 //
-// The rules, and the histories that require them, are in docs/explanation/protocol.md; "rule N" in
-// comments refers to these.
+// docs/explanation/protocol.md contains the rules and the histories that require them. "Rule N" in
+// a comment refers to that document.
 package release
 
 import (
@@ -42,37 +42,37 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Result contains the actions of a plan, in this order: Ensure, then the rollout state if it
-// Changed, then Retire (rule 2: creations may precede the rollout state write,
-// destructions only follow it).
+// Result contains the actions of a plan. The caller executes Ensure first, then writes the rollout
+// state if Changed is set, and executes Retire last. By rule 2, objects may be created before the
+// rollout state is written, but they may be deleted only after it is written.
 type Result struct {
-	// State to write, if Changed.
+	// State is the rollout state to write if Changed is set.
 	State   State
 	Changed bool
-	// Ensure: create, revive and scale up.
+	// Ensure lists the releases to create, revive or scale up.
 	Ensure []Ensure
-	// Retire: scale down and delete.
+	// Retire lists the releases to scale down or delete.
 	Retire []Retire
-	// Idle releases should not have traffic, are in no route, and their drain is over.
-	// All others may serve requests, regardless of the rollout state.
+	// Idle lists the releases that should not have traffic, are in no route, and are drained. All
+	// other releases may serve requests, whatever the rollout state contains.
 	Idle []string
-	// NeverActive releases belong to a group without an active release, and become active only
+	// NeverActive lists the releases of groups without an active release that become active only
 	// if hooks agree. Their objects are marked, so that a plan without the rollout state does
 	// not treat them as previously active.
 	NeverActive []string
-	// RequeueTime is when to plan again even if nothing has changed; zero: never.
+	// RequeueTime is when to plan again even if nothing has changed. Zero means never.
 	RequeueTime time.Time
-	// Notes give the reason of each decision and state.
+	// Notes are the reasons of decisions, and the states to report.
 	Notes []Note
 }
 
-// Ensure requires that a release exists with at least a number of replicas.
+// Ensure requires that a release exists and has at least a number of replicas.
 type Ensure struct {
 	Slug, Release string
 	Replicas      int
-	// Create: it does not exist yet.
+	// Create reports whether the release does not exist yet.
 	Create bool
-	// Stamp to write to it, so that every older plan meets a conflict; 0 for none.
+	// Stamp is written to the release, so that the write of every older plan results in a conflict. 0 means no stamp.
 	Stamp int64
 }
 
@@ -85,9 +85,9 @@ type Retire struct {
 
 // Plan computes the actions for one Microservice.
 //
-// It is level based: the same input at the same time results in the same plan, and once the plan's
-// rollout state is written, the same facts result in a plan that changes nothing. The order of the
-// input lists has no influence.
+// Plan is level based: the same input at the same time results in the same plan. If the rollout
+// state of a plan is written and the facts do not change, the next plan changes nothing. The order
+// of the input lists does not matter.
 func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
 
 func planWith(o Observed, now time.Time, rules []rule) Result {
@@ -123,7 +123,7 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	return p
 }
 
-// unchanged returns a plan that only waits.
+// unchanged returns a plan that changes nothing and only waits.
 func (b *planner) unchanged(w *wait) Result {
 	p := Result{State: b.o.State, Notes: []Note{{Reason: w.Reason, Message: w.Message, Warning: w.Warning}}}
 	for _, c := range b.sorted {
@@ -135,9 +135,9 @@ func (b *planner) unchanged(w *wait) Result {
 	return p
 }
 
-// maxPasses bounds how often the rules are applied: decisions that become possible by others are
-// made in the same plan, so that the next one changes nothing. The longest chain is a rollout
-// through steps that wait for nothing.
+// maxPasses bounds how often the rules are applied. A decision can make another decision possible,
+// which is made in the same plan, so that the next plan changes nothing. The longest chain is a
+// rollout through steps that wait for nothing.
 const maxPasses = 64
 
 // planner is the working state of one plan.
@@ -147,28 +147,27 @@ type planner struct {
 	groups   []Group
 	next     int64                  // the sequence that the rollout state gets if it is written
 	sorted   []Object               // the release objects by age
-	objects  map[string]*Object     // the same, by name
+	objects  map[string]*Object     // the release objects by name
 	offers   []Candidate            // the candidates of all groups, highest version first
-	perGroup map[string][]Candidate // the same, by slug
-	reports  map[string][]Report    // what each policy reports, by slug
-	// references are the releases that policies name in their reports.
+	perGroup map[string][]Candidate // the candidates of each group, by slug
+	reports  map[string][]Report    // the reports of all policies, by slug
+	// references are the releases that policies refer to in their reports.
 	references map[string]bool
-	before     map[string]asked // required of the routes, by slug, when the plan began
+	before     map[string]asked // the required content of the routes, by slug, when the plan began
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written even if its groups are unchanged
-	// touched releases, by slug and name, are created or revived in this pass. Like the next two maps
-	// it is nil while empty.
+	// touched are the releases, by slug and name, that this pass creates or revives. This map and the next two are
+	// nil while empty.
 	touched map[string]bool
 	// arrived are the groups, by slug, that this pass rebuilt while the newest domains still route to
-	// an older group, which may not have been rebuilt yet.
+	// an older group. That older group may not have been rebuilt yet.
 	arrived map[string]bool
-	// handled decisions of rows that this plan drops: a row that it creates again keeps them.
+	// handled are the decisions of rows that this plan drops. If the plan creates a row again, the row keeps its decision.
 	handled map[string]*Handled
 }
 
-// maxSequence is above any sequence that a rollout state reaches. A higher stamp was written by
-// hand.
+// maxSequence is above any sequence that a rollout state reaches. A higher stamp was set manually.
 const maxSequence = 1 << 53
 
 // newPlanner sorts and indexes the facts.
@@ -180,7 +179,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	for i := range b.sorted {
 		c := &b.sorted[i]
 		if c.Stamp > maxSequence {
-			c.Stamp = 0 // it does not come from a rollout state
+			c.Stamp = 0 // A manual change set this stamp, not a rollout state.
 		}
 		b.next = max(b.next, c.Stamp+1)
 	}
@@ -220,15 +219,15 @@ func newPlanner(o Observed, now time.Time) *planner {
 	return b
 }
 
-// spell sets the version of a pin to its spelling in offers and rows: the tag v1.1.0 becomes the
-// version 1.1.0.
+// spell replaces the version of a pin by the spelling that offers and rows use. For example, the tag v1.1.0
+// becomes the version 1.1.0.
 func (b *planner) spell(p *Pin) {
 	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {
 		p.Version = meant
 	}
 }
 
-// hasVersion reports whether a version is offered to a group that a pin names, or has a row in it.
+// hasVersion reports whether a version is offered to a group that a pin selects, or has a row in such a group.
 func (b *planner) hasVersion(p Pin, version string) bool {
 	return slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
 		return c.Version == version && p.names(c.Slug, c.Name, c.PullRequest)
@@ -237,8 +236,8 @@ func (b *planner) hasVersion(p Pin, version string) bool {
 	})
 }
 
-// pass applies the rules once to all groups. States and requeue times of the previous pass are
-// discarded.
+// pass applies the rules once to all groups, and discards the states and requeue times of the
+// previous pass.
 func (b *planner) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
 	b.requeue = noTime
@@ -263,8 +262,8 @@ func (b *planner) pass(rules []rule) {
 	sortGroups(b.groups)
 }
 
-// turns returns the groups in the order in which they may start releases: previews last, the newest
-// push first.
+// turns returns the groups in the order in which they may start releases. Previews come last, and
+// the preview with the newest push is the first of them.
 func (b *planner) turns() []*Group {
 	order := make([]*Group, len(b.groups))
 	for i := range b.groups {
@@ -290,7 +289,7 @@ type scope struct {
 	g          *Group
 	candidates []Candidate // highest version first
 	reports    []Report    // by policy
-	// stepped reports that this pass gave the rollout's step its weight.
+	// stepped reports whether this pass set the weight of the current step.
 	stepped bool
 }
 
@@ -298,7 +297,7 @@ func (b *planner) scope(g *Group) *scope {
 	return &scope{planner: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
 }
 
-// reportsOf returns what each policy reports about a group.
+// reportsOf returns the reports of all policies about a group.
 func (b *planner) reportsOf(slug string) []Report {
 	if reports, known := b.reports[slug]; known {
 		return reports
@@ -327,7 +326,7 @@ func (s *scope) object(release string) (Object, bool) {
 	return *c, c.Slug == s.g.Slug
 }
 
-// offered finds the candidate that a release is made from.
+// offered returns the candidate from which a release is made.
 func (s *scope) offered(release string) (Candidate, bool) {
 	for _, c := range s.candidates {
 		if c.Release == release {
@@ -337,7 +336,7 @@ func (s *scope) offered(release string) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// touch marks a release as created or revived in this pass: its object is stamped.
+// touch marks a release as created or revived in this pass. Its object gets a stamp.
 func (s *scope) touch(release string) {
 	if s.touched == nil {
 		s.touched = map[string]bool{}
@@ -348,8 +347,8 @@ func (s *scope) touch(release string) {
 // isTouched reports whether a release was created or revived in this pass.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
-// done reports whether a group can be removed: it is closing and has nothing left, it never began,
-// or its releases were deleted by hand and none is offered. A preview that has expired is kept.
+// done reports whether a group can be removed: the group is closing and has no rows, it never began, or
+// its releases were deleted manually and none is offered. An expired preview is kept.
 func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSameGroup changes each field of what is stored in turn, and asks that the groups
-// are not the same then: a difference that is not seen is never written.
+// TestSameGroup changes each stored field in turn, and checks that the groups
+// then differ. A difference that is not detected would never be written.
 func TestSameGroup(t *testing.T) {
 	t.Parallel()
 	whole := func() Group {
@@ -59,9 +59,9 @@ func TestSameGroup(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenFromANewerRolloutState: what a newer rollout state than the one that is read has
-// made or revived is neither scaled down nor deleted (rule 2); the rollout state is written
-// first, which fails where it is old.
+// TestNothingIsTakenFromANewerRolloutState checks that releases that a newer rollout state has created or revived
+// are neither scaled down nor deleted (rule 2). The rollout state is written
+// first, which fails if it is outdated.
 func TestNothingIsTakenFromANewerRolloutState(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string]int{"more pods than its row wants": 2, "no row": 1} {

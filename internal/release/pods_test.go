@@ -9,7 +9,7 @@ import (
 func TestPodShare(t *testing.T) {
 	for _, c := range []struct{ weight, n, want int }{
 		{10, 10, 1}, {50, 10, 5}, {99, 10, 9}, {100, 10, 10}, {0, 10, 1},
-		{25, 10, 2}, {26, 10, 3}, {5, 10, 1}, {15, 10, 1}, {16, 10, 2}, // the active release has the equal remainder
+		{25, 10, 2}, {26, 10, 3}, {5, 10, 1}, {15, 10, 1}, {16, 10, 2}, // The remainders are equal, so the active release gets the pod.
 		{50, 3, 1}, {67, 3, 2}, {99, 3, 2}, {50, 2, 1}, {99, 2, 1},
 		{1, 1, 1}, {99, 1, 1}, {100, 1, 1},
 	} {
@@ -27,10 +27,10 @@ func TestPodShare(t *testing.T) {
 	}
 }
 
-// PodWeight is the percentage of some of n pods.
+// PodWeight returns the percentage of n pods.
 func PodWeight(pods, n int) int { return pods * 100 / n }
 
-// workers have no policy.
+// workers are histories without a policy.
 var workers = []scene{
 	{"the shares of pods follow the weights, after the pods of the canary are available", func(h tale) {
 		h.worker(10)
@@ -63,7 +63,7 @@ var workers = []scene{
 		h.worker(10)
 		h.steps(Step{Weight: 50, Approval: true}, Step{Weight: 60, Approval: true})
 		h.push("1.1.0")
-		h.run(time.Hour) // more than the progress deadline
+		h.run(time.Hour) // longer than the progress deadline
 		h.word("1.1.0", Continue, "1")
 		h.events("the approved size is not missing", Blocked, "")
 		h.run(time.Minute)
@@ -326,7 +326,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// worker makes 1.0.0 active, without a policy.
+// worker makes 1.0.0 active without a policy.
 func (h tale) worker(replicas int) {
 	h.edit("size", func(s *Spec) { s.Replicas = replicas })
 	h.push("1.0.0")
@@ -334,13 +334,13 @@ func (h tale) worker(replicas int) {
 	h.want("worker", map[string]string{"1.0.0": "active 100"})
 }
 
-// exclusive makes 1.0.0 active in an exclusive group, without a policy.
+// exclusive makes 1.0.0 active in an exclusive group without a policy.
 func (h tale) exclusive(replicas int) {
 	h.edit("exclusive", func(s *Spec) { s.Exclusive = true })
 	h.worker(replicas)
 }
 
-// runs reports how many ready pods 1.0.0 and 1.1.0 have.
+// runs checks how many ready pods 1.0.0 and 1.1.0 have.
 func (h tale) runs(when string, active, canary int) {
 	got := func(version string) int {
 		if o := h.object(version); o != nil {
@@ -353,7 +353,7 @@ func (h tale) runs(when string, active, canary int) {
 	}
 }
 
-// replicas reports how many replicas 1.0.0 and 1.1.0 have.
+// replicas checks how many replicas 1.0.0 and 1.1.0 have.
 func (h tale) replicas(when string, active, canary int) {
 	got := func(version string) int {
 		if o := h.object(version); o != nil {

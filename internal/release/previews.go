@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// maxStarting is how many previews may be in progress at a time, so that a change of
-// the configuration of all of them does not flood the cluster (rule 41).
+// maxStarting is how many previews may be in progress at the same time. A change of the configuration of
+// all previews therefore does not flood the cluster (rule 41).
 const maxStarting = 10
 
-// assignSlots assigns slots to previews (rule 26). A running preview keeps its slot; a free slot
-// goes to the waiting preview with the newest push. A preview that is too old, or has no slot, is
-// Expired: a group without releases.
+// assignSlots assigns slots to previews (rule 26). A running preview keeps its slot. A free slot
+// goes to the waiting preview with the newest push. A preview that is too old or has no slot is
+// Expired, which means that it is a group without releases.
 func (b *planner) assignSlots() {
 	var live, waiting, reopened []*Group
 	for i := range b.groups {
@@ -26,7 +26,7 @@ func (b *planner) assignSlots() {
 			continue
 		}
 		switch old := b.tooOld(g); {
-		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // in this plan
+		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // The group ends in this plan.
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 			b.noteIdle(g)
@@ -40,7 +40,7 @@ func (b *planner) assignSlots() {
 			live = append(live, g)
 		case g.Phase == Expired && old:
 			g.Target.Reason = MaxAge
-		case g.Phase == Expired && b.scope(g).ending(): // it waits for its hooks
+		case g.Phase == Expired && b.scope(g).ending(): // The group waits for its hooks.
 		case g.Phase == Expired && g.Target.Reason != MaxAge && !b.withdrawnGroup(g.Slug):
 			if b.noteIdle(g); b.wants(*g) {
 				waiting = append(waiting, g)
@@ -82,12 +82,12 @@ func (b *planner) assignSlots() {
 	}
 	for _, g := range waiting {
 		g.Phase, g.Target = Live, Target{}
-		b.scope(g).resume() // It may have lost its slot in this plan, or drain still.
+		b.scope(g).resume() // The group may have lost its slot in this plan, or may still drain.
 	}
 }
 
-// prepare updates a preview before slots are assigned, because previews that end or have nothing to serve
-// need none. It reports whether the preview is offered again while it closes.
+// prepare updates a preview before slots are assigned, because a preview that ends or has nothing to serve
+// needs no slot. It reports whether a closing preview is offered again.
 func (b *planner) prepare(g *Group) (again bool) {
 	s := b.scope(g)
 	rebuild(s)
@@ -103,9 +103,9 @@ func (b *planner) prepare(g *Group) (again bool) {
 	return s.opensAgain()
 }
 
-// reopen opens a preview that is offered again while it closes. With a slot it continues as it was, also while
-// paused: the release that served serves, and failed ones do not start again. Without a slot it ends, until it gets
-// one.
+// reopen opens a closing preview that is offered again. With a slot, the preview continues in its previous state, even
+// while paused: its last active release serves, and failed releases do not start again. Without a slot, the preview ends
+// until it gets a slot.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
 	s.event(nil, false, GroupReopened, "the group is offered again")
@@ -119,14 +119,14 @@ func (b *planner) reopen(g *Group, slot bool) bool {
 	return false
 }
 
-// closed reports whether the source of a group is closed, and the group has been kept for long
-// enough since.
+// closed reports whether the source of a group is closed, and the time for which the group is kept is
+// over.
 func (b *planner) closed(slug string) bool {
 	end, closed := b.keptUntil(slug)
 	return closed && !b.now.Before(end)
 }
 
-// keptUntil returns until when a group is kept after its source was closed.
+// keptUntil returns the time until which a group is kept after its source was closed.
 func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	var last time.Time
 	for _, w := range b.o.Withdrawn {
@@ -140,23 +140,23 @@ func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	return last.Add(b.o.Spec.Previews.KeepAfterClose), closed
 }
 
-// ends reports whether a preview is closed now.
+// ends reports whether a preview closes now.
 func (b *planner) ends(slug string) bool {
 	return b.closed(slug) || b.excluded(slug) && !b.o.Spec.Paused
 }
 
-// wants reports whether a preview has a release to move to, if it gets a slot.
+// wants reports whether a preview would start a release if it got a slot.
 func (b *planner) wants(g Group) bool {
 	g.Phase = Live
 	target, _ := b.scope(&g).choose()
 	return target.Release != ""
 }
 
-// noteIdle records why a preview without a release would not start one if it had a slot: its pin, or nothing that is
-// offered may start. It only waits for a slot otherwise.
+// noteIdle records why a preview without a release would not start a release even with a slot: its pin prevents it, or
+// no offered release may start. In all other cases the preview only waits for a slot.
 func (b *planner) noteIdle(g *Group) {
 	if b.o.SourceStale {
-		return // It is not known what it would start.
+		return // The release that the preview would start is not known.
 	}
 	live := *g
 	live.Phase = Live
@@ -180,8 +180,9 @@ func (b *planner) noteIdle(g *Group) {
 	}
 }
 
-// byRight orders previews so that those that lose their slot come last: those with nothing to serve
-// or to start, then those that an unrecorded plan began, then those with the oldest push.
+// byRight orders previews by their right to a slot. The last preview is the first to lose its slot. Previews with
+// nothing to serve or to start come last, after previews that an unrecorded plan began. All others are ordered by
+// their push, the newest first.
 func (b *planner) byRight(x, y *Group) int {
 	return cmp.Or(
 		last(!b.uses(x), !b.uses(y)),
@@ -193,9 +194,9 @@ func (b *planner) byRight(x, y *Group) int {
 // uses reports whether a preview needs its slot.
 func (b *planner) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
 
-// noteHead records the head commit of a pull request and the time of its push: the time from its
-// source, else the time at which it became known. A new head commit ends the expiry of the group by
-// age.
+// noteHead records the head commit of a pull request and the time of its push. If the source does not
+// provide the time, noteHead records the time at which the commit became known. A new head commit restarts
+// a group that expired by age.
 func (b *planner) noteHead(g *Group) {
 	offers := b.perGroup[g.Slug]
 	if len(offers) == 0 {
@@ -215,7 +216,7 @@ func (b *planner) noteHead(g *Group) {
 	}
 }
 
-// agesOut returns when a preview becomes too old, if its age is limited.
+// agesOut returns when a preview becomes too old, if there is an age limit.
 func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	age := b.o.Spec.Previews.MaxAge
 	if age == 0 || g.Phase == Closing || len(b.perGroup[g.Slug]) == 0 || b.o.Spec.Paused {
@@ -231,7 +232,7 @@ func (b *planner) tooOld(g *Group) bool {
 	return ages && !b.now.Before(end)
 }
 
-// expire takes the releases of a preview down, and keeps the group.
+// expire removes the releases of a preview, but keeps the group.
 func (b *planner) expire(g *Group, reason Reason, message string) {
 	s := b.scope(g)
 	s.takeDown(Expired, reason)
@@ -240,7 +241,7 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 }
 
 // turnWaits returns the wait that prevents a group from starting a release now. The number of
-// previews that start at a time is limited; one that waits for ConfirmRollout has no pods yet and
+// previews that start at the same time is limited. A preview that waits for ConfirmRollout has no pods yet and
 // does not count.
 func (s *scope) turnWaits(version string) *wait {
 	if s.g.Level != preview {
@@ -261,7 +262,7 @@ func (s *scope) turnWaits(version string) *wait {
 // callsEndHooks reports whether hooks are called at the end of the group (rule 48).
 func (s *scope) callsEndHooks() bool { return s.g.Level == preview && s.o.Spec.EndHooks }
 
-// lastOfPreview reports whether a release is the only one that can call the hooks of the end of a live preview.
+// lastOfPreview reports whether a release is the only release that can call the end hooks of a live preview.
 func (s *scope) lastOfPreview(r Row) bool {
 	if s.g.Phase != Live || !s.callsEndHooks() {
 		return false
@@ -273,13 +274,13 @@ func (s *scope) lastOfPreview(r Row) bool {
 	return present(r.Release) && !slices.ContainsFunc(s.g.Releases, func(x Row) bool { return x.Release != r.Release && present(x.Release) })
 }
 
-// onlyEnds reports whether a live preview has only a release that calls the hooks of its end.
+// onlyEnds reports whether the only release of a live preview is one that is kept for the end hooks.
 func (s *scope) onlyEnds() bool {
 	return len(s.g.Releases) == 1 && s.g.Rollout == nil && s.g.Releases[0].Status == Deprecated && s.lastOfPreview(s.g.Releases[0])
 }
 
-// endPreview lets the hooks of the end of a preview be called when the pods of all its releases are gone: by the release that
-// was active last, or else by the newest one.
+// endPreview requests the hooks of type PostPreview when the pods of all releases of an ended preview are gone. The release
+// that was active last calls the hooks. If no release was active, the newest release calls them.
 func endPreview(s *scope) {
 	switch {
 	case s.g.Phase == Live:
@@ -306,23 +307,23 @@ func endPreview(s *scope) {
 		}
 	}
 	if last == nil {
-		return // It had no pods, or its objects were deleted by hand.
+		return // The preview had no pods, or its objects were deleted manually.
 	}
 	s.g.End = End{Release: last.Release, Time: s.now}
 }
 
-// endHooksWait reports whether a release is kept for the hooks of the end of its preview, and the wait for their answer.
+// endHooksWait reports whether a release is kept for the end hooks of its preview, and returns the wait for their answer.
 func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	c, there := s.object(r.Release)
 	switch end := s.g.End; {
 	case s.lastOfPreview(r):
-		return nil, true // the preview ends without another release
+		return nil, true // Only this release can call the hooks when the preview ends.
 	case s.g.Phase == Live || !s.callsEndHooks() || !there || c.Terminating:
 		return nil, false
 	case end.Release == "" && s.anyJobs():
 		return newWait(&r, false, AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended"), true
 	case end.Release == "":
-		return nil, true // its pods are not gone
+		return nil, true // There are still pods.
 	case end.Release != r.Release:
 		return nil, false
 	case c.End == nil || !stored(c.End.Since).Equal(end.Time):
@@ -340,16 +341,16 @@ func (s *scope) anyJobs() bool {
 	return slices.ContainsFunc(s.sorted, func(c Object) bool { return c.Slug == s.g.Slug && !c.Terminating && c.ActiveJobs })
 }
 
-// noteEndLost reports that the hooks of the end of a preview are not called, because the object of the release that was to call them
-// was deleted by a user.
+// noteEndLost reports that the end hooks of a preview are not called, because a user deleted the object of the release that
+// should call them.
 func (s *scope) noteEndLost(r Row) {
 	if !s.callsEndHooks() || s.g.Phase == Live || s.g.End.Release != r.Release && (s.g.End.Release != "" || r.Promoted == 0 || len(s.g.Releases) > 1) {
 		return
 	}
-	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are not called any more, because its VersionedMicroservice was deleted: remove what they would have removed", r.Version))
+	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are not called any more, because its VersionedMicroservice was deleted: remove the resources that they would have removed", r.Version))
 }
 
-// ending reports whether a preview waits for the hooks of its end, so that it does not start again yet.
+// ending reports whether a preview waits for its end hooks, and therefore does not start again yet.
 func (s *scope) ending() bool {
 	if s.g.Phase == Live || s.g.End.Release == "" || s.g.Row(s.g.End.Release) == nil {
 		return false

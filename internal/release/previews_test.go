@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// placed returns the previews that have a slot.
+// placed returns the number of previews that have a slot.
 func placed(l State) (n int) {
 	for _, g := range l.Groups {
 		if g.Level == preview && g.Phase == Live {
@@ -17,7 +17,7 @@ func placed(l State) (n int) {
 	return n
 }
 
-// group by slug; an empty one where there is none.
+// group returns a group by its slug, or an empty group if there is none.
 func (h tale) group(slug string) Group {
 	if g := h.rolloutState.group(slug); g != nil {
 		return *g
@@ -25,7 +25,7 @@ func (h tale) group(slug string) Group {
 	return Group{}
 }
 
-// phase of a group, with the reason of its target where it has expired.
+// phase checks the phase of a group. For an expired group, it also checks the reason of the target.
 func (h tale) phase(when, slug, want string) {
 	g := h.group(slug)
 	got := string(g.Phase)
@@ -37,18 +37,18 @@ func (h tale) phase(when, slug, want string) {
 	}
 }
 
-// bounds sets those of previews.
+// bounds sets the limits of previews.
 func (h tale) bounds(p Previews) { h.edit("previews", func(s *Spec) { s.Previews = p }) }
 
-// empty reports whether nothing remains of anything.
+// empty checks that no objects and no rows remain.
 func (h tale) empty(when string) {
 	if len(h.rolloutState.Groups)+len(h.objects) > 0 {
 		h.fail("%s: %d groups and %d objects remain", when, len(h.rolloutState.Groups), len(h.objects))
 	}
 }
 
-// reviewed brings commit a of pull request 7 to active, under a policy. It takes ten
-// seconds from then on.
+// reviewed makes commit a of pull request 7 active with a policy. From then on, pods take ten
+// seconds to start.
 func (h tale) reviewed() {
 	h.steps(twoSteps...)
 	h.policy("web")
@@ -58,11 +58,11 @@ func (h tale) reviewed() {
 	h.startup = 10 * time.Second
 }
 
-// checkStarting holds the rollout state against rule 41.
+// checkStarting checks the rollout state against rule 41.
 func (w *world) checkStarting() {
 	starting := 0
 	for _, g := range w.rolloutState.Groups {
-		if g.Level == preview && g.Rollout != nil && g.Rollout.Gate != ConfirmRollout { // which has no pods yet
+		if g.Level == preview && g.Rollout != nil && g.Rollout.Gate != ConfirmRollout { // Previews at ConfirmRollout have no pods yet.
 			starting++
 		}
 	}
@@ -71,12 +71,12 @@ func (w *world) checkStarting() {
 	}
 }
 
-// checkSlots holds a write of the rollout state against rule 26: there are no more previews
-// than slots, one that runs keeps its slot while there are enough, and one that is
-// too old comes back with another head only.
+// checkSlots checks a write of the rollout state against rule 26. There are not more previews
+// than slots, a running preview keeps its slot while there are enough slots, and a preview that is
+// too old starts again only with another head commit.
 func (w *world) checkSlots(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
-	stopped := o.Spec.Paused || o.Spec.Freeze != nil // what was recovered stays as it is: no rollout begins that would supersede it
+	stopped := o.Spec.Paused || o.Spec.Freeze != nil // Recovered previews stay as they are, because no rollout begins that would supersede them.
 	if n := placed(next); n > most && !stopped {
 		w.fail("rule 26: %d previews have %d slots", n, most)
 	}
@@ -105,14 +105,14 @@ func (w *world) checkSlots(o Observed, old, next State) {
 	}
 }
 
-// mayRun reports whether nothing but the number of slots keeps a group from running.
+// mayRun reports whether only the number of slots can prevent a group from running.
 func mayRun(o Observed, slug string) bool {
 	return len(o.Spec.Pins) == 0 && slices.ContainsFunc(o.Candidates, func(c Candidate) bool { return c.Slug == slug }) &&
 		!slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == slug })
 }
 
-// checkExpired holds a preview that has expired against rule 26, at the end of a
-// history: nothing remains of it, and it does not wait while a slot is free.
+// checkExpired checks an expired preview against rule 26 at the end of a
+// history. None of its objects remain, and it does not wait while a slot is free.
 func (w *world) checkExpired(g *Group) {
 	if len(g.Releases) > 0 {
 		w.fail("rule 26: %s has expired and has releases\n%s", g.Slug, renderGroup(g))
@@ -241,7 +241,7 @@ var previews = []scene{
 		h.hooks[ConfirmRollout] = "no"
 		h.push("pr-7-a")
 		h.run(time.Minute)
-		h.object("pr-7-a").ActiveJobs = true // it creates a schema
+		h.object("pr-7-a").ActiveJobs = true // A Job creates a schema.
 		h.push("pr-7-b")
 		h.run(time.Minute)
 		if h.object("pr-7-a") == nil {
@@ -274,7 +274,7 @@ var previews = []scene{
 		h.want("waits", map[string]string{"pr-7-a": "deprecated 0"})
 		h.remove(h.object("pr-7-a"))
 		h.collect()
-		h.events("deleted", EndFailed, "the hooks of type PostPreview of pr-7-a are not called any more, because its VersionedMicroservice was deleted: remove what they would have removed")
+		h.events("deleted", EndFailed, "the hooks of type PostPreview of pr-7-a are not called any more, because its VersionedMicroservice was deleted: remove the resources that they would have removed")
 		h.run(time.Minute)
 		h.empty("the end")
 	}},
@@ -640,7 +640,7 @@ var previews = []scene{
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.advance(time.Hour)
-		for range 2 { // once more, where the manager ends before it writes
+		for range 2 { // The second time, the manager ends before it writes.
 			if h.group("pr-7").Phase == Expired {
 				break
 			}
@@ -685,7 +685,7 @@ var previews = []scene{
 	}},
 }
 
-// crowds are histories of many pull requests. They are long, so they are not part of the
+// crowds are histories of many pull requests. Because they are long, they are not among the
 // histories that are played with crashes at each write.
 var crowds = []scene{
 	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
@@ -758,7 +758,7 @@ func init() {
 	limits = append(limits, crowds...)
 }
 
-// BenchmarkPreviews plans 256 stable pull requests, of which 20 have a slot.
+// BenchmarkPreviews plans 256 stable pull requests, 20 of which have a slot.
 func BenchmarkPreviews(b *testing.B) {
 	w := newWorld()
 	w.quick = true

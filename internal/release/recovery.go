@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// restoring returns what the recovery of a lost rollout state waits for, or nil. The Services of a policy select
-// the release that served, and the status of an object shows whether it was active: both are reported again
+// restoring returns the wait for the recovery of a lost rollout state, or nil. The Services of a policy select
+// the release that served, and the status of an object shows whether the release was active. Both are reported again
 // shortly after a restore without statuses.
 func (b *planner) restoring() *wait {
 	if len(b.o.State.Groups) > 0 {
@@ -29,25 +29,25 @@ func (b *planner) restoring() *wait {
 	if slices.ContainsFunc(lost, func(c Object) bool { return !c.Unsettled || c.Reported != "" }) {
 		return nil
 	}
-	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when the VersionedMicroservices report their pods, of %s first", lost[0].Release)
+	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when a VersionedMicroservice, such as %s, reports its pods", lost[0].Release)
 }
 
-// recorded reports whether the rollout state has the group.
+// recorded reports whether the rollout state contains the group.
 func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is recovered next to an active one takes its steps again,
-// because as far as is known it was never active, or failed: its object shows this, or its version
-// is above the active one. Commits of a pull request have no order.
+// unproven reports whether a release that is recovered next to an active release takes its steps again, because as far
+// as is known it failed or was never active. The status of its object shows this. Otherwise a version above the active
+// version counts as never active. Commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
-// successor returns the row that follows an active release that is lost: of the releases that were
-// active the pinned one, else the last one; else the canary. A denied release follows only if no
-// other release has an object.
+// successor returns the row that replaces a lost active release. If previously active releases exist, the pinned
+// release or, without a pin, the last active release replaces it. Otherwise the canary replaces it. A denied release
+// is chosen only if no other release has an object.
 func (s *scope) successor() *Row {
 	var next *Row
 	waits := false
@@ -66,12 +66,12 @@ func (s *scope) successor() *Row {
 		}
 	}
 	if next != nil && s.denied(next.Version) && waits {
-		return nil // for the release in progress
+		return nil // The release in progress will become active.
 	}
 	return next
 }
 
-// precedes reports whether x rather than y follows an active release that is lost.
+// precedes reports whether x is preferred to y as the replacement of a lost active release.
 func (s *scope) precedes(x, y Row) bool {
 	return cmp.Or(
 		last(s.denied(x.Version), s.denied(y.Version)),
@@ -80,8 +80,8 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits objects that exceed the limit when a lost record is recovered: first the oldest that
-// are in no route, then the oldest, and never the active one.
+// fit omits objects that exceed the limit when a lost record is recovered. It omits the oldest objects that
+// are in no route first, then the oldest objects, but never the active release.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
@@ -98,11 +98,14 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 }
 
 // rebuild creates rows for a group that has release objects but no record (rule 31), because the rollout state was lost or
-// not written yet: their stamps are ahead of it, or a route names them. Objects that a rollout state dropped, and that a
-// late write created again, get no row. The active release is the one that the group's Service selects; if no policy reports
-// that, the one whose object was reported as active; else the one with the most available pods, and of several the oldest.
-// Older releases were active as far as is known (unproven), and all others are pending. A release without pods has no drain.
-// No release is active that hooks have not let through, and none in a group to which the newest domains have yet to move.
+// was not written yet. These are objects whose stamp is ahead of the rollout state, and objects to which a route refers.
+// Objects that a rollout state dropped, and that a late write created again, get no row.
+//
+// The active release is the release that the group's Service selects. If no policy reports it, it is the release whose
+// object was reported as active. Otherwise it is the release with the most available pods, and of several the oldest.
+// Older releases count as previously active unless they are unproven, and all others are pending. A release without pods
+// is not drained. A release that hooks have not approved does not become active, and neither does a release of a group
+// to which the newest domains have yet to move.
 func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -122,7 +125,7 @@ func rebuild(s *scope) {
 		}
 	}
 	mayBeActive := func(c Object) bool { return !c.NeverActive && c.Reported != Error }
-	most := func(among func(Object) bool) func(Object) bool { // The release that served has the most pods: retained releases and canaries have fewer.
+	most := func(among func(Object) bool) func(Object) bool { // The release that served has the most pods, because retained releases and canaries have fewer.
 		n := 1
 		for _, c := range cs {
 			if mayBeActive(c) && among(c) {
@@ -137,8 +140,8 @@ func rebuild(s *scope) {
 		most(routed),
 		most(func(Object) bool { return true }),
 		routed,
-		// A release that the next write would have recorded was created by a plan that a crash interrupted,
-		// and is just starting.
+		// The next write would have recorded the release, but a crash interrupted the plan that created it. The release
+		// is just starting.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
@@ -148,7 +151,7 @@ func rebuild(s *scope) {
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
-	if s.arrives() { // A release with a part of the traffic of the newest domains begins its steps again.
+	if s.arrives() { // A release with a share of the traffic of the newest domains begins its steps again.
 		active = -1
 		s.arrive()
 	}
@@ -171,11 +174,11 @@ func rebuild(s *scope) {
 	}
 	was := *s.g
 	was.Releases = slices.Clone(was.Releases) // This plan changes the rows.
-	s.before[s.g.Slug] = askedOf(&was)        // routes may carry the rows as recovered
+	s.before[s.g.Slug] = askedOf(&was)        // Routes may route to the rows as recovered.
 }
 
-// leftovers adds a row for a release object without one that a route names: it is drained like any
-// other, from the time at which no route names it.
+// leftovers adds a row for a release object without a row to which a route refers. The release is drained like any
+// other, from the time at which no route refers to it.
 func leftovers(s *scope) {
 	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
@@ -190,9 +193,9 @@ func leftovers(s *scope) {
 	}
 }
 
-// noteRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets
-// traffic while a policy exists this is recorded in the same write, before a route names it; this
-// rule records the others, whose policy, or domain with a version, was created later.
+// noteRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic
+// while a policy exists, this is recorded in the same write, before a route refers to the release. This rule
+// records all other releases, whose policy or domain with a version was created later.
 func noteRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -200,7 +203,7 @@ func noteRoutes(s *scope) {
 	}
 }
 
-// vanishedActive repairs a group whose active release's object is gone (rule 31).
+// vanishedActive repairs a group after the object of its active release is gone (rule 31).
 func vanishedActive(s *scope) {
 	a := s.g.ActiveRow()
 	if a == nil {
@@ -210,7 +213,7 @@ func vanishedActive(s *scope) {
 		return
 	}
 	if _, can := s.offered(a.Release); can {
-		return // created again by size
+		return // size creates it again.
 	}
 	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
@@ -222,7 +225,7 @@ func vanishedActive(s *scope) {
 	s.dropRow(lost)
 }
 
-// vanishedOthers drops rows whose object is gone and cannot or need not be created again.
+// vanishedOthers drops rows whose object is gone and cannot be created again or is not needed.
 func vanishedOthers(s *scope) {
 	for i := len(s.g.Releases) - 1; i >= 0; i-- {
 		r := s.g.Releases[i]
@@ -234,7 +237,7 @@ func vanishedOthers(s *scope) {
 		}
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && running {
-			continue // created again by size
+			continue // size creates it again.
 		}
 		if running {
 			s.endRun()

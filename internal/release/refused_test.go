@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// refused are histories in which the server refuses that the object of a release is changed.
+// refused are histories in which the API server rejects changes of the object of a release.
 var refused = []scene{
 	{"refused: an abort by a pin does not wait for the release that it brings back", func(h tale) {
 		h.live()
@@ -115,7 +115,7 @@ var refused = []scene{
 		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")
 		h.run(time.Second)
-		for range 100 { // until it has the pods of the step after its first one
+		for range 100 { // until it has the pods of its second step
 			if h.object("1.1.0").Replicas == 2 {
 				break
 			}
@@ -143,8 +143,8 @@ var refused = []scene{
 
 func init() { histories = append(histories, refused...) }
 
-// TestRefusedObjectsGetNoStamp asks that no plan stamps an object that the server refuses to
-// have changed, so that nothing in the plan waits for it.
+// TestRefusedObjectsGetNoStamp checks that no plan stamps an object for which the API server rejects changes,
+// so that no other action of the plan waits for that object.
 func TestRefusedObjectsGetNoStamp(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -154,7 +154,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 			{Release: "b", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1, Stamp: 4},
 		},
 	}
-	p := Plan(o, t0) // The record is lost: each object that is taken over is stamped.
+	p := Plan(o, t0) // The record is lost. Each recovered object is stamped.
 	if g := p.State.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
 		t.Fatalf("a is not active:\n%s", describe(o, p))
 	}

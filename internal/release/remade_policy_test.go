@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// unreported are histories of policies that were created again or lost their status, and that have not reported where their
+// unreported are histories of policies that were created again or lost their status, and have not reported yet where their
 // domains route.
 var unreported = []scene{
 	{"a first release keeps its steps when a policy is created again while it starts", func(h tale) {
@@ -50,7 +50,7 @@ var unreported = []scene{
 		plan()
 		n := h.nets["web"]
 		h.read(n, 0)
-		h.write(n) // It reports what it is about to write, and nothing else.
+		h.write(n) // The policy only reports what it is about to write.
 		plan()
 		h.want("after its first status", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
 		h.run(time.Minute)
@@ -142,7 +142,7 @@ var unreported = []scene{
 
 func init() { histories = append(histories, unreported...) }
 
-// newerGroup is a state in which 2.0.0, with pods, is the first release of a group that starts next to 1.x.
+// newerGroup returns a state in which 2.0.0, which has pods, is the first release of a group that starts while 1.x is active.
 func newerGroup(policy Policy) Observed {
 	group := func(slug, name string, r Row) Group {
 		return Group{Slug: slug, Name: name, Level: "Release", Phase: Live, TrafficRevision: 3, TrafficTime: t0, Target: Target{Release: r.Release, Reason: Latest}, Releases: []Row{r}}
@@ -163,7 +163,7 @@ func newerGroup(policy Policy) Observed {
 	}
 }
 
-// TestUnreportedPolicyMayHaveNewestDomains checks that a policy without a report counts as one whose newest domains route to the
+// TestUnreportedPolicyMayHaveNewestDomains checks that a policy without a report is treated like a policy whose newest domains route to the
 // older group, until it reports.
 func TestUnreportedPolicyMayHaveNewestDomains(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// render writes a plan as text, for people and golden files.
+// render formats a plan as text, for users and golden files.
 func render(p Result) string {
 	var b strings.Builder
 	for _, e := range p.Ensure {
@@ -77,7 +77,7 @@ func renderGroup(g *Group) string {
 	return b.String()
 }
 
-// record writes a plan that does something into the golden log.
+// record writes a plan that changes something to the golden log.
 func (w *world) record(p Result) {
 	if w.log == nil || !p.Changed && len(p.Ensure) == 0 && len(p.Retire) == 0 {
 		return

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reopened are groups that a user ends by mistake, and opens again before they are gone.
+// reopened are histories of groups that a user ends by mistake and reopens before they are gone.
 var reopened = []scene{
 	{"a release that failed its analysis is not tried again because its group was ended and opened again", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
@@ -80,8 +80,8 @@ var reopened = []scene{
 
 func init() { histories = append(histories, reopened...) }
 
-// TestReopenedWithoutPodsOfTheActiveRelease: a group is opened again while the release that was active has no available pod and no
-// route names it: the last active release that can serve is active until the other one is available.
+// TestReopenedWithoutPodsOfTheActiveRelease covers a group that is reopened while its last active release has no available pod and no
+// route refers to that release. The last active release that can serve becomes active until the other release is available.
 func TestReopenedWithoutPodsOfTheActiveRelease(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"Release", "Preview"} {

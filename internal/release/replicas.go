@@ -2,9 +2,9 @@ package release
 
 import "slices"
 
-// full returns the number of replicas of a release with all the traffic: the number in the
-// specification, and during a rollout at least as many as the active release had (rule 6). Where work is
-// split by pods, there is no autoscaler of one release, and the number is that of both.
+// full returns the number of replicas of a release that has all the traffic. This is the number in the
+// specification, and during a rollout at least the number that the active release had (rule 6). If work is
+// split by pods, no release has its own autoscaler, and the number is the sum for both releases.
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
 	if s.g.Rollout != nil && (s.o.Spec.Exclusive || !s.byPods()) {
@@ -21,8 +21,8 @@ func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
-// serving returns how many replicas a release has, or its autoscaler wants. In an exclusive group only the
-// latter counts: all other numbers follow the specification, also during a rollout.
+// serving returns how many replicas a release has, or its autoscaler wants. In an exclusive group, only the
+// number of the autoscaler counts. All other numbers follow the specification, even during a rollout.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
 	if s.o.Spec.Exclusive && c.Current <= c.Replicas {
@@ -31,8 +31,8 @@ func (s *scope) serving(r *Row) int {
 	return max(c.Replicas, c.Current)
 }
 
-// raiseFloor records that the active release was scaled up since the rollout began: the next
-// release needs as many replicas.
+// raiseFloor records that the active release was scaled up after the rollout began. The next
+// release needs at least as many replicas.
 func (s *scope) raiseFloor(run *Rollout, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
 
 // nextSize returns the number of replicas that a release needs before its next step or its
@@ -49,7 +49,7 @@ func (s *scope) grows(r Row) bool {
 	return (s.o.Spec.MatchWeight || s.byPods()) && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
 }
 
-// available reports whether a release has all desired replicas. A canary that grows needs the
+// available reports whether a release has all desired replicas. A canary that grows needs only the
 // replicas for its current weight or, before its first step, for the weight of that step.
 func (s *scope) available(r Row, c Object) bool {
 	if !s.grows(r) {
@@ -147,17 +147,17 @@ func (s *scope) sizeStray(p *Result, c Object) {
 	}
 	if !c.ActiveJobs {
 		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
-	} else if c.Replicas > 0 { // A migration that is interrupted is worse than one that is not needed (rule 49); pods are not needed for it.
+	} else if c.Replicas > 0 { // An interrupted migration is worse than an unnecessary migration (rule 49). The Jobs do not need the pods.
 		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release})
 	}
 }
 
-// strayDraining returns the drain of a release object without a row: a route may have named it until the
-// policy's last change.
+// strayDraining returns the wait for the drain of a release object without a row. A route may have referred to the
+// release until the last change of the policy.
 func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {
-			return nil // its row has waited for that
+			return nil // The drain was over before the row was dropped.
 		}
 	}
 	if s.unreported() {
@@ -171,18 +171,18 @@ func (s *scope) strayDraining(c Object) *wait {
 	return nil
 }
 
-// mayRetire prevents a plan based on an older rollout state from deleting or shrinking a release
-// that a newer one created or revived (rule 2): the rollout state is written first.
+// mayRetire reports whether a plan may delete or shrink a release. A plan that is based on an older rollout state must
+// not do this to a release that a newer plan created or revived (rule 2). In that case the rollout state is written first.
 func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence }
 
-// want returns the number of replicas of a release, and what it waits for before that changes.
+// want returns the number of replicas that a release should have, and the wait before that number changes.
 func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
 	case s.g.Phase != Live && s.callsEndHooks() && s.undrained(r) == nil:
-		return 0, nil // its hooks are called when its pods are gone
+		return 0, nil // The hooks are called when the pods are gone.
 	case s.g.Phase != Live:
-		return c.Replicas, nil // the object is deleted with its row
+		return c.Replicas, nil // The object is deleted with its row.
 	case s.o.Spec.Exclusive:
 		return s.exclusiveSize(r, c)
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
@@ -190,7 +190,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		if !pressed {
 			return s.full(), w
 		}
-		// It serves nothing, and takes the room that its fix needs.
+		// The release serves nothing, and takes capacity that the release with the fix needs.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}
@@ -200,7 +200,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	case running:
 		return s.runSize(r, c), nil
 	case r.Status == Pending || r.Status == Canary:
-		return c.Replicas, nil // its rollout scales it up
+		return c.Replicas, nil // The rollout of the release scales it up.
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
 		w := s.leaving(r)
 		if w == nil && !s.unanswered(r.Release) {
@@ -209,17 +209,17 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		return max(c.Replicas, s.full()), w
 	}
 	if s.byPods() && len(s.reports) == 0 && !r.Routed {
-		return 0, nil // no route can name it; those of a deleted policy may, for a while
+		return 0, nil // No route can refer to the release. A route of a deleted policy may still do so for a while.
 	}
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
 	}
-	if r.Status == Error || r.Promoted == 0 || !r.Routed || s.byPods() { // a standby pod of a worker would take work
+	if r.Status == Error || r.Promoted == 0 || !r.Routed || s.byPods() { // A standby pod of a worker would process work.
 		return 0, nil
 	}
 	if !slices.Contains(s.retained(), r.Release) {
 		if w := s.replacedLeaving(); w != nil && !w.Until.IsZero() && s.g.Rollout == nil && !s.o.Spec.Paused {
-			return c.Replicas, w // Then its object is deleted, and its pods with it.
+			return c.Replicas, w // The object will be deleted at that time, and the pods with it.
 		}
 		return 0, nil
 	}
@@ -233,7 +233,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	return min(s.o.Spec.Standby, s.full()), w
 }
 
-// unused reports whether a release is permanently out of the routes according to the rollout state on
+// unused reports whether a release is permanently in no route, according to the rollout state on
 // which the plan is based.
 func (s *scope) unused(r Row, c Object) bool {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
@@ -243,8 +243,8 @@ func (s *scope) unused(r Row, c Object) bool {
 	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
 }
 
-// pressed reports whether a rollout waits for room in the cluster: after half the deadline retained
-// releases are scaled down for it (rule 35). Until then it returns the wait for that time.
+// pressed reports whether retained releases are scaled down because a rollout waits for capacity in the cluster. This
+// happens after half the deadline (rule 35). pressed also returns the wait for that time.
 func (s *scope) pressed() (bool, *wait) {
 	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
@@ -254,8 +254,8 @@ func (s *scope) pressed() (bool, *wait) {
 	return !s.now.Before(half), &wait{Until: half}
 }
 
-// neverActive reports whether a release gets the mark of one that hooks have not let through: while
-// no release of its group is active, and until it is active itself.
+// neverActive reports whether a release gets the mark of a release that hooks have not approved. It gets the mark while
+// no release of its group is active, and keeps the mark until it becomes active.
 func (s *scope) neverActive(r Row, c Object) bool {
 	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
 		return false
@@ -263,20 +263,20 @@ func (s *scope) neverActive(r Row, c Object) bool {
 	return s.asks(ConfirmRollout, &r) || s.asks(PreRollout, &r)
 }
 
-// SplitBy is what splits the work of a group between its active release and a canary.
+// SplitBy determines how the work of a group is split between its active release and a canary.
 type SplitBy string
 
 const (
-	// SplitByDefault are routes if a policy routes to the group or ever did, and pods otherwise.
+	// SplitByDefault means SplitByRoutes if a policy routes to the group or ever did. Otherwise it means SplitByPods.
 	SplitByDefault SplitBy = ""
-	// SplitByRoutes are the weights of routes. Both releases have the pods for their part, and the active one all.
+	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has all pods.
 	SplitByRoutes SplitBy = "Routes"
-	// SplitByPods are the numbers of pods, as workers need it that take their work from a queue.
+	// SplitByPods splits work by the numbers of pods. Workers that take their work from a queue need this.
 	SplitByPods SplitBy = "Pods"
 )
 
-// ByPods reports whether a group splits its work by pods (rule 46). Pods of a release that a route may name stay until it is
-// drained; therefore a policy that is deleted, and may be created again, does not change how a group splits.
+// ByPods reports whether a group splits its work by pods (rule 46). The pods of a release to which a route may refer stay until
+// the release is drained. Therefore a policy that is deleted and may be created again does not change how a group splits its work.
 func ByPods(o *Observed, g *Group) bool {
 	if o.Spec.Exclusive {
 		return true
@@ -289,8 +289,8 @@ func ByPods(o *Observed, g *Group) bool {
 
 func (s *scope) byPods() bool { return ByPods(&s.o, s.g) }
 
-// PodShare returns how many of n pods a canary with a weight has: of the two releases, the one with the larger remainder gets the
-// pod that cannot be divided, and the active one if they are equal. Each has at least one, so that of one pod both have one.
+// PodShare returns how many of n pods a canary with a weight has. The release with the larger remainder gets the pod that
+// cannot be divided. If the remainders are equal, the active release gets it. Each release has at least one pod, even if n is 1.
 func PodShare(weight, n int) int {
 	if weight >= 100 {
 		return n
@@ -298,9 +298,9 @@ func PodShare(weight, n int) int {
 	return max(1, min((weight*n+49)/100, n-1))
 }
 
-// activeSize returns the number of replicas of the active release: all, without those that a canary took over. These leave after the
-// pods of the canary are available, and routes, if there are any, have its weight; and they return when its rollout ends. If the canary
-// loses pods, no more leave.
+// activeSize returns the number of replicas of the active release, which is the full number without the replicas that a canary
+// took over. These pods are removed only after the pods of the canary are available and any routes have its weight. They return
+// when the rollout ends. If the canary loses pods, no further pods of the active release are removed.
 func (s *scope) activeSize(active Object) int {
 	full := s.full()
 	_, canary, c := s.rollout()
@@ -315,8 +315,8 @@ func (s *scope) activeSize(active Object) int {
 	return max(rest, min(active.Replicas, full))
 }
 
-// shareSize returns the number of replicas of a canary that has its part of the pods: for its current weight, and when the step has
-// passed, for the next one.
+// shareSize returns the number of replicas of a canary that has a share of the pods. The number is for its current weight or, when
+// the step is complete, for the next weight.
 func (s *scope) shareSize(run *Rollout, r Row) int {
 	if run.Step == 0 || run.Continued == run.Step {
 		return max(s.portion(r.Weight), s.nextSize(run))

@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// restored are histories of a status that is lost, and rebuilt from the objects.
+// restored are histories in which the status is lost and recovered from the objects.
 var restored = []scene{
 	{"rule 31: a release that failed its analysis takes its steps when the record is lost", func(h tale) {
 		h.failedAbove()
@@ -55,7 +55,7 @@ var restored = []scene{
 
 func init() { histories = append(histories, restored...) }
 
-// failedAbove makes 1.1.0 active, with 1.2.0 above it, which failed its analysis before.
+// failedAbove makes 1.1.0 active. 1.2.0 is above it, and has failed its analysis before.
 func (h tale) failedAbove() {
 	h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 	h.quality["1.2.0"] = VerdictFailed

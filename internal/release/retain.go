@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// minimum returns how many releases that were active the group retains.
+// minimum returns how many previously active releases the group retains, including the active release.
 func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // and one in progress, and one that drains
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows remain for a release in progress and for a release that drains.
 }
 
-// retained returns the releases that were active and are retained: the newest MinimumAvailable by
-// order of activation, the active one included, and those that a domain names (rules 33 and 39).
+// retained returns the releases that were active and are retained. These are the last MinimumAvailable releases by
+// order of activation, including the active release, and releases to which a domain refers (rules 33 and 39).
 func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
@@ -36,8 +36,8 @@ func (s *scope) retained() []string {
 	return kept
 }
 
-// replacedLeaving returns what the release that the active one replaced waits for: an older release
-// may be deleted only when that one has left the routes.
+// replacedLeaving returns the wait of the release that the active release replaced until it has left the routes. Until
+// then, no older release may be deleted.
 func (s *scope) replacedLeaving() *wait {
 	var last *Row
 	for i := range s.g.Releases {
@@ -52,8 +52,8 @@ func (s *scope) replacedLeaving() *wait {
 	return s.leaving(*last)
 }
 
-// noteDenied reports which denied versions still have traffic. A domain that names a
-// version routes to it or to nothing, and the last release of a group keeps serving.
+// noteDenied reports which denied versions still have traffic. A domain with a version routes to that version
+// or to nothing, and the last release of a group keeps serving.
 func (s *scope) noteDenied() {
 	if s.g.Phase != Live {
 		return
@@ -65,7 +65,7 @@ func (s *scope) noteDenied() {
 		}
 		for _, rep := range s.reports {
 			if slices.Contains(rep.Pinned, r.Release) {
-				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q names it: change the version of that domain, or remove the domain", r.Version, rep.policy))
+				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q refers to it: change the version of that domain, or remove the domain", r.Version, rep.policy))
 			}
 		}
 		if run, next, _ := s.rollout(); run != nil && r.Status == Active && next.Status == Canary {
@@ -77,8 +77,8 @@ func (s *scope) noteDenied() {
 	}
 }
 
-// Bounds of the status, which its schema has too: a plan beyond them could not be written, and
-// nothing could proceed.
+// Limits of the status, which also apply in its schema. A plan that exceeds them could not be written, and
+// no rollout could advance.
 const (
 	// maxGroups is the maximum number of groups.
 	maxGroups = 256
@@ -87,7 +87,7 @@ const (
 	maxAllRows = 512
 )
 
-// quota returns how many rows each group may have. Expired previews need none.
+// quota returns how many rows each group may have. Expired previews need no rows.
 func (b *planner) quota() int {
 	groups := 0
 	for i := range b.groups {
@@ -106,8 +106,8 @@ func (b *planner) rows() (n int) {
 	return n
 }
 
-// freeRow reports whether there is a row for one more release, and frees one if none is: a full group
-// forgets failures. Releases that serve, are retained, or are named by a route stay.
+// freeRow reports whether there is a row for one more release. If the group is full, freeRow drops failures to
+// free a row. Releases that serve, are retained, or are referred to by a route stay.
 func (s *scope) freeRow() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
@@ -118,7 +118,7 @@ func (s *scope) freeRow() bool {
 }
 
 // forget drops the failure of the lowest version. A mark prevents this and all lower versions from
-// being tried again automatically. Commits of a pull request have no order: those that are no
+// being tried again automatically. Commits of a pull request have no order. Failures of commits that are no
 // longer offered are dropped.
 func (s *scope) forget() bool {
 	kept := s.retained()
@@ -146,8 +146,8 @@ func (s *scope) forget() bool {
 	return true
 }
 
-// forgettable reports whether a row is a failure that can be dropped; if it is still referred to,
-// it returns what it waits for.
+// forgettable reports whether a row is a failure that can be dropped. If a route may still refer to the release, forgettable
+// returns the wait for its drain.
 func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
@@ -163,15 +163,15 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 }
 
 // forgotten reports whether a version must not be tried automatically, because it may have failed
-// before, and the group had no room to keep the failure.
+// before and the group had no row to record the failure.
 func (s *scope) forgotten(c Candidate) bool {
 	f := s.g.Failed
 	return f.Version != "" && f.Config == s.o.Config && compare(c.Version, f.Version) <= 0 && s.g.Row(c.Release) == nil
 }
 
-// crowded reports whether a release cannot start because there is no room.
+// crowded records that a release cannot start because there is no free row.
 func (s *scope) crowded(version string) {
-	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or named by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
+	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }
 
 // ownJobs reports whether Jobs of hooks of a release that failed have not ended, or are created next.

@@ -83,7 +83,7 @@ var causes = []scene{
 			h.push(v)
 			h.run(time.Hour)
 		}
-		h.broken["1.0.0"] = "Unschedulable" // in the group that is to take over
+		h.broken["1.0.0"] = "Unschedulable" // in the group that should take over
 		h.regroup("minor")
 		h.run(time.Hour)
 		h.configure("")
@@ -115,7 +115,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
-		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" names it: change the version of that domain, or remove the domain`)
+		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" refers to it: change the version of that domain, or remove the domain`)
 		h.nets["web"].pins = nil
 		h.run(time.Hour)
 		h.state("the domain is gone", DeniedServes, false)
@@ -289,7 +289,7 @@ var causes = []scene{
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
-		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both, list both")
+		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both groups, list both")
 	}},
 	{"an active version that is gone and denied is reported as denied", func(h tale) {
 		h.live()
@@ -497,7 +497,7 @@ var causes = []scene{
 
 func init() { histories = append(histories, causes...) }
 
-// blind adds a policy whose gateway accepts nothing, and that saw no endpoint of any
+// blind adds a policy whose gateway accepts nothing, and that observed no endpoint of any
 // release in its first pass.
 func (h tale) blind(name string) {
 	n := h.policy(name)
@@ -510,22 +510,22 @@ func (h tale) blind(name string) {
 	}
 }
 
-// once lets the manager make one plan, before any neighbour works.
+// once makes one plan, before any other part of the world acts.
 func (h tale) once() {
 	h.plan(h.leaders[0], lags{})
 	for h.perform(h.leaders[0]) {
 	}
 }
 
-// failedPeer returns another Microservice at which a version failed.
+// failedPeer returns another Microservice, at which a version failed.
 func failedPeer(version string) *world {
 	w := newWorld()
 	w.rolloutState.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
 	return w
 }
 
-// regrouped returns the facts after a change of groupBy from All to Major: 1.9.0 is active in the
-// one group that there was, next to another row.
+// regrouped returns the facts after a change of groupBy from All to Major. 1.9.0 is active in the
+// previous single group, which has one more row.
 func regrouped(other Row, candidates ...string) Observed {
 	at := t0.Add(-time.Hour)
 	group := Group{
@@ -552,7 +552,7 @@ func regrouped(other Row, candidates ...string) Observed {
 	return o
 }
 
-// serve makes and carries out plans, with pods that come up immediately, until nothing changes.
+// serve makes plans and executes them, with pods that become available immediately, until nothing changes.
 func serve(t *testing.T, o Observed) State {
 	t.Helper()
 	for range 20 {
@@ -612,8 +612,8 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	})
 }
 
-// A creation that the server refuses leaves a rollout without an object: it waits, makes no
-// other version the target, and begins nothing again.
+// TestRefusedCreationWaits checks that after the API server rejects a creation, the rollout waits without an object, makes no
+// other version the target, and does not begin again.
 func TestRefusedCreationWaits(t *testing.T) {
 	now := t0
 	o := Observed{

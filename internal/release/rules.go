@@ -5,43 +5,43 @@ import (
 	"slices"
 )
 
-// rule is a named decision about one group. Rules apply in order; each reads the facts and the
-// group as the previous rules left it.
+// rule is a named decision about one group. Rules apply in order. Each rule reads the facts, and the
+// group as the previous rules changed it.
 type rule struct {
 	name  string
 	apply func(*scope)
 }
 
-// rules of a group, in the order in which they apply; next to each are the statuses that it
-// changes. Those whose file is not named are in this file. A test removes each of them and expects a
-// history to fail.
+// rules are the rules of a group, in the order in which they apply. The comment of a rule lists the changes of status
+// that it makes, and its file unless that is this file. A test removes each rule and expects a history
+// to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
-	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record was lost
-	{"Take in leftovers", leftovers}, // none to deprecated: a route names the release
+	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record is lost
+	{"Take in leftovers", leftovers}, // none to deprecated: a route refers to the release
 	{"Note routes", noteRoutes},
-	{"Vanished active", vanishedActive}, // deprecated or canary to active, active to none: its object is gone
-	{"Vanished others", vanishedOthers}, // any to none: its object is gone
+	{"Vanished active", vanishedActive}, // deprecated or canary to active, active to none: the object is gone
+	{"Vanished others", vanishedOthers}, // any to none: the object is gone
 
 	// Decisions and the target.
 	{"Decide", decide},    // pending or canary to error (Deprecate), error to pending (Retry)
 	{"Close", closeGroup}, // any to deprecated: the group ends
 	{"Aim", aim},
 	{"Finish first", finishFirst},
-	{"Supersede", supersede}, // pending or canary to deprecated: another one is the target
-	{"Start", start},         // none, deprecated or error to pending: it is the target
+	{"Supersede", supersede}, // pending or canary to deprecated: another release is the target
+	{"Start", start},         // none, deprecated or error to pending: the release is the target
 
 	// Gates and failures.
 	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
-	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of it
+	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of the release
 
 	// The next step, and active: steps_and_promotion.go.
 	{"Edited steps", editedSteps},
-	{"First release", promoteFirst}, // pending to active: nothing else is active
-	{"Roll back", promoteKept},      // deprecated to active: it was active before
-	{"Adopt", promoteAdopted},       // pending or canary to active: a person skips the steps
-	{"Step", step},                  // pending to canary, canary to active: the step is passed
+	{"First release", promoteFirst}, // pending to active: no other release is active
+	{"Roll back", promoteKept},      // deprecated to active: the release was active before
+	{"Adopt", promoteAdopted},       // pending or canary to active: a user skips the steps
+	{"Step", step},                  // pending to canary, canary to active: the current step is complete
 
 	// Traffic.
 	{"Settle", settle},
@@ -49,14 +49,14 @@ var rules = []rule{
 	{"Revise", revise},
 
 	// Rows that are dropped.
-	{"Forget errors", forgetErrors}, // error to none: it cannot be chosen again
+	{"Forget errors", forgetErrors}, // error to none: the failure cannot be chosen again
 	{"End preview", endPreview},     // previews.go
-	{"Let go", letGo},               // deprecated to none: it is drained, and not kept
+	{"Let go", letGo},               // deprecated to none: the release is drained, and not retained
 	{"Within limits", withinLimits}, // error to none: the group is full
 }
 
-// decide applies users' decisions, each id once (rule 21). The stamp prevents a plan that read an
-// older decision from replacing this one in the rollout state.
+// decide applies the decisions of users, each ID once (rule 21). The stamp prevents a plan that read an
+// older decision from replacing this decision in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -66,7 +66,7 @@ func decide(s *scope) {
 			continue
 		}
 		if c.Refused && d.Action != Deprecate {
-			// Without a stamp only decisions that take traffic away apply.
+			// Without a stamp, only decisions that take traffic away can be applied.
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
@@ -77,8 +77,9 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup starts the end of a group whose source is closed (rule 14), or that a user ends, once its domains have moved to
-// the next group. It reopens a closing group that is offered again; a preview needs a slot for that.
+// closeGroup starts the end of a group whose source is closed (rule 14). It also starts the end of a group that a user ends,
+// after its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which
+// need a slot.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
 		s.requeueAt(end)
@@ -101,8 +102,8 @@ func closeGroup(s *scope) {
 	}
 }
 
-// opensAgain reports whether a closing group keeps serving, because it is offered again, or a user undid its
-// end.
+// opensAgain reports whether a closing group keeps serving, because it is offered again, or because a user
+// no longer ends it.
 func (s *scope) opensAgain() bool {
 	if s.g.Phase != Closing || s.ending() || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return false
@@ -110,9 +111,9 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes the last active release of a closing group active again that can still serve: an object
-// still names it, or it has an available pod, or had to end its pods because the group is exclusive. A
-// newer version takes its steps next to it, or after it.
+// resume makes the last active release of a closing group that can still serve active again. A release
+// can serve if an object still refers to it, if it has an available pod, or if its pods ended because the group
+// is exclusive. A newer version takes its steps afterwards, or while this release is active.
 func (s *scope) resume() {
 	var next *Row
 	for i := range s.g.Releases {
@@ -140,8 +141,8 @@ func aim(s *scope) {
 	s.notes = append(s.notes, notes...)
 }
 
-// finishFirst prevents newer versions from displacing a release indefinitely, or a release that
-// is in its last step (rule 28).
+// finishFirst keeps the rollout in progress if newer versions superseded too many releases, or if the
+// rollout is in its last step (rule 28).
 func finishFirst(s *scope) {
 	if !s.finishes(s.g.Target) {
 		return
@@ -232,15 +233,15 @@ func start(s *scope) {
 	}
 	what := "rollout of"
 	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
-		what = "return to" // a pin ended
+		what = "return to" // A pin ended.
 	} else if r.Promoted > 0 {
 		what = "rollback to"
 	}
 	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
 }
 
-// openGate allows a release to have pods: immediately or, if hooks are asked, when they agree or no
-// longer apply. The release's clock starts then.
+// openGate allows a release to have pods. Without hooks, it does so immediately. Otherwise the hooks must agree
+// or no longer apply. The release's clock starts then.
 func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
@@ -259,7 +260,7 @@ func openGate(s *scope) {
 	run.begin(0, s.now)
 }
 
-// keepClock adds up the time that a step waits while healthy, and records when that is interrupted
+// keepClock adds up the time that a step waits while healthy, and records when the wait is interrupted
 // or continues (rules 13 and 23).
 func keepClock(s *scope) {
 	run, r, c := s.rollout()
@@ -272,7 +273,7 @@ func keepClock(s *scope) {
 	}
 	s.askAgain(run, r)
 	healthy, cause, _ := s.health(run, r, c)
-	if r.Reason == TrafficLost && len(s.reports) > 0 { // the time without a policy proved nothing
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // Without a policy, the time proves nothing.
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
 		s.turn(r, r.Status, StepBegan)
 		healthy, cause, _ = s.health(run, r, c)
@@ -282,7 +283,7 @@ func keepClock(s *scope) {
 	s.block(run, r, obstacle, c)
 	switch {
 	case s.uncreated(run, cause), cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
-		// It has lasted long enough to count as a wait, from its start.
+		// The wait has lasted long enough to count from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false
 	case run.WaitsFor != "":
@@ -307,7 +308,7 @@ func keepClock(s *scope) {
 // duration of the deadline (rule 10).
 func settle(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
-		return // it has no traffic
+		return // The group has no traffic.
 	}
 	moves := s.g.Rollout != nil && s.g.Rollout.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
 	for _, r := range s.reports {
@@ -317,7 +318,7 @@ func settle(s *scope) {
 		case r.Revision == 0 && !s.serves():
 			continue // The first release of the group has no traffic yet.
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.unshown())):
-			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The policies have just been asked.
+			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The policies were asked a moment ago.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:
@@ -331,7 +332,7 @@ func settle(s *scope) {
 	}
 }
 
-// serves reports whether a release of the group is to have traffic.
+// serves reports whether a release of the group should have traffic.
 func (s *scope) serves() bool {
 	return slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Active || r.Weight > 0 })
 }
@@ -350,9 +351,9 @@ func noteAvailability(s *scope) {
 	}
 }
 
-// revise raises the traffic revision when the required content of the routes changed, and marks the
-// releases that this removes from them (rules 1 and 11). A revision is the sequence of the rollout
-// state write that creates it, so that it is unique even if a group ends and begins again.
+// revise raises the traffic revision when the required content of the routes changes, and marks the
+// releases that this change removes from the routes (rules 1 and 11). A revision is the sequence of the rollout
+// state write that creates it. Therefore it is unique even if a group ends and begins again.
 func revise(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
@@ -382,9 +383,9 @@ func revise(s *scope) {
 	}
 }
 
-// markNamed begins the drain of a release when a policy that never confirmed the group stops naming it, or
-// when a policy without a status, which may name any release, reports: no confirmed revision shows when
-// the traffic of the release ended.
+// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to it, or
+// when a policy without a status, which may refer to any release, reports. In these cases no confirmed revision
+// shows when the traffic of the release ended.
 func (s *scope) markNamed(r *Row) {
 	z, named := r.Zero, s.unreported() || s.unanswered(r.Release)
 	switch {
@@ -396,18 +397,18 @@ func (s *scope) markNamed(r *Row) {
 	}
 }
 
-// forgetErrors drops failures that cannot be chosen again (rule 3): those that are withdrawn, below the
-// active release, of another template, of a tag that moved, or not the head commit of their pull request.
-// A retained release to which a rollback failed stays.
+// forgetErrors drops failures that cannot be chosen again (rule 3). Their version is withdrawn, below the active
+// version, or not the head commit of their pull request, or their template or the image of their tag has changed.
+// A retained release stays in the list even if a rollback to it failed.
 func forgetErrors(s *scope) {
 	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
 		return
 	}
-	var active Row // a copy: rows move as others are dropped
+	var active Row // This is a copy, because rows move when other rows are dropped.
 	if a := s.g.ActiveRow(); a != nil {
 		active = *a
 	}
-	_, free := s.withdrawn(active.Version) // then the target may be below it
+	_, free := s.withdrawn(active.Version) // In that case the target may be below the active release.
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
 		ok, w := s.forgettable(r, kept)
@@ -432,8 +433,8 @@ func forgetErrors(s *scope) {
 	}
 }
 
-// letGo drops the rows of releases that are not kept, when their drain is over (rules 11, 24 and
-// 39). If the target has just failed, the next pass chooses another one, which may be one of them.
+// letGo drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
+// 39). If the target has just failed, the next pass chooses another target, which may be one of these releases.
 func letGo(s *scope) {
 	s.noteDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
@@ -468,14 +469,14 @@ func letGo(s *scope) {
 	sortRows(s.g.Releases)
 }
 
-// onlyFailures reports whether a closing group has only failures left. They are dropped last: if the group is reopened
-// before, they are not tried again.
+// onlyFailures reports whether a closing group contains only failures. Failures are dropped last, so that they are not
+// tried again if the group is reopened before its end.
 func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
 }
 
-// withinLimits keeps a group within its share of the status, and drops the mark of forgotten
-// failures when no version below it could be chosen any more.
+// withinLimits keeps a group within its share of the status. It drops the mark of forgotten failures
+// when no version that the mark covers could be chosen any more.
 func withinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}
@@ -493,7 +494,7 @@ func withinLimits(s *scope) {
 	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
-// turn sets the status of a row.
+// turn sets the status of a row and the reason.
 func (s *scope) turn(r *Row, to Status, reason Reason) {
 	if r.Status == to && r.Reason == reason {
 		return

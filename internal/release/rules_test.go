@@ -10,7 +10,7 @@ import (
 )
 
 // protocol are histories of rules that the other histories do not cover.
-// They are played with the others, and with crashes at each of their writes.
+// They are played together with the other histories, and with crashes at each of their writes.
 var protocol = []scene{
 	{"rule 01: equal weights are not a confirmation", func(h tale) {
 		h.live()
@@ -20,13 +20,13 @@ var protocol = []scene{
 		h.settle()
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.1.0": "canary 10"})
-		web.stuck = true // what is written from here on is not programmed yet
+		web.stuck = true // From now on, written routes are not programmed.
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Second)
 		h.word("1.1.0", Retry, "")
 		h.run(time.Second)
 		h.word("1.1.0", Deprecate, "")
-		h.run(2 * time.Minute) // the gateway had these weights before, and reported them
+		h.run(2 * time.Minute) // The gateway had these weights before, and reported them.
 		h.ready("until it is confirmed", "1.1.0", 2)
 		if !web.routes["1-x"].accepts(h.release("1.1.0")) {
 			h.fail("the gateway does not carry the canary: the history is not what it says")
@@ -45,7 +45,7 @@ var protocol = []scene{
 		h.want("replaced", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.advance(h.spec.Drain)
 		old := h.leaders[1]
-		h.plan(old, lags{}) // and stands still
+		h.plan(old, lags{}) // The old manager plans, but does not write.
 		if !slices.ContainsFunc(old.todo, func(x write) bool { return x.retire != nil && x.retire.Release == h.release("1.0.0") }) {
 			h.fail("the old leader has nothing to take: the history is not what it says")
 		}
@@ -67,7 +67,7 @@ var protocol = []scene{
 		h.advance(h.spec.Drain)
 		old := h.leaders[1]
 		h.plan(old, lags{})
-		h.withdraw("1.1.1", Denied) // and 1.1.0 is wanted again
+		h.withdraw("1.1.1", Denied) // 1.1.0 is wanted again.
 		h.run(time.Second)
 		h.want("again", map[string]string{"1.1.0": "canary 10"})
 		for h.perform(old) {
@@ -167,7 +167,7 @@ var protocol = []scene{
 	}},
 	{"a pause begins when the last policy has confirmed the step", func(h tale) {
 		h.live()
-		slow := h.policy("api") // before web, in order
+		slow := h.policy("api") // This policy sorts before web.
 		h.run(time.Minute)
 		h.steps(Step{Weight: 10, Pause: 5 * time.Minute})
 		slow.stuck = true
@@ -197,7 +197,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.removePolicy("web")
 		h.run(time.Second)
-		h.quality["1.1.0"] = VerdictFailed // of what has no requests
+		h.quality["1.1.0"] = VerdictFailed // It has no requests to measure.
 		h.run(24 * time.Hour)
 		h.want("lost", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.kill(h.object("1.1.0"), 1)
@@ -284,7 +284,7 @@ var protocol = []scene{
 		h.object("1.1.0").up = h.now.Add(time.Minute)
 		h.run(30 * time.Second)
 		h.leaders = [2]*leader{{}, {}}
-		h.run(4*time.Minute + 40*time.Second) // five minutes and 20 s since its start, 4 min 10 s of health
+		h.run(4*time.Minute + 40*time.Second) // five minutes and 20 s after its start, with 4 min 10 s of health
 		h.want("not yet", map[string]string{"1.1.0": "canary 20"})
 		h.run(time.Minute)
 		h.want("five minutes of health", map[string]string{"1.1.0": "active 100"})
@@ -324,7 +324,7 @@ var protocol = []scene{
 		h.startup = 30 * time.Second
 		h.push("pr-7-b")
 		h.run(time.Minute)
-		for _, v := range []string{"pr-7-c", "pr-7-d", "pr-7-a"} { // their order means nothing
+		for _, v := range []string{"pr-7-c", "pr-7-d", "pr-7-a"} { // The order of the commits has no meaning.
 			for o := range maps.Clone(h.offers) {
 				h.drop(o)
 			}
@@ -418,7 +418,7 @@ var protocol = []scene{
 		h.push("1.1.0")
 		h.run(time.Hour)
 		o := h.object("1.1.0")
-		o.ready, o.why = 0, "CrashLoopBackOff" // and its object says still that it is available
+		o.ready, o.why = 0, "CrashLoopBackOff" // Its object still reports that it is available.
 		for _, n := range h.nets {
 			h.read(n, 0)
 			h.write(n)
@@ -489,7 +489,7 @@ var protocol = []scene{
 
 func init() { histories = append(histories, protocol...) }
 
-// served reports what the gateway of policy web carries in group 1-x.
+// served checks the weights that the gateway of policy web has programmed for group 1-x.
 func (h tale) served(when string, want map[string]int) {
 	got := map[string]int{}
 	for release, weight := range h.nets["web"].routes["1-x"].accepted {
@@ -513,19 +513,19 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// What a policy confirmed decides what it blocks, what is reported of it, and when that is
-// to be checked again.
+// TestConfirmations checks how the confirmation of a policy determines which releases the policy blocks, what is reported about
+// it, and when the next plan is requested.
 func TestConfirmations(t *testing.T) {
 	t.Parallel()
 	const deadline, drain = 10 * time.Minute, 30 * time.Second
 	for name, test := range map[string]struct {
 		policy  Report
 		settled int64
-		now     time.Duration // since revision 6 took 1.0.0 out of the routes
+		now     time.Duration // the time since revision 6 removed 1.0.0 from the routes
 		states  string
 		requeue time.Duration
-		gone    bool  // 1.0.0 is let go
-		mark    int64 // the revision that is settled afterwards
+		gone    bool  // whether the row of 1.0.0 is dropped
+		mark    int64 // the resulting settled revision
 	}{
 		"confirmed, draining":                  {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
 		"confirmed, drained":                   {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestDrainAfterSharedRoute: all statuses are lost while a preview drains. The route of the newest domains still names its release,
-// and the policy, which knows only another group, reports it there. The drain begins when the route stops naming the release.
+// TestDrainAfterSharedRoute covers the loss of all statuses while a preview drains. The route of the newest domains still refers to its release,
+// and the policy, which knows only another group, reports it there. The drain begins when the route no longer refers to the release.
 func TestDrainAfterSharedRoute(t *testing.T) {
 	t.Parallel()
 	const drain = time.Minute

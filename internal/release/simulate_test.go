@@ -14,10 +14,10 @@ import (
 
 var simulation = simulate.Flags("sim", "TestSimulate")
 
-// op is one thing that happens; A and B choose among what is there.
+// op is one event. A and B select among the existing objects.
 type op struct{ Kind, A, B int }
 
-// happening is one kind of op, with its share of all.
+// happening is one kind of event, with its share of all events.
 type happening struct {
 	name  string
 	share int
@@ -224,7 +224,7 @@ var happenings = []happening{
 					pin.Expire = w.now.Add(20 * time.Minute)
 				}
 				s.Pins = []Pin{pin}
-				if b%11 == 1 { // and another, which may be of the same group
+				if b%11 == 1 { // a second version, which may be of the same group
 					other := versions[(a+b)%len(versions)]
 					_, name := w.groupOf(other)
 					s.Pins = append(s.Pins, Pin{Version: other, Group: name, Current: b%4 == 0})
@@ -404,10 +404,10 @@ var happenings = []happening{
 	}},
 }
 
-// people decide, as members of groups.
+// people are the users who decide, with their groups.
 var people = []Decision{{By: "ann", Groups: []string{"sre"}}, {By: "bob", Groups: []string{"shop", "owners"}}, {By: "eve"}, {By: "joe", Groups: []string{"shop"}}}
 
-// manySteps are the steps that a history may have.
+// manySteps are the lists of steps that a history may have.
 var manySteps = [][]Step{
 	nil,
 	{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
@@ -423,7 +423,7 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
-// wholeSteps returns steps as the schema admits them for an exclusive group: with all of the work, without routes.
+// wholeSteps returns steps that the schema admits for an exclusive group, with full weight and without routes.
 func wholeSteps(steps []Step) []Step {
 	out := slices.Clone(steps)
 	for i := range out {
@@ -441,10 +441,10 @@ func someGates(a int) (gates []Point) {
 	return gates
 }
 
-// starts are the specifications with which a history may start.
+// starts is the number of specifications with which a history may start.
 var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3 * 3
 
-// begin sets what a history starts with.
+// begin sets the specification with which a history starts.
 func (w *world) begin(start int) {
 	choose := func(n int) int {
 		x := start % n
@@ -462,7 +462,7 @@ func (w *world) begin(start int) {
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
 	w.spec.EndHooks = choose(3) == 0
 	newest := choose(2) == 1
-	blind := choose(4) // a policy that is made in mid-history sees no endpoints either
+	blind := choose(4) // A policy that is created during the history observes no endpoints either.
 	w.blind, w.aware, w.began = blind > 0, choose(2) == 1, [2]time.Time{w.now, w.now}
 	w.pulls = choose(3) == 0
 	switch choose(4) {
@@ -480,7 +480,7 @@ func (w *world) begin(start int) {
 	w.policy("web").newest = newest
 }
 
-// deck holds each happening as often as its share.
+// deck contains each kind of event as often as its share.
 var deck = func() []int {
 	var d []int
 	for i, h := range happenings {
@@ -491,8 +491,8 @@ var deck = func() []int {
 	return d
 }()
 
-// play lets the ops happen, then lets faults end and everybody work, and asks that
-// every run ends.
+// play plays the events, then ends all faults and runs the world, and checks that
+// every rollout ends.
 func play(ops []op, rules []rule, start int) *world {
 	w := newWorld()
 	w.rules, w.sparse = rules, true
@@ -515,7 +515,7 @@ func (w *world) play(ops []op, start int) {
 	w.epilogue()
 }
 
-// epilogue ends the faults, and checks that everything comes to an end (7).
+// epilogue ends the faults, and checks that everything completes (invariant 7).
 func (w *world) epilogue() {
 	w.say("epilogue")
 	w.leaders = [2]*leader{{}, {}}
@@ -523,7 +523,7 @@ func (w *world) epilogue() {
 	clear(w.hooks)
 	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
-		o.ActiveJobs = false // each has a timeout
+		o.ActiveJobs = false // Each Job has a timeout.
 		if outside[Reason(o.why)] != "" {
 			o.why = ""
 		}
@@ -538,7 +538,7 @@ func (w *world) epilogue() {
 	clear(w.denied)
 	w.edit("end of pause", func(s *Spec) { s.Paused = false })
 	w.thaw()
-	if w.ids%3 > 0 { // else groups end
+	if w.ids%3 > 0 { // In all other histories, groups end.
 		w.edit("no group ends", func(s *Spec) { s.Ended = nil })
 	}
 	w.run(24 * time.Hour)
@@ -561,8 +561,8 @@ func (w *world) epilogue() {
 	}
 }
 
-// checkRegrouped: a group that the grouping makes no more waits for no version that is
-// offered, and could be started.
+// checkRegrouped checks that a group that the grouping no longer makes does not wait for an offered version
+// that could be started.
 func (w *world) checkRegrouped(o Observed, p Result) {
 	b := newPlanner(o, w.now)
 	b.groups = o.State.Groups
@@ -589,7 +589,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		return slices.ContainsFunc(notes, func(n Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
 	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {
-		return // the routes keep what still answers, and report it
+		return // The routes keep the releases that still respond, and the policy reports this.
 	}
 	if w.endedByUser(g) && g.Phase == Live && !waits("GroupExcluded") {
 		w.fail("liveness: group %s is ended, and stays\n%s", g.Slug, renderGroup(g))
@@ -601,7 +601,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && (waits(Blocked, "OnlyServing") || g.Row(g.Rollout.Release).Attempt > 0)) { // it is tried again, more and more rarely
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && (waits(Blocked, "OnlyServing") || g.Row(g.Rollout.Release).Attempt > 0)) { // It is retried at increasing intervals.
 		w.fail("liveness: the rollout of %s never ends\n%s", g.Rollout.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
@@ -634,8 +634,8 @@ func (w *world) endedByUser(g *Group) bool {
 	})
 }
 
-// heldBy reports whether a policy whose gateway is not there still reports a release, or has not
-// confirmed that it is in no route.
+// heldBy reports whether a policy whose gateway does not exist still reports a release, or has not
+// confirmed that the release is in no route.
 func (w *world) heldBy(slug string, row Row) bool {
 	for _, n := range w.nets {
 		for _, r := range n.reports {
@@ -648,8 +648,8 @@ func (w *world) heldBy(slug string, row Row) bool {
 	return false
 }
 
-// away reports whether no gateway is there to confirm anything, or that one is not there any more
-// which has confirmed something: what it says a rollout may wait for.
+// away reports whether no gateway exists that could confirm routes, or whether a gateway that has confirmed
+// routes no longer exists. A rollout may wait for the reports of such a gateway.
 func (w *world) away() bool {
 	all, one := len(w.nets) > 0, false
 	for _, n := range w.nets {
@@ -661,7 +661,7 @@ func (w *world) away() bool {
 	return all || one
 }
 
-// counts of a history, for the sum of all.
+// counts returns the counts of a history, for the sum of all histories.
 func (s stats) counts() []simulate.Count {
 	return []simulate.Count{
 		{What: "steps", N: s.steps}, {What: "plans", N: s.plans}, {What: "writes", N: s.writes}, {What: "conflicts", N: s.conflicts},
@@ -669,8 +669,8 @@ func (s stats) counts() []simulate.Count {
 	}
 }
 
-// shorten takes out of a failing history what it fails without, and plays the rest
-// with its plans written down.
+// shorten removes events from a failing history that it fails without, and plays the remaining events
+// with a record of the plans.
 func shorten(ops []op, start int) *world {
 	ops = simulate.Shorten(ops, func(fewer []op) bool { return play(fewer, rules, start).err != nil })
 	w := newWorld()
@@ -679,11 +679,11 @@ func shorten(ops []op, start int) *world {
 	return w
 }
 
-// history returns what a seed makes: what happens, and where it starts.
+// history returns the events and the start that a seed determines.
 func history(seed uint64) (ops []op, start int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ops = make([]op, 60+random.IntN(200))
-	a, b := 1+random.IntN(240), 1+random.IntN(240) // a small choice makes histories of few objects
+	a, b := 1+random.IntN(240), 1+random.IntN(240) // A small range makes histories of few objects.
 	for i := range ops {
 		ops[i] = op{random.IntN(len(deck)), random.IntN(a), random.IntN(b)}
 	}
@@ -702,9 +702,9 @@ func playSeed(seed uint64, rules []rule) (w *world) {
 	return play(ops, rules, start)
 }
 
-// TestSimulate plays random histories, as many at a time as there are processors. Of
-// one that breaks an invariant it prints the seed, which plays it again with
-// -sim.seed, and the history made as short as possible.
+// TestSimulate plays random histories, as many at a time as there are processors. For a
+// history that violates an invariant, it prints the seed, which replays the history with
+// -sim.seed, and the shortened history.
 func TestSimulate(t *testing.T) {
 	simulation.Run(t, simulate.Play{
 		Package: "./internal/release",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A preview that gets its slot back while it drains keeps serving its last release, and its head commit starts next to it.
+// TestPreviewResumesWithItsSlot checks that a preview that gets its slot back while it drains keeps serving its last release, and that its head commit starts in addition.
 func TestPreviewResumesWithItsSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -28,7 +28,7 @@ func TestPreviewResumesWithItsSlot(t *testing.T) {
 	}
 }
 
-// A preview that is opened again has the slot of one that has nothing to serve any more.
+// TestReopenedPreviewTakesAnUnusedSlot checks that a reopened preview gets the slot of a preview that has nothing to serve any more.
 func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

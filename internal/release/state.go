@@ -9,11 +9,11 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Status of a release.
+// Status is the status of a release.
 type Status string
 
-// The statuses. Pending is the only one in addition to the four of the original design, for a
-// release that has not taken its first step yet.
+// The statuses. Active, canary, error and deprecated come from the original design. Pending is the status of a
+// release that has not begun its first step yet.
 const (
 	Pending    Status = "pending"
 	Canary     Status = "canary"
@@ -22,7 +22,7 @@ const (
 	Deprecated Status = "deprecated"
 )
 
-// Phase of a group.
+// Phase is the phase of a group.
 type Phase string
 
 // The phases of a group.
@@ -40,43 +40,43 @@ const preview = "Preview"
 
 // State is the persisted record of a Microservice.
 type State struct {
-	// Sequence grows with every write.
+	// Sequence increases with every write.
 	Sequence int64
-	// Groups, newest first; previews after all others.
+	// Groups are sorted by version, the newest first. Previews follow after all other groups.
 	Groups []Group
 }
 
-// Group is a release group: versions that replace each other.
+// Group is a release group, which consists of versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
-	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
+	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
-	// Head is the commit of the pull request that was offered last, and HeadTime when it was pushed, as
-	// far as known.
+	// Head is the last offered commit of the pull request, and HeadTime is when the commit was pushed, if
+	// that is known.
 	Head     string
 	HeadTime time.Time
 	Phase    Phase
 	Target   Target
 	// TrafficRevision is the sequence of the last write that changed the required content of the
-	// routes, and TrafficTime its time (rule 1).
+	// routes, and TrafficTime is the time of that write (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
-	// SettledRevision remained unconfirmed for the duration of the deadline while the group was stable:
-	// policies behind it block nothing (rule 10).
+	// SettledRevision is a revision that remained unconfirmed for the duration of the deadline while the group was
+	// stable. Policies that have not confirmed it block nothing (rule 10).
 	SettledRevision int64
-	// Superseded counts displaced releases since the last promotion (rule 28).
+	// Superseded is the number of releases that were superseded since the last promotion (rule 28).
 	Superseded int
-	// Failed marks failures that were dropped because there was no room.
+	// Failed marks failures that were dropped because the group was full.
 	Failed  Failed
 	Rollout *Rollout
-	// End is the wait for the hooks that are called when the pods of a preview that ends are gone.
+	// End is the wait for the hooks that are called when a preview ends and its pods are gone.
 	End      End
 	Releases []Row
 }
 
-// End is the wait for the hooks of the end of a preview, since Time; zero if they are not called.
+// End is the wait, since Time, for the hooks that are called at the end of a preview. Time is zero if no hooks are called.
 type End struct {
-	// Release that calls them.
+	// Release is the release that calls the hooks.
 	Release string
 	Time    time.Time
 }
@@ -88,57 +88,57 @@ type Target struct {
 	ResolvedFrom string
 }
 
-// Rollout is the rollout of one release in progress.
+// Rollout is the rollout of a release.
 type Rollout struct {
-	// Release that is rolled out.
+	// Release is the name of the release.
 	Release string
-	// Sequence of the rollout state write in which it began, which identifies the rollout. A Retry is
-	// another rollout.
+	// Sequence is the sequence of the rollout state write in which the rollout began. It identifies the rollout. A Retry
+	// starts another rollout.
 	Sequence int64
-	// Step from 1; 0 before the first.
+	// Step is the number of the current step, counted from 1. 0 means that the first step has not begun.
 	Step int
 	// Started is when the rollout or the step began.
 	Started time.Time
-	// StepRevision is the traffic revision with the step's weight.
+	// StepRevision is the traffic revision that contains the step's weight.
 	StepRevision int64
-	// StepsHash shows whether the steps were edited (rule 32).
+	// StepsHash identifies the steps, so that an edit of the steps is detected (rule 32).
 	StepsHash string
-	// Waited is the total time that the step waited while healthy; WaitingSince is the start of the
-	// current wait if that is not the confirmation; Interrupted shows that the wait is interrupted
-	// (rule 23).
+	// Waited is the total time that the step waited while healthy. WaitingSince is the start of the
+	// current wait, if that differs from the time of the confirmation. Interrupted reports whether the wait
+	// is interrupted (rule 23).
 	Waited       time.Duration
 	WaitingSince time.Time
 	Interrupted  bool
-	// Floor is the number of replicas that the active release had at the start (rule 6).
+	// Floor is the number of replicas that the active release had when the rollout started (rule 6).
 	Floor int
-	// Continued is the step that no longer waits: a user continued it, or its waits were over before
-	// there were replicas for the next one.
+	// Continued is the number of a step that no longer waits, because a user continued it, or because its waits
+	// ended before the replicas for the next step existed.
 	Continued int
-	// Approvals of the step, each by a different user.
+	// Approvals are the approvals of the step, each by a different user.
 	Approvals []Approval
-	// Grace is until when the step may be unhealthy beyond its deadline, because the manager was down
-	// when that passed; zero if it was not.
+	// Grace is the time until which the step may be unhealthy beyond its deadline, because the manager was not running
+	// when the deadline passed. Zero means that no such time applies.
 	Grace time.Time
-	// Gate is the point at which the rollout waits for hooks, since GateTime; "" for none. Without
-	// GateTime hooks are not asked yet.
+	// Gate is the point at which the rollout waits for hooks since GateTime, or empty if there is none. While
+	// GateTime is zero, hooks are not asked yet.
 	Gate     Point
 	GateTime time.Time
-	// From is the slug of the group from which the newest domains move to this release; "" if it takes
-	// over the traffic of the group that it belongs to.
+	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
+	// takes over the traffic of the group that it belongs to.
 	From string
-	// WaitsFor is the cause outside of the release that the rollout waits for, with its clock stopped;
-	// "" for none (rule 29).
+	// WaitsFor is the cause outside of the release that blocks the rollout and stops its clock. It is
+	// empty if there is none (rule 29).
 	WaitsFor Reason
 }
 
-// Approval of a step by a user, as a member of a group; "" if the step requires none.
+// Approval is the approval of a step by a user who is a member of Group. Group is empty if the step requires no group.
 type Approval struct {
 	By    string
 	Group string
 	Time  time.Time
 }
 
-// Row is one release of a group.
+// Row is the record of a release of a group.
 type Row struct {
 	Release string
 	Name    string
@@ -146,41 +146,41 @@ type Row struct {
 	Config  string
 	Status  Status
 	Weight  int
-	// Match: it gets the requests that a policy's matches select. Mirror is the percentage of requests
-	// that are copied to it.
+	// Match reports whether the release gets the requests that a policy's matches select. Mirror is the percentage
+	// of requests that are copied to the release.
 	Match  bool
 	Mirror int
-	// Available: it is active or canary and has all its replicas.
+	// Available reports whether the release is active or canary and has all its replicas.
 	Available bool
-	// Promoted is the order of activation; 0 if it was never active (rules 24 and 39).
+	// Promoted is the order of activation. 0 means that the release was never active (rules 24 and 39).
 	Promoted int64
-	// FirstActive is when it became active for the first time; zero if it was never active, or if that is
-	// not known.
+	// FirstActive is when the release became active for the first time. Zero means that the release was never active,
+	// or that the time is not known.
 	FirstActive time.Time
-	// Routed: a route has named it (rules 10 and 18).
+	// Routed reports whether a route ever referred to the release (rules 10 and 18).
 	Routed bool
-	// Adopted: a user skips the steps.
+	// Adopted reports whether a user skips the steps.
 	Adopted bool
-	// Attempt counts the starts after failures, and how often it gave its traffic back. RetryTime is
-	// when it may get traffic again (rule 29).
+	// Attempt counts the starts after failures, and how often the release gave its traffic back. RetryTime is
+	// when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records since when it must be in no route.
+	// Zero records since when the release must be in no route.
 	Zero *Zero
-	// Reason of the status, and Since when.
+	// Reason is the reason of the status, and Since is the time from which the status applies.
 	Reason Reason
 	Since  time.Time
-	// Decision that was handled last.
+	// Decision is the last handled decision.
 	Decision *Handled
 }
 
-// Zero marks the write that takes a release out of the routes.
+// Zero records the write that removes a release from the routes.
 type Zero struct {
 	Revision int64
 	Time     time.Time
-	// Named: an object of a policy that never confirmed the group still names it, for example the route
-	// of a canary domain, or may name it, because the policy has no status. Time is set when it no longer
-	// does.
+	// Named reports whether an object of a policy that never confirmed the group still refers to the release, for example the
+	// route of a canary domain, or may refer to it, because the policy has no status. Time is set when no object
+	// refers to the release any more.
 	Named bool
 }
 
@@ -193,16 +193,16 @@ type Handled struct {
 	Outcome string
 }
 
-// Failed marks the failures that a full group has forgotten.
+// Failed marks failures that a full group has dropped.
 type Failed struct {
-	// Version up to which nothing without a row is tried automatically.
+	// Version is the highest version that is not tried automatically without a row.
 	Version string
-	// Config with which they failed. With another one the mark has no effect.
+	// Config is the configuration with which these versions failed. With another configuration the mark has no effect.
 	Config string
 }
 
-// DecisionApplied is the outcome of a decision that was applied; any other
-// outcome starts with DecisionNotApplicable.
+// DecisionApplied is the outcome of a decision that was applied. Any other outcome starts with
+// DecisionNotApplicable.
 const (
 	DecisionApplied       = "Applied"
 	DecisionNotApplicable = "DecisionNotApplicable"
@@ -218,7 +218,7 @@ func (g *Group) Row(release string) *Row {
 	return nil
 }
 
-// leave removes the traffic of a release.
+// leave takes all traffic away from a release.
 func (r *Row) leave() {
 	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
 }
@@ -233,8 +233,8 @@ func (g *Group) ActiveRow() *Row {
 	return nil
 }
 
-// clone copies a group deeply, with times as they are stored: in UTC, to the
-// microsecond.
+// clone copies a group deeply. Times are converted to their stored form, which is UTC with microsecond
+// precision.
 func (g Group) clone() Group {
 	g.TrafficTime = stored(g.TrafficTime)
 	g.HeadTime = stored(g.HeadTime)
@@ -279,7 +279,7 @@ func cloneGroups(groups []Group) []Group {
 	return out
 }
 
-// copyGroups copies what a pass may change in place.
+// copyGroups copies the parts of groups that a pass may change in place.
 func copyGroups(groups []Group) []Group {
 	out, n := slices.Clone(groups), 0
 	for i := range out {
@@ -298,7 +298,7 @@ func copyGroups(groups []Group) []Group {
 	return out
 }
 
-// sameGroups compares what is stored of groups.
+// sameGroups reports whether the stored parts of two lists of groups are equal.
 func sameGroups(a, b []Group) bool {
 	if len(a) != len(b) {
 		return false
@@ -311,7 +311,7 @@ func sameGroups(a, b []Group) bool {
 	return true
 }
 
-// sameGroup compares what is stored of two groups.
+// sameGroup reports whether the stored parts of two groups are equal.
 func sameGroup(a, b *Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
 		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed && a.End.Release == b.End.Release && a.End.Time.Equal(b.End.Time) &&
@@ -323,7 +323,7 @@ func sameRows(a, b []Row) bool {
 		return false
 	}
 	for i := range a {
-		if a[i] != b[i] && !sameRow(a[i], b[i]) { // most have the same pointers
+		if a[i] != b[i] && !sameRow(a[i], b[i]) { // Most rows have the same pointers.
 			return false
 		}
 	}
@@ -347,7 +347,7 @@ func sameRow(a, b Row) bool {
 	return a == b
 }
 
-// same compares what two pointers point to; times are as they are stored.
+// same reports whether two pointers are both nil or refer to equal values. Times must have their stored form.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 var noTime time.Time
@@ -359,7 +359,7 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// sortRows sorts the highest version first. Usually the rows are in order already.
+// sortRows sorts rows by version, the highest first. Usually the rows are in order already.
 func sortRows(rows []Row) {
 	order := func(x, y *Row) int {
 		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
@@ -372,8 +372,8 @@ func sortRows(rows []Row) {
 	}
 }
 
-// sortGroups sorts the newest first, previews after all others. Usually the groups are in order
-// already.
+// sortGroups sorts groups by version, the newest first, and previews after all others. Usually the groups
+// are in order already.
 func sortGroups(groups []Group) {
 	for i := 1; i < len(groups); i++ {
 		if byNewest(&groups[i-1], &groups[i]) > 0 {
@@ -383,7 +383,7 @@ func sortGroups(groups []Group) {
 	}
 }
 
-// byNewest orders groups: the newest first, previews after all others.
+// byNewest orders groups by version, the newest first, and previews after all others.
 func byNewest(x, y *Group) int {
 	switch px, py := x.Level == preview, y.Level == preview; {
 	case px && !py:
@@ -394,8 +394,8 @@ func byNewest(x, y *Group) int {
 	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 }
 
-// byOffer orders candidates: the highest version first, and after all versions the commits of pull
-// requests, the newest push first.
+// byOffer orders candidates by version, the highest first. Commits of pull requests follow after all versions,
+// the newest push first.
 func byOffer(x, y Candidate) int {
 	switch px, py := x.Level == preview, y.Level == preview; {
 	case px && py:
@@ -415,7 +415,7 @@ func byPush(x, y *Group) int {
 	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
 }
 
-// last orders two booleans: true comes last.
+// last orders two booleans. true comes last.
 func last(x, y bool) int {
 	switch {
 	case x == y:
@@ -433,10 +433,10 @@ func or[T ~string](a, b T) T {
 	return b
 }
 
-// compare orders two versions as their ImagePolicy does.
+// compare orders two versions in the same way as their ImagePolicy.
 func compare(a, b string) int { return version.Compare(a, b) }
 
-// compareNames orders streams: "10.x" above "9.x".
+// compareNames orders the names of groups: "10.x" is above "9.x".
 func compareNames(a, b string) int {
 	if a == b {
 		return 0
@@ -444,7 +444,7 @@ func compareNames(a, b string) int {
 	return compare(streamVersion(a), streamVersion(b))
 }
 
-// streamVersion parses the name of a stream: "1.x" as 1.0, and "1.2.x" as 1.2.
+// streamVersion parses the name of a group: "1.x" as 1.0, and "1.2.x" as 1.2.
 func streamVersion(name string) string {
 	text := strings.TrimSuffix(name, ".x")
 	if text != name && !strings.Contains(text, ".") {

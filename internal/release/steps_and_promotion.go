@@ -34,20 +34,20 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle records since when a release waits while healthy, so that the wait does not count against
-// the deadline if it is interrupted.
+// idle records the time from which a release waits while healthy. If the wait is interrupted, it does not
+// count against the deadline.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
 	}
 }
 
-// recordAfter is how long a canary pauses before the rollout state records it.
+// recordAfter is how long a canary pauses before the rollout state records the pause.
 const recordAfter = 20 * time.Second
 
-// unrecorded returns until when the pause of a step need not be recorded, or zero if it has to be. The
-// pause starts with the confirmation of the step. If it is interrupted before it is recorded, it
-// starts again, and the deadline is shorter by its duration, at most by a tenth.
+// unrecorded returns the time until which the pause of a step need not be recorded, or zero if the pause must be recorded.
+// The pause starts with the confirmation of the step. A pause that is interrupted before it is recorded starts again, and its
+// duration, which is at most a tenth of the deadline, counts against the deadline.
 func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
 	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
 		return noTime
@@ -55,7 +55,7 @@ func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time 
 	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
 }
 
-// onlyPauses reports whether the current step only waits for time, and nothing is measured.
+// onlyPauses reports whether the current step waits only for time, and nothing is measured.
 func (s *scope) onlyPauses(run *Rollout) bool {
 	steps := s.steps()
 	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
@@ -77,7 +77,7 @@ func (s *scope) stepName(step int) string {
 	return strconv.Itoa(step)
 }
 
-// stepOf returns the number of a step, of how many, and its name if it has one.
+// stepOf returns the number of a step, the number of all steps, and the name of the step if it has one.
 func (s *scope) stepOf(step int) string {
 	text := fmt.Sprintf("%d of %d", step, len(s.steps()))
 	if name := s.stepName(step); name != strconv.Itoa(step) {
@@ -101,9 +101,9 @@ func stepsHash(steps []Step) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// editedSteps finds the current step of a rollout after the steps were edited (rule 32): the first
-// one with at least the current weight, else the last one, which reduces the weight. Without any
-// step the release is promoted.
+// editedSteps selects the current step of a rollout after the steps were edited (rule 32). This is the first
+// step with at least the current weight. If there is none, it is the last step, which reduces the weight. If
+// there are no steps, the release is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()
 	if run == nil {
@@ -115,7 +115,7 @@ func editedSteps(s *scope) {
 	}
 	run.StepsHash = hash
 	if run.Gate == ConfirmTrafficIncrease {
-		run.GateTime = s.now // hooks agreed to another step
+		run.GateTime = s.now // The hooks agreed to another step.
 	}
 	if run.Step == 0 {
 		return
@@ -130,12 +130,12 @@ func editedSteps(s *scope) {
 		s.enter(run, r, next+1)
 		return
 	}
-	// The steps before the next one are passed; that one waits for health and size.
+	// The steps before the next step are complete. The next step waits for health and size.
 	run.begin(next, s.now)
 	run.Continued = next
 }
 
-// step begins the next step of a canary when the current one has passed.
+// step begins the next step of a canary when the current step is complete.
 func step(s *scope) {
 	run, r, c := s.rollout()
 	from, active := s.rival()
@@ -158,7 +158,7 @@ func step(s *scope) {
 	}
 	from.raiseFloor(run, active)
 	if !c.has(s.nextSize(run)) {
-		run.Continued = run.Step // only the pods are still missing
+		run.Continued = run.Step // Only the pods are missing.
 		return
 	}
 	if !s.passGates(run, r, c) {
@@ -190,8 +190,8 @@ func (s *scope) rollout() (*Rollout, *Row, Object) {
 	return s.g.Rollout, r, c
 }
 
-// promoteFirst makes the first release of a group active as soon as it is available, whether or not
-// a gateway confirms its routes (rule 12), unless the newest domains move to it in steps.
+// promoteFirst makes the first release of a group active as soon as it is available, even if
+// no gateway confirms its routes (rule 12), unless the newest domains move to it in steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || s.g.ActiveRow() != nil || s.arrived[s.g.Slug] {
@@ -199,7 +199,7 @@ func promoteFirst(s *scope) {
 	}
 	if s.older() != nil {
 		if s.unreported() {
-			s.requeueAt(s.silentFrom()) // Then it may have no steps to take.
+			s.requeueAt(s.silentFrom()) // From that time on, the release may have no steps to take.
 		}
 		return
 	}
@@ -222,8 +222,8 @@ func promoteFirst(s *scope) {
 	s.promote(r, First)
 }
 
-// promoteKept brings back a release that was active: without steps, and with as
-// many replicas as the one that it replaces, unless that one is dead (rule 27).
+// promoteKept makes a previously active release active again. It takes no steps, but needs as many replicas as the
+// release that it replaces, unless that release is dead (rule 27).
 func promoteKept(s *scope) {
 	run, r, c := s.rollout()
 	active := s.g.ActiveRow()
@@ -269,7 +269,7 @@ func promoteAdopted(s *scope) {
 	s.promote(r, Adopted)
 }
 
-// promote makes a release active, and the previous one deprecated.
+// promote makes a release active, and sets the previously active release to deprecated.
 func (s *scope) promote(r *Row, reason Reason) {
 	last := int64(0)
 	for i := range s.g.Releases {

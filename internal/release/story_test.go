@@ -17,7 +17,7 @@ func statuses(g Group) map[string]any {
 	return m
 }
 
-// TestStory plays the shortest canary by hand: pods, step, confirmation, pause,
+// TestStory plays the shortest canary step by step: pods, step, confirmation, pause,
 // promotion, drain.
 func TestStory(t *testing.T) {
 	o := Observed{

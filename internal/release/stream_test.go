@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// newest brings 1.0.0 to active, under a policy whose domains route to the newest group.
+// newest makes 1.0.0 active, with a policy whose domains route to the newest group.
 func (h tale) newest(steps ...Step) {
 	h.steps(steps...)
 	h.live()
@@ -17,7 +17,7 @@ func (h tale) newest(steps ...Step) {
 	h.run(time.Minute)
 }
 
-// carries reports what the newest domains route to, as "1.0.0=90 2.0.0=10".
+// carries checks the weights of the newest domains, as "1.0.0=90 2.0.0=10".
 func (h tale) carries(when, want string) {
 	var parts []string
 	if s := h.nets["web"].stream; s != nil {
@@ -335,7 +335,7 @@ var streams = []scene{
 		h.plan(h.leaders[0], lags{})
 		for h.perform(h.leaders[0]) {
 		}
-		rep := n.reports["1-x"] // The route of 1.x still has a part in 2.0.0.
+		rep := n.reports["1-x"] // The route of 1.x still routes to 2.0.0 too.
 		rep.References, rep.Newest = union(rep.References, []string{h.release("2.0.0")}), false
 		delete(n.reports, "2-x")
 		n.reports["1-x"], n.pass, n.stuck = rep, nil, true
@@ -374,7 +374,7 @@ var streams = []scene{
 
 func init() { histories = append(histories, streams...) }
 
-// TestOlder asks from which group the newest domains move to the first release of 2.x.
+// TestOlder checks from which group the newest domains move to the first release of 2.x.
 func TestOlder(t *testing.T) {
 	active := func(version string) []Row {
 		return []Row{{Release: version, Version: version, Status: Active, Promoted: 1}}
@@ -431,7 +431,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestFollows: of two policies one has domains that route to the newest group.
+// TestFollows checks two policies, one of which has domains that route to the newest group.
 func TestFollows(t *testing.T) {
 	b := newPlanner(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
 	for name, want := range map[string]bool{"api": false, "web": true, "odd": false} {
@@ -441,7 +441,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestQueued: one group at a time is in progress.
+// TestQueued checks that only one group at a time is in progress.
 func TestQueued(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*Group)
@@ -469,15 +469,15 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// TestConfirmedOnTheWay: which policies have to confirm what the newest domains route to while
-// they move from 1.x to 2.x, whose revision is 5.
+// TestConfirmedOnTheWay checks which policies must confirm the routes of the newest domains while
+// the domains move from 1.x, whose revision is 5, to 2.x.
 func TestConfirmedOnTheWay(t *testing.T) {
 	policy := func(name string, newest bool, older, newer int64) Policy {
 		return Policy{Name: name, Groups: []Report{{Slug: "1-x", Revision: older, Newest: newest, policy: name}, {Slug: "2-x", Revision: newer, policy: name}}}
 	}
 	for name, tc := range map[string]struct {
 		policies []Policy
-		settled  int64 // of 1.x
+		settled  int64 // the settled revision of 1.x
 		want     bool
 	}{
 		"it has moved them": {[]Policy{policy("web", true, 2, 5)}, 0, true},
@@ -501,7 +501,7 @@ func TestConfirmedOnTheWay(t *testing.T) {
 			if got := b.scope(&b.groups[0]).confirmed(5); got != tc.want {
 				t.Errorf("confirmed: %t", got)
 			}
-			b.o.Spec.Steps = nil // Nothing moves by steps: who has nothing here has nothing to say.
+			b.o.Spec.Steps = nil // Nothing moves in steps. A policy without domains of this group has nothing to confirm.
 			if got := b.scope(&b.groups[0]).confirmed(5); got && !slices.ContainsFunc(tc.policies, func(p Policy) bool { return p.Groups[1].Revision == 5 }) {
 				t.Error("confirmed by no one")
 			}
@@ -509,7 +509,7 @@ func TestConfirmedOnTheWay(t *testing.T) {
 	}
 }
 
-// TestLeftOnTheWay: who has to confirm that 2.0.0, which was aborted at revision 5, is
+// TestLeftOnTheWay checks which policies must confirm that 2.0.0, which was aborted at revision 5, is
 // in no route any more, before it loses its pods.
 func TestLeftOnTheWay(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -537,7 +537,7 @@ func TestLeftOnTheWay(t *testing.T) {
 	}
 }
 
-// TestArrives: without a rollout state the reports show that the newest domains are still to come
+// TestArrives checks that, without a rollout state, the reports show that the newest domains have yet to move
 // to 2.x.
 func TestArrives(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 // choose returns the target of the group, and notes about it.
 func (s *scope) choose() (Target, []Note) {
 	if s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
-		return s.hold(GroupExcluded), nil // it closes when its domains have moved
+		return s.hold(GroupExcluded), nil // The group closes when its domains have moved.
 	}
 	if missing := s.missingPin(); missing != nil {
 		return s.hold(PinnedVersionMissing), []Note{s.stateOf(nil, true, PinnedVersionMissing, missing.missing())}
@@ -28,7 +28,7 @@ func (s *scope) choose() (Target, []Note) {
 	return target, append(notes, s.spoiledAbove(target)...)
 }
 
-// hold keeps the group's active release and its rollout in progress, unless that is withdrawn. A
+// hold keeps the active release of the group and its rollout in progress, unless they are withdrawn. A
 // denied active release is replaced nevertheless.
 func (s *scope) hold(reason Reason) Target {
 	if s.activeDenied() {
@@ -64,7 +64,7 @@ func (s *scope) latest() Target {
 			c.Release = kept.Release
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() && !s.activeDenied() {
-			break // An older version would take the pods of the active one away again.
+			break // An older version would take the pods away from the active release again.
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {
 			continue
@@ -80,11 +80,11 @@ func (s *scope) latest() Target {
 	return Target{Release: active.Release, Reason: Held}
 }
 
-// choices returns the candidates and, if their versions are no longer offered, the release in progress
-// and, if the active one is denied, the retained ones; also if the active one is withdrawn and the
-// template is not known, so that there are no candidates. While paused or frozen, a denied release is
-// replaced only by a retained one, if there is any. For a pull request it is the offered head commit,
-// regardless of which commits were active or failed before.
+// choices returns the candidates, and in addition the release in progress if its version is no longer offered.
+// If the active release is denied, the result also includes the retained releases. It also includes them if the active
+// release is withdrawn and there are no candidates because the template is not known. While paused or frozen, only a
+// retained release may replace a denied release, if there is one. For a pull request, the result is the offered
+// head commit, whichever commits were active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	if s.g.Level == preview && len(cs) > 0 {
@@ -118,15 +118,15 @@ func (s *scope) choices() []Candidate {
 	return cs
 }
 
-// below reports whether a version is below the active one, which is not withdrawn: it no longer
-// starts automatically. Commits of a pull request have no order.
+// below reports whether a version is below the active version, and the active version is not withdrawn. Such a version
+// no longer starts automatically. Commits of a pull request have no order.
 func (s *scope) below(version string) bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
 }
 
 // comeback returns the retained release of a version, with the configuration that it had, if the
-// active release is withdrawn, or nil. It takes no steps.
+// active release is withdrawn. Otherwise it returns nil. The retained release takes no steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
 	if a == nil || !s.free(a) {
@@ -143,11 +143,11 @@ func (s *scope) comeback(version string) *Row {
 }
 
 // failed reports whether a release is in error. A release with a retry time gave its traffic back
-// for a cause outside of it, and has not failed (rule 29); an older rollout state may still have it
-// in error.
+// because of a cause outside of it, and has not failed (rule 29). An older rollout state may still list it
+// as in error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// maxSuperseded is how many releases may be superseded before one is finished first (rule 28).
+// maxSuperseded is how many releases may be superseded before a rollout is finished first (rule 28).
 const maxSuperseded = 3
 
 // finishes reports whether the rollout in progress is finished before a newer target starts.
@@ -166,24 +166,24 @@ func (s *scope) finishes(target Target) bool {
 		return true
 	}
 	if run.Gate == Together || run.Gate == ConfirmRollout {
-		return false // the peers may be at the newer version, and a release without pods loses nothing
+		return false // The peers may be at the newer version, and a release without pods loses nothing.
 	}
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == target.Release {
-		return false // the commit that serves was pushed again
+		return false // The active commit was pushed again.
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
-// standsIn reports whether the release in progress is the only one that responds, because the
-// active release is dead: without it none would respond until a newer one is available.
+// standsIn reports whether the release in progress is the only release that responds, because the
+// active release is dead. Without it, no release would respond until a newer release is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()
 	return active != nil && !s.o.Spec.Exclusive && r.Status == Canary && from.dead(active) && !s.dead(r)
 }
 
 // overdue reports whether a rollout is past its deadline and continues only because no other
-// release serves. A newer version supersedes it.
+// release serves. A newer version supersedes such a rollout.
 func (s *scope) overdue() bool {
 	run, r, c := s.rollout()
 	healthy, cause, _ := s.health(run, r, c)

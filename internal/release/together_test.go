@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// choir are Microservices that go through their steps together, by name.
+// choir contains Microservices whose releases are rolled out together, by name.
 type choir map[string]tale
 
-// sing makes so many of them, with 1.0.0 active under a policy.
+// sing creates n Microservices, with 1.0.0 active and a policy.
 func sing(n int, rollBack bool) choir {
 	c := choir{}
 	for i := range n {
@@ -37,7 +37,7 @@ func (c choir) each(do func(h tale)) {
 	}
 }
 
-// run lets all work for a time, each seeing what the others wrote.
+// run runs all Microservices for a time. Each reads the writes of the others.
 func (c choir) run(d time.Duration) {
 	names := slices.Sorted(maps.Keys(c))
 	end := c[names[0]].now.Add(d)
@@ -74,7 +74,7 @@ func (c choir) err() error {
 	return nil
 }
 
-// stand reports how 1.1.0 stands with each, as "canary 10, error 0".
+// stand returns the states of 1.1.0 in all Microservices, as "canary 10, error 0".
 func (c choir) stand() string {
 	var all []string
 	c.each(func(h tale) {
@@ -95,7 +95,7 @@ func (c choir) want(when, stand string) {
 	}
 }
 
-// together are histories of two and three members.
+// together are histories of two and three Microservices.
 var together = map[string]func() choir{
 	"the quick one waits for the slow one at each step": func() choir {
 		c := sing(2, false)
@@ -210,12 +210,12 @@ var together = map[string]func() choir{
 	},
 }
 
-// failures of the last of the members, at each point of its way.
+// failuresTogether are failures of the last Microservice, at each point of its rollout.
 var failuresTogether = []struct {
 	point string
 	fail  func(h tale)
 	after time.Duration
-	held  string // how the others stand with it, each
+	held  string // the resulting state of each other Microservice
 }{
 	{"before it has pods", func(h tale) { h.broken["1.1.0"] = "CrashLoopBackOff" }, 0, "canary 10"},
 	{"in the first step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 30 * time.Second, "canary 10"},

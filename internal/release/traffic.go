@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// load is the required content of routes: weights, matches, mirrors, the active release, and
+// load is the required content of routes: weights, matches, mirrors and the active release. It also contains
 // whether the group exists.
 type load struct {
 	phase    Phase
 	backends []backend
 }
 
-// asked is the required content of routes, since which revision it is required, and which releases
-// were required to be in no route.
+// asked is the required content of routes, the revision and time from which it is required, and the releases
+// that were required to be in no route.
 type asked struct {
 	load
 	revision int64
 	since    time.Time
-	rows     []Row // of the group; not modified
+	rows     []Row // the rows of the group, which are not modified
 }
 
 func askedOf(g *Group) asked {
 	return asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
-// zero returns since when a release was required to be in no route, or nil.
+// zero returns the record of a release that was required to be in no route, or nil.
 func (a asked) zero(release string) *Zero {
 	for i := range a.rows {
 		if a.rows[i].Release == release {
@@ -65,12 +65,12 @@ func (l load) equal(m load) bool {
 		!slices.ContainsFunc(l.backends, func(x backend) bool { return !slices.Contains(m.backends, x) })
 }
 
-// counts reports whether a report is from a policy that has confirmed the group and is not behind
+// counts reports whether a report is from a policy that has confirmed the group and has confirmed at least
 // the settled revision.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
-// confirmed reports whether the routes have a revision: at least one policy must confirm it, and
-// so must every policy that ever confirmed the group, except those that did not confirm for the
+// confirmed reports whether the routes have a revision. At least one policy must confirm the revision. Every
+// policy that ever confirmed the group must confirm it too, except policies that did not confirm for the
 // duration of the deadline while the group was stable. Without policies there is nothing to confirm
 // (rule 10).
 func (s *scope) confirmed(revision int64) bool {
@@ -79,12 +79,12 @@ func (s *scope) confirmed(revision int64) bool {
 }
 
 // noReadyEndpoints is the reason of a policy that cannot route to the releases that should serve,
-// because they have no ready endpoint.
+// because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are programmed now, as far as they can be: if the
-// active release is dead, and no policy that counts is behind for another reason, only the canary
-// responds, and no traffic can be taken from it.
+// programmed reports whether the routes of a step are programmed now, as far as possible. If the active
+// release is dead, and every policy that counts is behind only for that reason, only the canary responds,
+// and there is no traffic to take from the canary.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -94,8 +94,8 @@ func (s *scope) programmed(revision int64) bool {
 	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }
 
-// confirmations reports whether some policy that counts confirms a revision, and whether one
-// does not.
+// confirmations reports whether any policy that counts confirms a revision, and whether any policy that counts does
+// not confirm it.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
 	for _, r := range s.reports {
 		counts := s.counts(r)
@@ -111,11 +111,11 @@ func (s *scope) counts(r Report) bool {
 	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
 		return r.counts(s.g)
 	}
-	// It has confirmed the domains that move, at the group to which they route now.
+	// The policy has confirmed the domains that move for the group to which they route now.
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// confirmedTime returns when the last policy confirmed its routes, at the earliest notBefore.
+// confirmedTime returns when the last policy confirmed its routes, but not a time before notBefore.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {
@@ -129,7 +129,7 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed describes the policies that do not confirm, or that have lost their routes since.
+// unconfirmed describes the policies that do not confirm, or that have lost their routes since they confirmed.
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
@@ -140,23 +140,22 @@ func (s *scope) unconfirmed() string {
 	return strings.Join(out, "; ")
 }
 
-// withheld reports whether a policy withholds traffic from a release because it has no ready
+// withheld reports whether a policy withholds traffic from a release because the release has no ready
 // endpoints. Reports of policies that never confirmed the group, are behind the settled revision,
-// or have no routes any more, do not count.
+// or no longer have routes do not count.
 func (s *scope) withheld(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
 		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Withheld, release)
 	})
 }
 
-// referenced reports whether a written object names a release, regardless of the group of the
-// report: while the rollout state is lost, a route shared by two groups is reported for one of
-// them.
+// referenced reports whether a written object refers to a release, whatever the group of the report.
+// While the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered reports whether a policy has written a release into an object, and the gateway has never
-// confirmed that policy for the group: whether the gateway routes to the release is not known. A route
-// that two groups share is reported for one of them while the rollout state is lost.
+// unanswered reports whether a policy has written a release into an object, but the gateway has never
+// confirmed that policy for the group. In that case it is not known whether the gateway routes to the release. While
+// the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) unanswered(release string) bool {
 	return slices.ContainsFunc(s.o.Policies, func(p Policy) bool {
 		confirmed := slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Slug == s.g.Slug && r.Revision > 0 })
@@ -164,14 +163,14 @@ func (s *scope) unanswered(release string) bool {
 	})
 }
 
-// pinnedByDomain reports whether a domain with a version names a release.
+// pinnedByDomain reports whether a domain with a version refers to a release.
 func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained returns the wait for the drain of a release, or nil if it is drained: until no route
-// names it, until policies confirm this, and until the drain delay has passed since then (rules 11
-// and 12). It waits without limit.
+// undrained returns the wait for the drain of a release, or nil if the release is drained. A release is drained
+// when no route refers to it, policies confirm this, and the drain delay after the confirmation is over (rules 11
+// and 12). The wait has no limit.
 func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)
@@ -179,15 +178,15 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving returns what a release that no route names waits for: until every policy that ever
-// confirmed the group has confirmed the revision that removes it, and the drain since then is over.
+// leaving returns the wait of a release to which no route refers. Every policy that ever confirmed the group must
+// confirm the revision that removes the release, and the drain delay after that must be over.
 func (s *scope) leaving(r Row) *wait {
-	if s.unreported() { // A release of this name may have been in its routes.
+	if s.unreported() { // A release of this name may have been in the routes of that policy.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
 		return s.zeroWait(r)
 	}
 	if r.Zero == nil {
-		return nil // it was in no route
+		return nil // The release was in no route.
 	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
@@ -207,13 +206,13 @@ func (s *scope) leaving(r Row) *wait {
 	return nil
 }
 
-// unreported reports whether a policy has not reported yet.
+// unreported reports whether any policy has not reported yet.
 func (b *planner) unreported() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return p.Unreported })
 }
 
-// zeroWait returns the wait for the confirmation that a release is in no route, which is reported
-// from the deadline on.
+// zeroWait returns the wait for the confirmation that a release is in no route. The wait is shown to users
+// only after the deadline.
 func (s *scope) zeroWait(r Row) *wait {
 	if r.Zero == nil {
 		return &wait{}

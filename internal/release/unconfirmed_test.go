@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestDrainOfACanaryDomain: the route of a canary domain may name a release of a group that has no active release, and that its
-// policy therefore never confirms. When it fails, its pods stay until no route names it, and a drain longer.
+// TestDrainOfACanaryDomain covers the route of a canary domain that refers to a release of a group without an active release. The
+// policy therefore never confirms the group. When the release fails, its pods stay until the drain after the last reference is over.
 func TestDrainOfACanaryDomain(t *testing.T) {
 	t.Parallel()
 	at, name := t0.Add(-time.Hour), "two-2.0.0"
@@ -47,8 +47,8 @@ func TestDrainOfACanaryDomain(t *testing.T) {
 	}
 }
 
-// TestPolicyWithoutStatus: what the objects of a policy name is not known before it has a status, so pods stay, whether their release has
-// a row or not. Nothing else waits for it.
+// TestPolicyWithoutStatus covers a policy without a status. It is not known to which releases its objects refer, so all pods stay, whether their
+// release has a row or not. Nothing else waits for the status.
 func TestPolicyWithoutStatus(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(-time.Hour)
@@ -95,8 +95,8 @@ func TestPolicyWithoutStatus(t *testing.T) {
 	}
 }
 
-// TestCanaryOfPolicyMadeAgain: a first release has a part of the newest domains, and their policy was deleted and made
-// again. Before it has a status, it is not known that they do not move: the steps continue.
+// TestCanaryOfPolicyMadeAgain covers a first release with a share of the newest domains, whose policy was deleted and created
+// again. Before the policy has a status, the domains may still move, so the steps continue.
 func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	t.Parallel()
 	group := func(slug, name string, r Row) Group {
@@ -133,8 +133,8 @@ func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	}
 }
 
-// TestRebuiltGroupCloses: the rollout state was lost, and the plan that makes it again also promotes a retained release
-// and closes the group. A route may name that release: it keeps its pods for the drain.
+// TestRebuiltGroupCloses covers a lost rollout state. The plan that recovers it also promotes a retained release
+// and closes the group. A route may refer to that release, so it keeps its pods for the drain.
 func TestRebuiltGroupCloses(t *testing.T) {
 	t.Parallel()
 	object := func(name string, stamp int64, reported Status, made time.Time) Object {
@@ -158,7 +158,7 @@ func TestRebuiltGroupCloses(t *testing.T) {
 	}
 }
 
-// TestObjectWithoutARowReportsItsWait: an object without a row stays because a policy has no status, and that is reported.
+// TestObjectWithoutARowReportsItsWait checks that the wait is reported if an object without a row stays because a policy has no status.
 func TestObjectWithoutARowReportsItsWait(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(-24 * time.Hour)
@@ -184,8 +184,8 @@ func TestObjectWithoutARowReportsItsWait(t *testing.T) {
 	t.Errorf("one-1.0.0 stays, and nothing reports why: retire %v, notes %+v", p.Retire, p.Notes)
 }
 
-// TestUndoneDuringAResize: a user undoes the end of a group while the object of what was active has a new generation
-// that its controller has not reported yet. spec.paused is set. It has its pods, and keeps serving.
+// TestUndoneDuringAResize covers a user who undoes the end of a group while spec.paused is set, and while the controller of the last active
+// release has not reported the new generation of its object. The release has pods, and keeps serving.
 func TestUndoneDuringAResize(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(-time.Hour)
@@ -203,7 +203,7 @@ func TestUndoneDuringAResize(t *testing.T) {
 	for range 2 {
 		p := Plan(o, t0.Add(10*time.Second))
 		o.State = p.State
-		o.Objects[0].Unsettled = false // its controller reports
+		o.Objects[0].Unsettled = false // The controller reports.
 	}
 	if a := o.State.Groups[0].ActiveRow(); a == nil {
 		t.Errorf("nothing is active, although two pods are there:\n%s", renderGroup(&o.State.Groups[0]))

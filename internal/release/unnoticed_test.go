@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// survivors are histories of conditions that could be taken out of the planner unnoticed.
+// survivors are histories of conditions whose removal from the planner no other test detects.
 var survivors = []scene{
 	{"rule 31: of what was active before, what a pin wants follows an active release that is lost", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
@@ -87,7 +87,7 @@ var survivors = []scene{
 
 func init() { histories = append(histories, survivors...) }
 
-// events asks that the next plan has this event of a reason, or "".
+// events checks that the next plan contains an event with this reason and message. An empty message means that there is no such event.
 func (h tale) events(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var played []string
@@ -102,7 +102,7 @@ func (h tale) events(when string, reason Reason, message string) {
 	}
 }
 
-// retries holds that the next plan lets a version start again, for a reason.
+// retries checks that the next plan starts a version again, with a reason.
 func (h tale) retries(when, version string, want Reason) {
 	o, _, _ := h.observe(lags{})
 	_, p := h.make(o)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// All statuses are lost, the releases are deleted by hand, and one is created again. Its Service, which the policy has not reported
-// yet, selects its pods: they stay although the release never had traffic as far as the rollout state knows.
+// TestPodsStayUntilEachPolicyReports covers the loss of all statuses, after which the releases are deleted manually and one of them is created again. Its Service,
+// which the policy has not reported yet, selects its pods. These stay, although according to the rollout state the release never had traffic.
 func TestPodsStayUntilEachPolicyReports(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// judged reports whether a release is compared with an active one: hooks and measurements decide
-// about it. That does not apply to previews, to the first release of a group, and to releases
-// that were active.
+// judged reports whether a release is compared with an active release, so that hooks and measurements decide
+// about it. This does not apply to previews, the first release of a group, and previously active
+// releases.
 func (s *scope) judged(r *Row) bool {
 	_, active := s.rivalOf(*r)
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
-// startWaits returns what the target, which may have no row yet, waits for before it starts.
+// startWaits returns the wait of the target before it starts. The target may have no row yet.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
 		return s.haltWait(r, "%s is waiting", s.versionOf(target))
@@ -34,8 +34,8 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 // stopped reports whether spec.paused or a freeze keeps new releases from starting.
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
-// haltWait returns the wait of a release, which may have no row yet, that spec.paused or a freeze
-// keeps from its next action. format describes its state meanwhile.
+// haltWait returns the wait of a release for which spec.paused or a freeze prevents the next action. The
+// release may have no row yet. format describes the state of the release during the wait.
 func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	does := fmt.Sprintf(format, args...)
 	f := s.o.Spec.Freeze
@@ -47,7 +47,7 @@ func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	return w
 }
 
-// frozen returns the wait of a release that a freeze keeps from becoming active, or nil. While the
+// frozen returns the wait of a release that a freeze prevents from becoming active, or nil. While the
 // release is healthy, its clock is stopped.
 func (s *scope) frozen() *wait {
 	run, r, c := s.rollout()
@@ -60,14 +60,14 @@ func (s *scope) frozen() *wait {
 	return s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)
 }
 
-// halted reports whether spec.paused or a freeze keeps a release, which may have no row yet, from
-// its next action. A release that was active is not halted if a user brings it back by a pin, or
-// denied the active one.
+// halted reports whether spec.paused or a freeze prevents the next action of a release, which may have no row
+// yet. A previously active release is not halted if a user returns to it by a pin, or denied the active
+// release.
 func (s *scope) halted(r *Row) bool {
 	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }
 
-// stepWaits returns what a healthy canary waits for before the pods and hooks of its next step are
+// stepWaits returns the waits of a healthy canary that must end before the pods and hooks of its next step are
 // needed.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() && !s.exchanged(run) {
@@ -89,7 +89,7 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 	return nil
 }
 
-// firstStepWait returns what a release waits for before its first traffic, in addition to the waits
+// firstStepWait returns the wait of a release before its first traffic, in addition to the waits
 // of every step.
 func (s *scope) firstStepWait(r *Row) *wait {
 	if w := s.retryWait(r); w != nil {
@@ -150,7 +150,7 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
 }
 
-// windowWait returns the wait for a time window: a step begins in its window, and the release
+// windowWait returns the wait for a time window. A step begins in its window, and the release
 // becomes active in the window of the last step.
 func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	steps := s.steps()
@@ -170,8 +170,8 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	return w
 }
 
-// outside describes the causes outside of a release. None of them makes another version the target,
-// because that would be blocked as well (rule 29).
+// outside describes the causes outside of a release. A rollout that is blocked by such a cause does not make another
+// version the target, because the cause would block that version as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
 	"ContainerCreating":    "a node has not created its containers",
@@ -186,21 +186,21 @@ var outside = map[Reason]string{
 	noAnswer:               "a hook does not respond",
 }
 
-// obstacle returns the cause outside of a release that blocks its rollout, or "", or the wait for a
-// cause that may still end. A release that has traffic and is unhealthy does not
-// wait: at its deadline it gives the traffic back.
+// obstacle returns the cause outside of a release that blocks its rollout, or "". For a cause that may still
+// end soon, it returns a wait instead. An unhealthy release with traffic does not wait. It gives the traffic
+// back at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
 	case healthy:
 		return "", nil
 	case s.exchanges() && cause != otherRunning:
-		return "", nil // At its deadline it gives the pods back, whatever the cause.
+		return "", nil // The release gives the pods back at its deadline, whatever the cause is.
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
-	// Creating an object, confirming routes and answering hooks take a while. A release that has waited
-	// for it once keeps waiting.
+	// Creating an object, confirming routes and answering hooks take a while. A release that gave its traffic back
+	// because its routes were not programmed does not get this time again.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
@@ -215,16 +215,16 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	return cause, nil
 }
 
-// uncreated reports whether the object of a release has been missing, or without its replicas, for
-// longer than a write takes. In that time the release could not become available.
+// uncreated reports whether the object of a release has been missing, or has been without its replicas, for
+// longer than a write takes. The release could not become available in that time.
 func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// stepClock returns since when a step has been unhealthy, its waits excluded.
+// stepClock returns the time from which a step has been unhealthy, without its waits.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
-// block makes a rollout wait for a cause outside of its release. An empty cause ends the wait.
+// block records the cause outside of a release that blocks its rollout. An empty cause unblocks the rollout.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause

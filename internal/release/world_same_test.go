@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// TestSame: snapshots of the simulation share what did not change, so that each field
-// of what they share has to count.
+// TestSame checks that each shared field counts in the comparison of snapshots, because snapshots of the simulation share unchanged
+// values.
 func TestSame(t *testing.T) {
 	eachField(t, func(a, b *object) bool { return a.same(b) })
 	eachField(t, func(a, b *Report) bool { return sameReport(*a, *b) })
 }
 
-// eachField asks that two values are the same, and with any one field changed are not.
+// eachField checks that two values are the same, and that they differ after a change of any field.
 func eachField[T any](t *testing.T, same func(a, b *T) bool) {
 	t.Helper()
 	if !same(new(T), new(T)) {

@@ -11,17 +11,17 @@ import (
 // stream is the route of the domains that route to the newest group.
 type stream struct {
 	routed
-	// slug of the group that they route to, and newer of the one to which they move.
+	// slug is the group to which the domains route, and newer is the group to which they move.
 	slug, newer string
-	// sequence of the rollout state by which it was written, and revisions by group.
+	// sequence is the sequence of the rollout state with which the route was written, and revisions are the revisions by group.
 	sequence  int64
 	revisions map[string]int64
 }
 
-// streamKey is where a pass keeps the version of that route.
+// streamKey is the key under which a pass stores the version of that route.
 const streamKey = "newest"
 
-// objects are all that a policy wrote.
+// objects returns all objects that a policy wrote.
 func (n *net) objects() iter.Seq2[string, *routed] {
 	return func(yield func(string, *routed) bool) {
 		for slug, c := range n.routes {
@@ -35,8 +35,8 @@ func (n *net) objects() iter.Seq2[string, *routed] {
 	}
 }
 
-// mainOf returns what a group serves automatically: its active release, else the canary that is its
-// first one.
+// mainOf returns the release that a group serves by default. This is its active release or, without one, the canary that is its
+// first release.
 func mainOf(g *Group) string {
 	if a := g.ActiveRow(); a != nil {
 		return a.Release
@@ -49,8 +49,8 @@ func mainOf(g *Group) string {
 	return ""
 }
 
-// neverServed reports whether nothing of a group is to serve, and that what was written for it
-// never was active.
+// neverServed reports whether no release of a group should serve, and no release in its written route
+// was ever active.
 func neverServed(last map[string]int, g *Group) bool {
 	if mainOf(g) != "" {
 		return false
@@ -63,8 +63,8 @@ func neverServed(last map[string]int, g *Group) bool {
 	return true
 }
 
-// holder returns the group that the newest domains route to: the first whose active release has
-// endpoints, and the one where they are until there is one before it.
+// holder returns the group to which the newest domains route. This is the first group whose active release has
+// endpoints. If there is none, it is the group to which they already route.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {
@@ -163,7 +163,7 @@ func (w *world) carryStream(n *net) {
 	w.checkStream(n, base, had)
 }
 
-// whole makes weights add up to 100, when what had the rest is held no more.
+// whole makes weights add up to 100 after the release with the rest was removed.
 func whole(weights map[string]int) map[string]int {
 	total, largest := 0, ""
 	for _, release := range slices.Sorted(maps.Keys(weights)) {
@@ -186,7 +186,7 @@ func whole(weights map[string]int) map[string]int {
 	return out
 }
 
-// checkStream holds what is written for the newest domains against invariants 2 and 3.
+// checkStream checks the written route of the newest domains against invariants 2 and 3.
 func (w *world) checkStream(n *net, base *Group, had bool) {
 	sum, serves := 0, false
 	for release, weight := range n.stream.written {
@@ -211,7 +211,7 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 	}
 }
 
-// groupOfRelease finds the group of a release; of one that the rollout state has not, that of
+// groupOfRelease finds the group of a release. If the rollout state does not contain the release, it returns the group of
 // the route.
 func (w *world) groupOfRelease(n *net, release string) string {
 	for i := range n.pass.rolloutState.Groups {
@@ -222,8 +222,8 @@ func (w *world) groupOfRelease(n *net, release string) string {
 	return n.stream.slug
 }
 
-// streamOf returns what the route of the newest domains says of a group: the releases of it that it
-// names, those that it withholds, and whether it answers the group's revision.
+// streamOf returns the part of a group in the route of the newest domains: the releases of the group to which the route
+// refers, the releases that the route withholds, and whether the route contains the revision of the group.
 func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
 	if c == nil {
@@ -246,8 +246,8 @@ func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bo
 	return names, withheld, revision == g.TrafficRevision && c.answers && maps.Equal(c.written, c.accepted)
 }
 
-// checkMove holds the beginning of a group against the rule that the newest domains move
-// to it by steps.
+// checkMove checks the beginning of a group against the rule that the newest domains move
+// to it in steps.
 func (w *world) checkMove(o Observed, g, h *Group) {
 	if len(o.Spec.Steps) == 0 || h.Level == preview || h.Phase != Live || g.ActiveRow() != nil || h.ActiveRow() == nil {
 		return
@@ -269,16 +269,16 @@ func (w *world) checkMove(o Observed, g, h *Group) {
 			continue
 		}
 		if byNewest(x, g) < 0 {
-			return // It is an older group, and moves nothing.
+			return // It is an older group, to which no domains move.
 		}
 		serves = serves || hasObject(o, x.ActiveRow().Release)
 	}
 	for _, x := range w.next.Groups {
 		if y := o.State.group(x.Slug); y != nil && y.ActiveRow() != nil && x.ActiveRow() == nil {
-			return // In the same write the older group ends.
+			return // The older group ends in the same write.
 		}
 		if x.Phase == Live && x.Level != preview && x.ActiveRow() != nil && x.Slug != h.Slug && byNewest(&x, h) < 0 {
-			return // In the same write a newer one began.
+			return // A newer group began in the same write.
 		}
 	}
 	if serves {

@@ -13,82 +13,82 @@ import (
 	"github.com/heighliner/heighliner/internal/split"
 )
 
-// world is all that surrounds the planner, faked: the registry, the releases'
-// objects with their pods, the NetworkPolicies with their gateways, and up to two
-// managers of which one may believe for too long that it is the leader. Time is virtual.
+// world simulates the environment of the planner: the registry, the objects of the releases
+// with their pods, the NetworkPolicies with their gateways, and up to two
+// managers, one of which may believe for too long that it is the leader. Time is virtual.
 //
-// Every write goes through a method that checks the invariants; the first
-// violation stays in err.
+// Every write goes through a method that checks the invariants. The first
+// violation is stored in err.
 type world struct {
 	now    time.Time
 	rules  []rule
 	spec   Spec
 	config string
 
-	offers    map[string]Candidate // by slug and version; Release is filled in by observe
-	moved     map[string]int       // how often a tag of slug and version moved
-	stale     bool                 // the source is of an older specification
+	offers    map[string]Candidate // by slug and version; observe sets Release
+	moved     map[string]int       // how often a tag moved, by slug and version
+	stale     bool                 // the source has an older specification
 	withdrawn []Withdrawal
 
 	rolloutState State
-	version      int // resourceVersion of the Microservice: specification and rollout state
+	version      int // the resourceVersion of the Microservice, which contains the specification and the rollout state
 	objects      map[string]*object
 	nets         map[string]*net
 	leaders      [2]*leader
 
-	startup  time.Duration     // from a pod's start to its readiness
-	answered map[string]bool   // previews whose hooks of their end have responded since they had pods
-	listed   map[string]bool   // releases that the rollout state has had
-	grace    time.Duration     // from the end of a pod's work to its deletion
-	broken   map[string]string // versions whose pods never get ready, and why
+	startup  time.Duration     // the time from a pod's start to its readiness
+	answered map[string]bool   // previews whose end hooks have responded since the previews had pods
+	listed   map[string]bool   // releases that the rollout state has ever contained
+	grace    time.Duration     // the time from the end of a pod's work to its deletion
+	broken   map[string]string // the reasons why the pods of a version never become ready, by version
 
-	quality map[string]VerdictPhase // by version, what measurements give; Passed if there is none
-	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
-	back    map[string]bool         // versions that a hook wants to go back from
+	quality map[string]VerdictPhase // the results of measurements by version; the default is Passed
+	hooks   map[Point]string        // the answers of hooks: "" to agree, "no" or "fail"
+	back    map[string]bool         // versions that a hook requests to roll back
 
 	past     []*snapshot
 	ids      int
-	handed   map[string]bool // decisions by release and id
+	handed   map[string]bool // decisions by release and ID
 	approved []approvedStep
-	named    map[string]time.Time // when a written route last named a release
-	taken    map[string]bool      // releases whose last pod the planner took
+	named    map[string]time.Time // when a written route last referred to a release
+	taken    map[string]bool      // releases whose last pod the planner removed
 	begun    map[string]bool      // groups that had an active release
-	lost     map[string]bool      // groups that lost an object by hand
+	lost     map[string]bool      // groups of which an object was deleted manually
 
-	requeueAt time.Time // when the last plan wants to be requeued
+	requeueAt time.Time // when the last plan requests a requeue
 
 	objectNames, netNames, offerNames []string // sorted keys, see sortedKeys
 	offered                           offered
-	print                             []byte // is reused
+	print                             []byte // a buffer that is reused
 
-	peers map[string]*world // go through their steps together with this one
+	peers map[string]*world // the worlds with which this world's releases are rolled out together
 
-	scheme string // how versions are grouped: "" by major, all, minor
-	// regrouped: the scheme was another one before.
+	scheme string // how versions are grouped: "" by major, "all" or "minor"
+	// regrouped reports whether the scheme was different before.
 	regrouped bool
-	pulls     bool         // the source is pull requests
+	pulls     bool         // the source contains pull requests
 	began     [2]time.Time // when each manager began
 	aware     bool         // managers know when they began
-	blind     bool         // a policy sees the endpoints of what it has a Service for, which it creates
-	room      int          // pods that find room in the cluster; below 0: any number
-	crowd     string       // why the others find none
-	refuse    bool         // an admission webhook is down: what is created is refused
-	// denied releases: the server refuses that their objects are changed.
+	blind     bool         // a policy observes only the endpoints of Services that it created before
+	room      int          // how many pods fit into the cluster; a negative number means no limit
+	crowd     string       // the reason why all further pods do not fit
+	refuse    bool         // an admission webhook is not running, so the API server rejects creations
+	// denied are the releases for which the API server rejects changes of their objects.
 	denied map[string]bool
-	load   int // pods that all traffic of a group needs, where releases have autoscalers
+	load   int // how many pods all traffic of a group needs, if releases have autoscalers
 
-	quick  bool // plans are not made several times to compare them
-	sparse bool // each plan is compared with one other, in turn of another kind
-	// crashAt is the write before which the manager ends, lateAt the one before
-	// which the rest of its plan arrives after all; 0: never.
+	quick  bool // plans are not computed several times to compare them
+	sparse bool // each plan is compared with only one other plan, in turn of different kinds
+	// crashAt is the write before which the manager ends. lateAt is the write before
+	// which the rest of its plan arrives. 0 means never.
 	crashAt, lateAt int
 	late            []write
 
-	next  State // is being written
+	next  State // the state that is being written
 	err   error
 	trace []line
 	last  []Result         // the last plans
-	log   *strings.Builder // golden plans; nil: not wanted
+	log   *strings.Builder // golden plans; nil if they are not recorded
 	stats stats
 }
 
@@ -99,46 +99,46 @@ type object struct {
 	Object
 	uid, rv int
 	ready   int       // pods with a ready endpoint
-	was     bool      // some of its pods were ready
-	up      time.Time // when its pods can be ready
-	asked   time.Time // when it began to ask for pods
+	was     bool      // some of its pods were ready before
+	up      time.Time // when its pods can become ready
+	asked   time.Time // when it first requested pods
 	auto    bool      // it has an autoscaler, which does not go below Replicas
-	why     string    // they never are, and why
-	crowded bool      // some of them find no room
-	gone    time.Time // when the last of those that were taken has terminated
-	held    bool      // they wait for those of another release, in an exclusive group
+	why     string    // the reason why its pods never become ready
+	crowded bool      // some of its pods do not fit into the cluster
+	gone    time.Time // when the last of its removed pods has terminated
+	held    bool      // its pods wait for the end of the pods of another release, in an exclusive group
 }
 
 // net is a NetworkPolicy with its routes.
 type net struct {
 	name   string
 	stuck  bool // its gateway accepts nothing
-	room   int  // how many releases one of its routes may split; 0: any number
-	never  bool // and never will: there is no such gateway
-	away   bool // its gateway is deleted: what it accepted serves nothing any more
+	room   int  // how many releases a route may split; 0 means any number
+	never  bool // its gateway never accepts anything, because there is no such gateway
+	away   bool // its gateway was deleted, so that accepted routes serve nothing any more
 	seen   int64
 	pins   []string
 	pass   *pass
 	routes map[string]*routed
-	// newest: it has domains that route to the newest group; stream is their route, nil
-	// until there is one.
+	// newest reports whether the policy has domains that route to the newest group. stream is their route, or nil
+	// if there is none yet.
 	newest   bool
 	stream   *stream
 	reports  map[string]Report
-	reported []string        // keys of reports, in order
+	reported []string        // the sorted keys of reports
 	serves   map[string]bool // releases for which it has a Service
 	answered bool            // it has a status
 }
 
-// pass is what a policy read, before it writes.
+// pass contains the data that a policy has read before it writes.
 type pass struct {
 	rolloutState State
 	ready        map[string]int
 	pins         []string
-	saw          map[string]int // versions of the groups' objects, preconditions of the write
+	saw          map[string]int // versions of the groups' objects, which are preconditions of the write
 }
 
-// routed is what the objects of a group route to.
+// routed describes the routing of a group's objects.
 type routed struct {
 	rv                int
 	revision          int64
@@ -166,13 +166,13 @@ func (c *routed) names() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// accepts reports whether the gateway has a release in its routes.
+// accepts reports whether the gateway has accepted a route to a release.
 func (c *routed) accepts(release string) bool {
 	_, there := c.accepted[release]
 	return there
 }
 
-// leader is a manager that believes that it is the leader, with the rest of its plan.
+// leader is a manager that believes that it is the leader, with the remaining writes of its plan.
 type leader struct {
 	last int64
 	todo []write
@@ -182,31 +182,31 @@ type write struct {
 	ensure       *Ensure
 	retire       *Retire
 	rolloutState *State
-	never        bool // the object is to carry the mark of a release that was never active
-	version      int  // precondition on the rollout state
+	never        bool // the object should have the mark of a release that was never active
+	version      int  // a precondition on the rollout state
 	object       *object
 	config       string
 	cand         Candidate
-	seen         *Observed // what the plan was made of, which its other writes share
+	seen         *Observed // the input of the plan, which all its writes share
 }
 
 // snapshot is the world at a time, for caches that lag.
-// Snapshots share what did not change between them, so nothing of them is ever written.
+// Snapshots share unchanged values, so no part of a snapshot is ever changed.
 type snapshot struct {
 	at           time.Time
 	spec         Spec
 	config       string
 	rolloutState State
 	version      int
-	names        []string // of objects, in order
+	names        []string // the sorted names of objects
 	objects      map[string]*object
 	policies     []Policy
 	offers       []Candidate
 	gone         []Withdrawal
 }
 
-// offered are the candidates that follow from offers, a template and moved tags; they are
-// made again when one of those is another.
+// offered contains the candidates that result from offers, a template and moved tags. The candidates are
+// computed again when any of these change.
 type offered struct {
 	from       []Candidate
 	config     string
@@ -239,7 +239,7 @@ func (w *world) say(format string, args ...any) {
 	w.trace = append(w.trace, line{w.now, format, args})
 }
 
-// line of a trace.
+// line is a line of a trace.
 type line struct {
 	at     time.Time
 	format string
@@ -248,7 +248,7 @@ type line struct {
 
 func (l line) String() string { return l.at.Sub(t0).String() + " " + fmt.Sprintf(l.format, l.args...) }
 
-// reported is the trace as text.
+// played returns the trace as text.
 func (w *world) played() string {
 	var b strings.Builder
 	for _, l := range w.trace {
@@ -259,13 +259,13 @@ func (w *world) played() string {
 
 // --- the registry and the user ---
 
-// slugOf returns the group of a version: by its first number, but for pull requests, whose versions
-// read "pr-7-abc".
+// slugOf returns the group of a version, which its first number determines. Versions of pull requests
+// have the form "pr-7-abc".
 func slugOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		slug = version[:strings.LastIndex(version, "-")]
 		if slug == "pr-8" || slug == "pr-9" {
-			return slug, "feature" // the same branch in two forks
+			return slug, "feature" // Two forks have the same branch.
 		}
 		return slug, slug
 	}
@@ -273,7 +273,7 @@ func slugOf(version string) (slug, name string) {
 	return major + "-x", major + ".x"
 }
 
-// groupOf is slugOf under the current scheme.
+// groupOf is like slugOf, for the current scheme.
 func (w *world) groupOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		return slugOf(version)
@@ -300,8 +300,8 @@ func (w *world) regroup(scheme string) {
 	}
 }
 
-// withdrawals returns the withdrawals that an ImagePolicy lists, by the groups in which the versions
-// are held: of a group that the current scheme does not make, all of it.
+// withdrawals returns the withdrawals that an ImagePolicy lists, by the groups that hold the
+// versions. A group that the current scheme does not make is withdrawn as a whole.
 func (w *world) withdrawals() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {
@@ -345,12 +345,12 @@ func candidate(version string) Candidate {
 	return c
 }
 
-// release returns the name that a version gets with the current template.
+// release returns the name of a version's release with the current template.
 func (w *world) release(version string) string {
 	return w.nameOf(w.candidate(version), w.config)
 }
 
-// nameOf returns the name of a candidate's release: its group is part of what it is.
+// nameOf returns the name of a candidate's release, which also depends on the group.
 func (w *world) nameOf(c Candidate, config string) string {
 	name := releaseName(c.Version, config, w.moved[c.Version])
 	if slug, _ := slugOf(c.Version); slug != c.Slug {
@@ -371,7 +371,7 @@ func (w *world) push(versions ...string) {
 	for _, v := range versions {
 		w.say("push %s", v)
 		c := w.candidate(v)
-		if c.Level == preview { // only the head commit is offered
+		if c.Level == preview { // Only the head commit is offered.
 			c.Time = w.now
 			maps.DeleteFunc(w.offers, func(_ string, x Candidate) bool { return x.Slug == c.Slug })
 		}
@@ -380,7 +380,7 @@ func (w *world) push(versions ...string) {
 	}
 }
 
-// drop takes versions out of the offer without a word.
+// drop removes offered versions without a withdrawal.
 func (w *world) drop(versions ...string) {
 	for _, v := range versions {
 		w.say("drop %s", v)
@@ -405,14 +405,14 @@ func (w *world) withdrawGroup(slug string, reason WithdrawReason) {
 	w.withdrawn = append(w.withdrawn, Withdrawal{Slug: slug, Reason: reason, Time: w.now})
 }
 
-// offerGroup takes the withdrawal of a group back.
+// offerGroup cancels the withdrawal of a group.
 func (w *world) offerGroup(slug string, versions ...string) {
 	w.withdrawn = slices.DeleteFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
 	w.push(versions...)
 }
 
-// edit changes the specification: it is one object with the rollout state, so a write of
-// the rollout state that was planned before meets a conflict.
+// edit changes the specification. The specification is in the same object as the rollout state, so that a write of
+// the rollout state that was planned before results in a conflict.
 func (w *world) edit(what string, change func(*Spec)) {
 	w.say("edit %s", what)
 	spec := w.spec
@@ -422,8 +422,8 @@ func (w *world) edit(what string, change func(*Spec)) {
 	w.version++
 }
 
-// loseRecord empties the status, as a restore without it does. The managers start
-// again.
+// loseRecord empties the status, like a restore without the status. The managers
+// restart.
 func (w *world) loseRecord() {
 	w.say("status lost")
 	w.stats.faults++
@@ -469,7 +469,7 @@ func (w *world) decide(release string, d Decision) {
 	}
 }
 
-// approvedStep is that a person continued a step of a rollout.
+// approvedStep records that a user continued a step of a rollout.
 type approvedStep struct {
 	release  string
 	sequence int64
@@ -480,7 +480,7 @@ func (w *world) id() int { w.ids++; return w.ids }
 
 // --- pods ---
 
-// pods lets the pods of a release come up.
+// pods starts the pods of a release.
 func (w *world) pods(o *object) bool {
 	if o.held = o.size() > 0 && o.ready == 0 && w.otherRuns(o); o.held {
 		return false
@@ -496,8 +496,8 @@ func (w *world) pods(o *object) bool {
 	return true
 }
 
-// otherRuns reports whether another release of an exclusive group has pods, which may be terminating, or is
-// to have some: as the controller of releases finds before it starts the first pod of one.
+// otherRuns reports whether another release of an exclusive group has pods, which may be terminating, or should
+// have pods. The controller of releases checks this before it starts the first pod of a release.
 func (w *world) otherRuns(o *object) bool {
 	if !w.spec.Exclusive {
 		return false
@@ -510,7 +510,7 @@ func (w *world) otherRuns(o *object) bool {
 	return false
 }
 
-// free returns how many more pods the cluster has room for.
+// free returns how many more pods fit into the cluster.
 func (w *world) free() int {
 	if w.room < 0 {
 		return 1 << 20
@@ -522,21 +522,21 @@ func (w *world) free() int {
 	return max(0, n)
 }
 
-// fill leaves room for so many pods, for a cause outside of all releases; below 0: for
-// any number.
+// fill limits the number of further pods because of a cause outside of all releases. A negative number means
+// no limit.
 func (w *world) fill(room int, cause string) {
 	w.say("room for %d pods (%s)", room, cause)
 	w.room, w.crowd = room, cause
 	w.stats.faults++
 }
 
-// names of the objects, in order.
+// names returns the sorted names of the objects.
 func (w *world) names() []string {
 	return sortedKeys(&w.objectNames, w.objects)
 }
 
-// sortedKeys returns the keys of a map in order. They are sorted into a new slice when they are not
-// the ones that were kept from before.
+// sortedKeys returns the sorted keys of a map. They are sorted into a new slice if they differ
+// from the previously returned keys.
 func sortedKeys[V any](kept *[]string, m map[string]V) []string {
 	same := len(*kept) == len(m)
 	for i := 0; same && i < len(*kept); i++ {
@@ -548,7 +548,7 @@ func sortedKeys[V any](kept *[]string, m map[string]V) []string {
 	return *kept
 }
 
-// size returns how many pods it is to have.
+// size returns how many pods the object should have.
 func (o *object) size() int {
 	if o.Replicas == 0 {
 		return 0
@@ -556,7 +556,7 @@ func (o *object) size() int {
 	return max(o.Replicas, o.Current)
 }
 
-// autoscale lets an autoscaler want so many.
+// autoscale simulates an autoscaler that requests n pods.
 func (w *world) autoscale(o *object, n int) {
 	if o.Replicas == 0 || o.Terminating {
 		return
@@ -566,7 +566,7 @@ func (w *world) autoscale(o *object, n int) {
 	o.ready = min(o.ready, o.Current)
 }
 
-// autoscalers give what serves the pods that its part of the load needs.
+// autoscalers sets the number of pods of each serving release that its part of the load requires.
 func (w *world) autoscalers() {
 	if w.load == 0 {
 		return
@@ -583,11 +583,11 @@ func (w *world) autoscalers() {
 	}
 }
 
-// interval of measurements.
+// interval is the interval of measurements.
 const interval = 30 * time.Second
 
-// measure lets the controller of a release do what the rollout in the rollout state asks for, lag
-// snapshots old: ask hooks, and measure.
+// measure simulates the controller of a release, which asks hooks and measures as the rollout state requires.
+// lag is the age of the rollout state in snapshots.
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
@@ -603,7 +603,7 @@ func (w *world) measure(o *object, lag int) bool {
 		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
 		same := i >= 0 && o.Gates[i].Rollout == f.Rollout && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
 		switch {
-		case same && (o.Gates[i].Open || o.Gates[i] == f): // what has agreed is not asked again
+		case same && (o.Gates[i].Open || o.Gates[i] == f): // Hooks that have agreed are not asked again.
 		case i >= 0:
 			o.Gates = slices.Clone(o.Gates)
 			o.Gates[i], changed = f, true
@@ -631,14 +631,14 @@ func (w *world) measure(o *object, lag int) bool {
 	return true
 }
 
-// endPreview calls the hooks of the end of a preview, once for each end.
+// endPreview calls the end hooks of a preview, once for each end.
 func (w *world) endPreview(o *object, g *Group) bool {
 	if w.hooks["PostPreview"] != "" || o.End != nil && o.End.Since.Equal(g.End.Time) && o.End.Done {
 		return false
 	}
 	for _, x := range w.objects {
 		if x.Slug == o.Slug && x.ready > 0 {
-			return false // The controller of releases sees this in the pods.
+			return false // The controller of releases observes this in the pods.
 		}
 	}
 	o.End = &EndFact{Since: g.End.Time, Done: true, Failed: w.ids%5 == 0, Message: "played"}
@@ -651,7 +651,7 @@ func (w *world) report(o *object) bool {
 	failure := ""
 	switch {
 	case rejected[Reason(o.why)]:
-		failure = o.why // found before the pods are waited for, and without any
+		failure = o.why // This failure is detected before pods are waited for, and without any pods.
 	case o.ready >= o.size():
 	case o.held:
 		failure = string(otherRunning)
@@ -667,7 +667,7 @@ func (w *world) report(o *object) bool {
 	return true
 }
 
-// kill loses pods; they come back.
+// kill ends n pods, which start again.
 func (w *world) kill(o *object, n int) {
 	w.say("lose %d pods of %s", n, o.Release)
 	w.stats.faults++
@@ -675,14 +675,14 @@ func (w *world) kill(o *object, n int) {
 	o.up = w.now.Add(w.startup)
 }
 
-// spoil makes the pods of a release never come up again.
+// spoil prevents the pods of a release from ever becoming ready again.
 func (w *world) spoil(o *object, why string) {
 	w.say("spoil %s: %s", o.Release, why)
 	w.stats.faults++
 	o.ready, o.why = 0, why
 }
 
-// remove deletes a release's object by hand.
+// remove deletes the object of a release manually.
 func (w *world) remove(o *object) {
 	w.say("remove %s by hand", o.Release)
 	w.stats.faults++
@@ -691,7 +691,7 @@ func (w *world) remove(o *object) {
 	o.rv = w.id()
 }
 
-// collect ends what is terminating.
+// collect completes the deletion of terminating objects.
 func (w *world) collect() bool {
 	n := len(w.objects)
 	maps.DeleteFunc(w.objects, func(_ string, o *object) bool { return o.Terminating })
@@ -714,11 +714,12 @@ func (w *world) removePolicy(name string) {
 	w.noteNamed()
 }
 
-// read returns a policy the rollout state, lag snapshots old, and the endpoints of now.
+// read passes an earlier rollout state and the current endpoints to a policy. lag is the age of the rollout state in
+// snapshots.
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
-		// What it wrote itself is newer: the cache lags, or the record was lost.
+		// The state that the policy wrote is newer, because the cache lags or the record was lost.
 		if g := s.rolloutState.group(slug); s.rolloutState.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
 			s = w.ago(0)
 		}
@@ -749,8 +750,8 @@ func union(a, b []string) []string {
 	return out
 }
 
-// write puts what was read into the objects. What a policy is to write for a group that
-// it never confirmed it reports first, and that ends the pass.
+// write writes the result of a pass to the objects. Before a policy writes for a group that it never confirmed, it reports
+// this write, which ends the pass.
 func (w *world) write(n *net) {
 	if n.pass == nil {
 		return
@@ -772,7 +773,7 @@ func (w *world) write(n *net) {
 	w.noteNamed()
 }
 
-// serve makes the Services of a pass.
+// serve creates the Services of a pass.
 func (n *net) serve() {
 	clear(n.serves)
 	for _, g := range n.pass.rolloutState.Groups {
@@ -782,8 +783,8 @@ func (n *net) serve() {
 	}
 }
 
-// announce reports what is about to be written for groups that were never confirmed, and
-// reports whether that is more than is known.
+// announce reports the coming writes for groups that were never confirmed. It returns true
+// if they are not contained in the last report.
 func (w *world) announce(n *net, live map[string]*routed) (more bool) {
 	for i := range n.pass.rolloutState.Groups {
 		g := &n.pass.rolloutState.Groups[i]
@@ -803,7 +804,7 @@ func (w *world) announce(n *net, live map[string]*routed) (more bool) {
 	return more
 }
 
-// put writes what follows from a pass.
+// put writes the result of a pass.
 func (w *world) put(n *net) {
 	known := map[string]bool{}
 	for i := range n.pass.rolloutState.Groups {
@@ -815,7 +816,7 @@ func (w *world) put(n *net) {
 			n.routes[g.Slug] = c
 		}
 		if c.rv != n.pass.saw[g.Slug] {
-			continue // a newer pass wrote
+			continue // A newer pass has written.
 		}
 		w.carry(n, g, c)
 		c.rv = w.id()
@@ -835,11 +836,11 @@ func (w *world) put(n *net) {
 	}
 }
 
-// carry writes one group.
+// carry writes the routes of one group.
 func (w *world) carry(n *net, g *Group, c *routed) {
 	if g.Phase != Live {
 		c.written, c.service, c.pinned, c.withheld, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
-		c.accepted = nil // the objects are gone, and nothing shows what a gateway still serves of them
+		c.accepted = nil // The objects are gone, and nothing shows which releases a gateway still serves.
 		return
 	}
 	var shares []split.Share
@@ -880,8 +881,8 @@ func (w *world) carry(n *net, g *Group, c *routed) {
 	}
 }
 
-// holdRoutes keeps what is written while nothing that should serve has an endpoint,
-// without what the rollout state aborted.
+// holdRoutes keeps the written routes while no release that should serve has an endpoint,
+// but without the releases that the rollout state aborted.
 func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 	keep, asked, earlier := map[string]int{}, map[string]int{}, false
 	for _, r := range g.Releases {
@@ -909,7 +910,7 @@ func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 	return last, false
 }
 
-// accept lets the gateway take what is written.
+// accept makes the gateway accept the written routes.
 func (w *world) accept(n *net) {
 	if n.stuck || n.never || n.away {
 		return
@@ -922,7 +923,7 @@ func (w *world) accept(n *net) {
 	w.noteNamed()
 }
 
-// answer writes a policy's status.
+// answer writes the status of a policy.
 func (w *world) answer(n *net) bool {
 	if n.pass == nil {
 		return false
@@ -950,7 +951,7 @@ func (w *world) answer(n *net) bool {
 				next.Confirmed = w.now
 			}
 		} else {
-			if prev.Revision <= g.TrafficRevision { // else it is of a lost record
+			if prev.Revision <= g.TrafficRevision { // Otherwise the report belongs to a lost record.
 				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
 			}
 			next.References = union(prev.References, union(c.names(), names))
@@ -982,7 +983,7 @@ func (w *world) answer(n *net) bool {
 	return changed
 }
 
-// reason why a revision is not confirmed, or the one that is confirmed is not served.
+// reason returns why a revision is not confirmed, or why the confirmed revision is not served.
 func (n *net) reason(confirmed int64, g *Group) string {
 	switch {
 	case n.away:
@@ -993,8 +994,8 @@ func (n *net) reason(confirmed int64, g *Group) string {
 	return "NoReadyEndpoints"
 }
 
-// noteNamed remembers when routes last named a release, but for domains with a version:
-// these protect it once a plan has read the report of that.
+// noteNamed records when routes last referred to a release, except for domains with a version. Such a
+// domain protects a release after a plan has read the report of it.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
 		for _, c := range n.objects() {
@@ -1013,7 +1014,7 @@ func (w *world) noteNamed() {
 
 // --- caches ---
 
-// maxLag is how many snapshots there are.
+// maxLag is the number of snapshots.
 const maxLag = 16
 
 func (w *world) snap() {
@@ -1025,7 +1026,7 @@ func (w *world) snap() {
 	}
 	if len(w.past) < maxLag {
 		w.past = append(w.past, &snapshot{})
-	} else { // the oldest one, which no one reads any more, becomes the newest
+	} else { // The oldest snapshot, which is not read any more, becomes the newest.
 		oldest := w.past[0]
 		copy(w.past, w.past[1:])
 		w.past[maxLag-1] = oldest
@@ -1037,7 +1038,7 @@ func (w *world) snap() {
 	w.snapOffers(s, last)
 }
 
-// snapObjects copies the objects that are not as they were.
+// snapObjects copies the objects that changed.
 func (w *world) snapObjects(s, last *snapshot) {
 	s.names = w.names()
 	changed := len(last.objects) != len(w.objects) || last.objects == nil
@@ -1059,7 +1060,7 @@ func (w *world) snapObjects(s, last *snapshot) {
 	}
 }
 
-// snapPolicies copies what policies report, unless it is as it was.
+// snapPolicies copies the reports of policies, unless they are unchanged.
 func (w *world) snapPolicies(s, last *snapshot) {
 	names := sortedKeys(&w.netNames, w.nets)
 	changed := len(names) != len(last.policies)
@@ -1087,10 +1088,10 @@ func (w *world) snapPolicies(s, last *snapshot) {
 // unreported reports whether a policy has no status.
 func (n *net) unreported() bool { return !n.answered }
 
-// slugs of the groups of which a policy reports something, in order.
+// slugs returns the sorted slugs of the groups in a policy's reports.
 func (n *net) slugs() []string { return sortedKeys(&n.reported, n.reports) }
 
-// snapOffers copies what is offered and withdrawn, unless it is as it was.
+// snapOffers copies the offered and withdrawn versions, unless they are unchanged.
 func (w *world) snapOffers(s, last *snapshot) {
 	names := sortedKeys(&w.offerNames, w.offers)
 	changed := len(names) != len(last.offers)
@@ -1111,7 +1112,7 @@ func (w *world) snapOffers(s, last *snapshot) {
 	}
 }
 
-// same reports whether two objects are the same in all; what they point to is never written.
+// same reports whether two objects are equal. Values to which they point are never changed.
 func (o *object) same(x *object) bool {
 	if !slices.Equal(o.Gates, x.Gates) {
 		return false
@@ -1123,14 +1124,14 @@ func (o *object) same(x *object) bool {
 		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
 }
 
-// sameReport reports whether two reports are the same in all.
+// sameReport reports whether two reports are equal.
 func sameReport(a, b Report) bool {
 	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Withheld, b.Withheld) &&
 		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary && a.Unrouted == b.Unrouted &&
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
 
-// ago returns the world lag snapshots ago.
+// ago returns an earlier snapshot of the world. lag is how many snapshots ago it was taken.
 func (w *world) ago(lag int) *snapshot {
 	if lag == 0 {
 		w.snap()
@@ -1140,12 +1141,12 @@ func (w *world) ago(lag int) *snapshot {
 
 func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-lag)] }
 
-// lags of the caches, in snapshots.
+// lags are the lags of the caches, in snapshots.
 type lags struct{ rolloutState, objects, policies, offers int }
 
-// observe reads what one pass of a manager sees; old objects go with it, for their
-// versions are preconditions. An object of the rollout state that the cache lacks is asked
-// for, and policies are known within the least drain.
+// observe returns the input of one pass of a manager. It also returns the old objects, because their
+// versions are preconditions. An object of the rollout state that is missing in the cache is read from the
+// API server, and the lag of policies is below the minimum drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
 	seen, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
@@ -1154,13 +1155,13 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	}
 	o := Observed{Spec: seen.spec, Config: seen.config, State: seen.rolloutState, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || seen.config == "", PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has its own order
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // The order of a cache is not defined.
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].rolloutState.Groups})
 	}
 	o.Candidates = w.candidates(off.offers, seen.config)
 	names, objects := obj.names, obj.objects
 	if seen.rolloutState.Sequence == 0 {
-		names, objects = w.before(0).names, w.before(0).objects // a lost record: the server is asked
+		names, objects = w.before(0).names, w.before(0).objects // The record is lost, so the API server is read.
 	}
 	for _, g := range seen.rolloutState.Groups {
 		for _, r := range g.Releases {
@@ -1179,10 +1180,10 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	return o, seen.version, objects
 }
 
-// candidates returns the offers with the releases that a template makes of them.
+// candidates returns the offers with the names of their releases with a template.
 func (w *world) candidates(offers []Candidate, config string) []Candidate {
 	if config == "" {
-		return nil // a ConfigMap of it is missing, say
+		return nil // For example, a ConfigMap of the template is missing.
 	}
 	moves := 0
 	for _, n := range w.moved {
@@ -1201,7 +1202,7 @@ func (w *world) candidates(offers []Candidate, config string) []Candidate {
 	return known.candidates
 }
 
-// windows resolves the windows of steps, which are open for the first twenty minutes
+// windows determines the windows of steps, which are open for the first twenty minutes
 // of each hour.
 func (w *world) windows(steps []Step) []Step {
 	if !slices.ContainsFunc(steps, func(st Step) bool { return st.Window != nil }) {
@@ -1223,7 +1224,7 @@ func (w *world) windows(steps []Step) []Step {
 
 // --- the manager ---
 
-// plan makes a leader think, unless it is still writing.
+// plan makes a leader plan, unless it is still writing.
 func (w *world) plan(l *leader, lag lags) {
 	if len(l.todo) > 0 {
 		return
@@ -1237,7 +1238,7 @@ func (w *world) plan(l *leader, lag lags) {
 	}
 	o, p := w.make(o)
 	if o.Spec.Freeze.over(w.now) {
-		o.Spec.Freeze = nil // the plan was made without it
+		o.Spec.Freeze = nil // The plan did not read the freeze.
 	}
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
@@ -1259,7 +1260,7 @@ func (w *world) plan(l *leader, lag lags) {
 	for i := range p.Ensure {
 		e := &p.Ensure[i]
 		if e.Create && w.refuse && w.objects[e.Release] == nil {
-			continue // what is refused blocks nothing else
+			continue // A rejected write does not block other writes.
 		}
 		if !e.Create && w.denied[e.Release] {
 			continue
@@ -1290,13 +1291,13 @@ func (w *world) plan(l *leader, lag lags) {
 	}
 }
 
-// planned reports whether a plan changes an object in addition to its mark.
+// planned reports whether a plan changes an object, not counting its mark.
 func planned(p Result, release string) bool {
 	return slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Release == release }) ||
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
 }
 
-// mark returns a release the mark of one that was never active, or takes it.
+// mark adds the mark of a release that was never active to an object, or removes it.
 func (w *world) mark(x write) bool {
 	live := w.objects[x.object.Release]
 	if live == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {
@@ -1306,7 +1307,7 @@ func (w *world) mark(x write) bool {
 	return true
 }
 
-// make makes a plan, and another one where a stamp of it is refused: of the facts with that.
+// make makes a plan. If the API server rejects a stamp, it makes another plan from facts that include this.
 func (w *world) make(o Observed) (Observed, Result) {
 	for {
 		p, again := planWith(o, w.now, w.rules), false
@@ -1325,7 +1326,7 @@ func (w *world) make(o Observed) (Observed, Result) {
 	}
 }
 
-// perform does the next write of a leader. A conflict drops the rest.
+// perform executes the next write of a leader. A conflict drops all remaining writes.
 func (w *world) perform(l *leader) bool {
 	if len(l.todo) == 0 {
 		return false
@@ -1352,7 +1353,7 @@ func (w *world) perform(l *leader) bool {
 		if done = next.version == w.version; done {
 			w.next = *next.rolloutState
 			w.checkRolloutState(*next.seen, w.rolloutState, *next.rolloutState)
-			maps.DeleteFunc(w.listed, func(release string, _ bool) bool { return !hasObject(*next.seen, release) }) // a cache lacked its object
+			maps.DeleteFunc(w.listed, func(release string, _ bool) bool { return !hasObject(*next.seen, release) }) // The object was missing in a cache.
 			w.rolloutState = *next.rolloutState
 			w.version++
 			l.last = w.rolloutState.Sequence
@@ -1375,13 +1376,13 @@ func (w *world) ensure(x write) bool {
 	w.checkRollout(*x.seen, e, live)
 	if e.Create {
 		if live != nil {
-			return !live.Terminating // the name is the content
+			return !live.Terminating // The name depends on the content.
 		}
 		if x.cand.Release == "" {
 			w.fail("create of %s, which is not offered", e.Release)
 			return false
 		}
-		delete(w.taken, e.Release) // of an object of the same name, which is gone
+		delete(w.taken, e.Release) // The entry belongs to a deleted object with the same name.
 		w.objects[e.Release] = &object{
 			Object: Object{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, NeverActive: x.never, Replicas: e.Replicas, Unsettled: true},
 			uid:    w.id(), rv: w.id(), up: w.now.Add(w.startup), asked: w.now, why: w.broken[x.cand.Version],
@@ -1399,7 +1400,7 @@ func (w *world) ensure(x write) bool {
 		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
-		delete(w.taken, live.Release) // and returns them back
+		delete(w.taken, live.Release) // The write also returns its pods.
 		live.Replicas, live.Unsettled = e.Replicas, true
 		live.up = w.now.Add(w.startup)
 	}
@@ -1435,7 +1436,7 @@ func (w *world) retire(x write) bool {
 	return true
 }
 
-// isLast reports whether no other release of a group has an object, or is to get one.
+// isLast reports whether no other release of a group has an object or should get one.
 func (w *world) isLast(o *object) bool {
 	if g := w.rolloutState.group(o.Slug); g != nil && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Release != o.Release }) {
 		return false
@@ -1448,7 +1449,7 @@ func (w *world) isLast(o *object) bool {
 	return true
 }
 
-// crash ends a leader; another starts with a fresh memory.
+// crash ends a leader. A new leader starts without any memory.
 func (w *world) crash(i int) {
 	w.say("crash of manager %d with %d writes left", i, len(w.leaders[i].todo))
 	w.stats.faults++
@@ -1456,13 +1457,13 @@ func (w *world) crash(i int) {
 	w.began[i] = w.now
 }
 
-// advance lets time pass.
+// advance advances the clock.
 func (w *world) advance(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.noteNamed()
 }
 
-// turnBack sets the clock back. How long ago something was does not change by it.
+// turnBack sets the clock back, without changing the age of past events.
 func (w *world) turnBack(d time.Duration) {
 	w.say("the clock goes back by %s", d)
 	w.stats.faults++
@@ -1475,14 +1476,14 @@ func (w *world) turnBack(d time.Duration) {
 	}
 }
 
-// remake deletes a policy and makes it again under the same name.
+// remake deletes a policy and creates it again with the same name.
 func (w *world) remake(n *net) {
 	w.removePolicy(n.name)
 	m := w.policy(n.name)
 	m.pins, m.newest, m.stuck, m.never = n.pins, n.newest, n.stuck, n.never
 }
 
-// forget makes the gateway of a policy forget what it serves.
+// forget makes the gateway of a policy lose its accepted routes.
 func (w *world) forget(n *net) {
 	w.say("the gateway of %s forgets", n.name)
 	w.stats.faults++
@@ -1493,8 +1494,8 @@ func (w *world) forget(n *net) {
 
 // --- fair play ---
 
-// settle lets everybody do their work until nothing changes, without time passing. It returns the
-// time at which a user wants to be requeued.
+// settle lets all parts of the world act until nothing changes, while the time stands still. It returns the
+// time of the next requested requeue.
 func (w *world) settle() time.Time {
 	before := w.fingerprint()
 	for tries := 0; tries < 200; {
@@ -1523,7 +1524,7 @@ func (w *world) settle() time.Time {
 	return time.Time{}
 }
 
-// neighbours lets all but the manager work.
+// neighbours lets all parts of the world except the manager act.
 func (w *world) neighbours() {
 	w.collect()
 	w.autoscalers()
@@ -1548,7 +1549,7 @@ func (w *world) requeue() time.Time {
 	return w.soonest(p.RequeueTime)
 }
 
-// soonest of the manager's next plan and what the others do automatically.
+// soonest returns the earliest time of the manager's next plan or of an automatic change of another part, or at.
 func (w *world) soonest(at time.Time) time.Time {
 	for _, x := range w.objects {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
@@ -1570,7 +1571,7 @@ func (w *world) soonest(at time.Time) time.Time {
 	return at
 }
 
-// run lets everybody work for a time.
+// run lets all parts of the world act for a time.
 func (w *world) run(d time.Duration) {
 	end := w.now.Add(d)
 	for turns := 0; w.err == nil; turns++ {
@@ -1589,8 +1590,8 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// fingerprint returns what all but the trace and the routes is, as bytes that are unlike for what
-// is unlike.
+// fingerprint returns bytes that identify the state of the world without the trace and the routes. Different states
+// have different bytes.
 func (w *world) fingerprint() string {
 	b := w.print[:0]
 	number := func(n int64) { b = binary.AppendVarint(b, n) }

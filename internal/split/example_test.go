@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/internal/split"
 )
 
-// A canary without a ready endpoint gets no weight until it has one.
+// A canary without a ready endpoint gets no weight.
 func ExampleWeights() {
 	active := split.Share{Release: "shop-1-0-0", Eligible: true, Weight: 90, Ready: true, Available: true}
 	canary := split.Share{Release: "shop-1-1-0", Eligible: true, Weight: 10}

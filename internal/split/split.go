@@ -1,5 +1,5 @@
-// Package split computes how the traffic of a group is split: from the weights that a rollout state
-// requires, the effective weights of the releases that can receive traffic. It is pure.
+// Package split computes how the traffic of a group is split. From the weights that a rollout state
+// requires, it computes the effective weights of the releases that can receive traffic. It has no side effects.
 //
 //	split.go  shares, and the weights that follow from them
 package split
@@ -13,26 +13,26 @@ import (
 // Share is one release of a group in the calculation of effective weights.
 type Share struct {
 	Release string
-	// Eligible: it is active or a canary.
+	// Eligible reports whether the release is active or a canary.
 	Eligible bool
-	// Weight that the rollout state asks for.
+	// Weight is the weight that the rollout state requires.
 	Weight int
-	// Ready: it has at least one ready endpoint now.
+	// Ready reports whether the release has at least one ready endpoint now.
 	Ready bool
-	// Available: the rollout state's row shows that it has all its replicas.
+	// Available reports whether the release has all its replicas according to the rollout state.
 	Available bool
-	// Withheld: it was withheld at the last write.
+	// Withheld reports whether the traffic of the release was withheld at the last write.
 	Withheld bool
 }
 
 // Weights returns the effective weights, whole numbers from 1 to 100 that add up to 100, and the
-// releases that are withheld: those that have a weight but get no traffic because they have no
+// withheld releases. A withheld release has a weight but gets no traffic, because it has no
 // ready endpoint.
 //
-// Only active and canary releases are eligible, the latter as a stand-in even at weight 0 (rule 5 of docs/explanation/protocol.md).
-// A withheld release gets traffic again when its row is available, not at its first ready endpoint,
-// unless no other release has one. If no eligible release has an endpoint, weights is nil, and the
-// routes stay as they are.
+// Only active and canary releases are eligible. A canary can replace the active release even at weight 0 (rule 5 of
+// docs/explanation/protocol.md). A withheld release gets traffic again when its row is available, not at its first ready
+// endpoint, unless no other release has an endpoint. If no eligible release has an endpoint, weights is nil, and the
+// routes do not change.
 func Weights(shares []Share) (weights map[string]int, withheld []string) {
 	if weights, withheld = split(shares, true); weights == nil {
 		weights, withheld = split(shares, false)
@@ -75,8 +75,8 @@ func split(shares []Share, damped bool) (weights map[string]int, withheld []stri
 	return Percent(weights), withheld
 }
 
-// Percent scales weights above 0 so that they add up to 100, each at least 1. The largest one takes
-// the rounding difference, so that rounding sets none to zero; of equal ones the first by name.
+// Percent scales weights above 0 so that they add up to 100 and each weight is at least 1. The largest weight absorbs
+// the rounding difference, so that rounding sets no weight to zero. Of several largest weights, the first by name absorbs it.
 func Percent(weights map[string]int) map[string]int {
 	names, total := slices.Sorted(maps.Keys(weights)), 0
 	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
@@ -94,9 +94,9 @@ func Percent(weights map[string]int) map[string]int {
 	return out
 }
 
-// Join returns the shares of domains that move from one group to a newer one: the canary of the
-// newer group has its weight, and the older group splits the remainder as it splits its own
-// domains.
+// Join returns the shares of domains that move from one group to a newer group. The canary of the
+// newer group has its weight, and the older group splits the remainder in the same way as the traffic of all its
+// other domains.
 func Join(older []Share, canary Share) []Share {
 	out := make([]Share, 0, len(older)+1)
 	for _, s := range older {

@@ -65,8 +65,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeightsAreSafe holds invariant 3: weight goes to eligible releases with a ready
-// endpoint while there is one, and adds up to 100.
+// TestWeightsAreSafe checks invariant 3: if any eligible release has a ready endpoint, only such releases get weight, and
+// the weights add up to 100.
 func TestWeightsAreSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var shares []Share

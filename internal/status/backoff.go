@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// MaxBackoff is the maximum time between two attempts for an object with errors. A rollout that
-// waits for the end of a cause continues within this time.
+// MaxBackoff is the maximum time between two attempts for an object with errors. A rollout that is blocked
+// continues within this time after the end of the cause.
 const MaxBackoff = 20 * time.Second
 
 // RateLimiter limits the rate of retries of an object, up to MaxBackoff, and of all retries of a
@@ -22,21 +22,21 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	)
 }
 
-// Requeues keeps the time at which an object has to be reconciled again when a reconcile ends in an
-// error: a Reconciler that returns an error cannot return a time as well. It is a Source that the
-// controller watches. The zero Requeues, which no controller watches, returns both to its caller.
+// Requeues keeps the time at which an object must be reconciled again if a reconcile ends in an
+// error. A Reconciler that returns an error cannot return a time as well. Requeues is a Source that a
+// controller watches. If no controller watches it, which is true for the zero Requeues, Again returns both to its caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// Start takes the queue of the controller.
+// Start sets the queue of the controller.
 func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	w.queue = queue
 	return nil
 }
 
-// Again ends a reconcile as the function Again does. The object is reconciled after requeue at the
-// latest, regardless of the back-off for err; 0 for only when it is requeued.
+// Again ends a reconcile in the same way as the function Again. The object is reconciled after requeue at the
+// latest, whatever the back-off for err is. If requeue is 0, only the back-off and events requeue the object.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

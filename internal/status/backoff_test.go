@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// A pass that ends in an error with a long back-off, and that wants to be repeated at another
-// time, is repeated at that time.
+// TestRequeuesKeepTheTimeOfAPassThatFails checks that a reconcile that ends in an error with a long back-off, but requests
+// a requeue at another time, is requeued at that time.
 func TestRequeuesKeepTheTimeOfAPassThatFails(t *testing.T) {
 	t.Parallel()
 	var requeues status.Requeues

@@ -1,5 +1,5 @@
-// Package status defines how all controllers write status: conditions as kstatus reads them, one
-// status write per reconcile and none without a difference, classified errors, and events on
+// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, a single
+// status write per reconcile that is skipped if nothing differs, classified errors, and events on
 // transitions.
 //
 //	conditions.go  conditions and their messages
@@ -27,7 +27,7 @@ import (
 // MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 512
 
-// ReasonSucceeded is the reason of a condition without a more specific one.
+// ReasonSucceeded is the reason of a condition without a more specific reason.
 const ReasonSucceeded = "Succeeded"
 
 // Line returns text as one line of at most MaxMessage bytes: white space becomes a single space,
@@ -37,8 +37,8 @@ func Line(text string) string { return LineOf(text, MaxMessage) }
 // commit matches a full commit in hexadecimal, by SHA-1 or SHA-256.
 var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Short returns a version for a column: the first seven digits of a commit, and any other version
-// as it is.
+// Short returns a version for a column. It shortens a commit to its first seven digits, and returns any other version
+// unchanged.
 func Short(version string) string {
 	if commit.MatchString(version) {
 		return version[:7]
@@ -46,7 +46,7 @@ func Short(version string) string {
 	return version
 }
 
-// LineOf is Line with another limit of at least 4 bytes.
+// LineOf is like Line, with a different limit of at least 4 bytes.
 func LineOf(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
@@ -66,7 +66,7 @@ func LineOf(text string, limit int) string {
 	return line[:end] + more
 }
 
-// Set sets a condition in conds; its lastTransitionTime changes only with its status. The message
+// Set sets a condition in conds. The lastTransitionTime changes only if the status changes. The message
 // is truncated by Line. Conditions are sorted by type, so that equal conditions are always stored
 // in the same order. Set reports whether anything changed.
 func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.ConditionStatus, reason, message string) bool {
@@ -90,7 +90,7 @@ func True(value bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// Ready sets Ready to True and removes Reconciling and Stalled: the object matches its current
+// Ready sets Ready to True and removes Reconciling and Stalled, because the object matches its current
 // generation.
 func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
@@ -105,8 +105,8 @@ func Reconciling(conds *[]metav1.Condition, generation int64, reason, message st
 	Remove(conds, v1alpha1.ConditionStalled)
 }
 
-// Stalled sets Ready to False because a user must change the specification or a referent, and
-// Stalled to True.
+// Stalled sets Ready to False and Stalled to True, because a user must change the specification or an object to
+// which it refers.
 func Stalled(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	Set(conds, generation, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// difference returns the merge patch that turns before's status into that of obj, with before's resourceVersion as a
-// precondition if locked; nil if nothing differs. The rest of the objects, such as pod templates, is neither encoded nor
+// difference returns the merge patch from before's status to obj's status, or nil if the statuses are equal. If locked is set, the
+// patch contains before's resourceVersion as a precondition. The rest of the objects, such as pod templates, is neither encoded nor
 // compared.
 func difference(obj, before client.Object, locked bool) ([]byte, error) {
 	from, err := statusJSON(before)

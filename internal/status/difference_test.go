@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// withStatus returns a Microservice with a template, and a status of these conditions.
+// withStatus returns a Microservice with a template, and with these conditions in its status.
 func withStatus(generation int64, conditions ...string) *v1alpha1.Microservice {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "42"}}
 	for range 10 {
@@ -73,7 +73,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// BenchmarkDifference compares a status that changed with its object, and with the patch of the whole object.
+// BenchmarkDifference compares a patch of only the status with a patch of the whole object.
 func BenchmarkDifference(b *testing.B) {
 	obj, before := withStatus(2, "Ready", "Progressing"), withStatus(1, "Ready", "Progressing")
 	b.Run("status", func(b *testing.B) {

@@ -20,21 +20,21 @@ type Class string
 
 // The classes of errors.
 const (
-	// Terminal: a user must change something; a watch, or a slow timer, requeues the object.
+	// Terminal means that a user must change something. A watch or a slow timer requeues the object.
 	Terminal Class = "Terminal"
-	// Waiting: a watch or the timer of the error requeues the object; it is not a fault.
+	// Waiting is not a fault. A watch or the timer of the error requeues the object.
 	Waiting Class = "Waiting"
-	// Transient: try again with back-off.
+	// Transient means that the reconcile is retried with back-off.
 	Transient Class = "Transient"
 )
 
 // Error is an error with a class, and a reason for a condition.
 type Error struct {
-	// Class of the error.
+	// Class is the class of the error.
 	Class Class
-	// Reason for a condition: one CamelCase word.
+	// Reason is the reason for a condition, which is one CamelCase word.
 	Reason string
-	// After is when to check again without an event; 0 for never.
+	// After is when to check again without an event. 0 means never.
 	After time.Duration
 	// Err is the cause.
 	Err error
@@ -51,13 +51,13 @@ func NewTerminal(reason string, err error) *Error {
 	return &Error{Class: Terminal, Reason: reason, Err: err}
 }
 
-// NewWaiting wraps err as an error that waits for a watch, or at most for a time; 0 for a watch
-// only.
+// NewWaiting wraps err as an error that waits for a watch, but not longer than after. If after is 0, it waits only for a
+// watch.
 func NewWaiting(reason string, after time.Duration, err error) *Error {
 	return &Error{Class: Waiting, Reason: reason, After: after, Err: err}
 }
 
-// The reasons of Classify for errors without a reason.
+// The reasons that Classify sets for errors without a reason.
 const (
 	ReasonNameConflict = "NameConflict"
 	ReasonTerminating  = "Terminating"
@@ -71,8 +71,8 @@ const (
 // namespace.
 const ReasonSecretsForbidden = "SecretsForbidden"
 
-// SecretForbidden returns the error of a Secret that the manager may not read; err is the response
-// of the API server. It is Terminal, and checked again after a minute, because permissions are not
+// SecretForbidden returns the error for a Secret that the manager may not read. err is the response
+// of the API server. The error is Terminal. The Secret is checked again after a minute, because permissions are not
 // watched.
 func SecretForbidden(namespace, name string, err error) *Error {
 	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
@@ -88,8 +88,8 @@ const (
 
 // Classify returns the class of err, or nil for nil.
 //
-// Foreign objects, and invalid or forbidden requests, are Terminal; an object that is being deleted
-// is Waiting; everything else is Transient, including conflicts.
+// Foreign objects, and invalid or forbidden requests, are Terminal. An object that is being deleted
+// is Waiting. All other errors are Transient, including conflicts.
 func Classify(err error) *Error {
 	if err == nil {
 		return nil
@@ -118,8 +118,8 @@ func Classify(err error) *Error {
 	return &Error{Class: Transient, Reason: ReasonFailed, Err: err}
 }
 
-// namespaceGone reports whether a write failed because its namespace is deleted, which the cache
-// does not show yet.
+// namespaceGone reports whether a write failed because its namespace was deleted. The cache
+// may not show the deletion yet.
 func namespaceGone(err error) bool {
 	var answer apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
@@ -128,8 +128,8 @@ func namespaceGone(err error) bool {
 // afterConflict is how long a reconcile waits for the cache after a conflict.
 const afterConflict = 200 * time.Millisecond
 
-// Again ends a reconcile that failed: it is retried with back-off. A conflict, or an object that this
-// reconciler created before, is not an error: the cache does not contain it yet, and the
+// Again ends a failed reconcile, which is retried with back-off. A conflict, or an object that this
+// reconciler created before, is not an error: the cache is outdated, and the
 // reconcile is retried shortly, without a report. A reconcile that is interrupted because the
 // manager stops is not an error either.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
@@ -139,6 +139,6 @@ func Again(ctx context.Context, err error) (reconcile.Result, error) {
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).V(1).Info("pass dropped: the facts are newer", "cause", err.Error())
+	log.FromContext(ctx).V(1).Info("reconcile dropped: the cache is outdated", "cause", err.Error())
 	return reconcile.Result{RequeueAfter: afterConflict}, nil
 }

@@ -5,14 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event is one event of an object. The events.go of each controller has one constructor
+// Event is an event of an object. The events.go file of each controller contains one constructor
 // for each of its events.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string
-	// Reason and Action are CamelCase words: why the event happened, and what was done.
+	// Reason and Action are CamelCase words. Reason is why the event happened, and Action is what was done.
 	Reason, Action string
-	// Note is for users.
+	// Note is the text for users.
 	Note string
 }
 

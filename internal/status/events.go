@@ -13,12 +13,11 @@ import (
 // maxNote is the API server's limit for an event's note, minus one.
 const maxNote = 1023
 
-// Recorder emits events on transitions only. The zero Recorder emits nothing.
+// Recorder records events on transitions only. The zero Recorder records nothing.
 //
-// Recorders of events.k8s.io fold an event into a series when type, action, reason, the object at
-// its version, and the related object are those of an earlier one: its note is lost, and the series
-// is written again minutes later. Distinguish several events at one version of an object by Related
-// or action.
+// Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason,
+// object at the same version, and related object. In that case the note of the event is lost, and the series
+// is written again minutes later. Use different values of Related or action for several events at one version of an object.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
@@ -46,12 +45,13 @@ func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 type TransitionRule struct {
 	// Kind is the type of the condition.
 	Kind string
-	// Good is the status for a Normal event; others are a Warning.
+	// Good is the status for a Normal event. All other statuses are recorded as Warning events.
 	Good metav1.ConditionStatus
-	// Worry omits the first event of a condition that is good from the start.
+	// Worry omits the first event of a condition whose first status is Good.
 	Worry bool
-	// Passing are reasons of a status other than Good that change by time alone. The first one, and its
-	// end, are not recorded; a change from good to one of them is.
+	// Passing are reasons of a status other than Good that time alone ends. A condition that starts with such a
+	// reason is not recorded, and neither is the end of such a reason. A change from Good to such a reason is
+	// recorded.
 	Passing []string
 }
 
@@ -74,9 +74,9 @@ func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	return earlier.Status == t.Good || !passes(present)
 }
 
-// Transitions emits an event, with the current reason and message, for each condition that changed
-// its status or reason between before and now. A condition that is absent, or removed, has none. Of
-// several changes with one reason, the first is recorded.
+// Transitions records an event with the current reason and message for each condition whose
+// status or reason differs between before and now. A condition that is absent or was removed has no event. If
+// several changes have the same reason, only the first change is recorded.
 func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, reported ...TransitionRule) {
 	type key struct{ kind, reason string }
 	emitted := map[key]bool{}

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Journal records the last status write of each object in this process: to recognize a cache that
-// does not contain it yet, and to limit the rate of writes without a transition. The zero Journal
-// does not limit them.
+// Journal records the last status write of each object in this process. It shows whether the cache
+// contains that write yet, and limits the rate of writes without a transition. The zero Journal
+// does not limit the rate.
 type Journal struct {
 	// Interval is the minimum time between two writes of one object without a transition.
 	Interval time.Duration
@@ -24,12 +24,12 @@ type entry struct {
 	from string // the resourceVersion that the write replaced
 }
 
-// remembered is how long a cache may lag before this is no longer recognized, which costs a
+// remembered is how long a write is recorded. If the cache lags for longer, the next write causes a
 // conflict.
 const remembered = time.Minute
 
-// Behind reports whether obj is older than the last status write of this process: the cache will
-// deliver that write, and until then the state is outdated.
+// Behind reports whether obj is older than the last status write of this process. In that case the state is
+// outdated until the cache delivers that write.
 func (j *Journal) Behind(obj client.Object) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -37,7 +37,7 @@ func (j *Journal) Behind(obj client.Object) bool {
 	return ok && last.from != "" && last.from == obj.GetResourceVersion()
 }
 
-// Wait returns for how long a write without a transition should be delayed, or 0.
+// Wait returns how long to delay a write without a transition, or 0.
 func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +61,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 		}
 	}
 	e := entry{at: now}
-	// A write that changed nothing at the API server causes no event to wait for.
+	// A write that changed nothing at the API server causes no event.
 	if before.GetResourceVersion() != after.GetResourceVersion() {
 		e.from = before.GetResourceVersion()
 	}

@@ -15,19 +15,19 @@ type Option int
 
 // Options of Patch.
 const (
-	// AtResourceVersion makes the resourceVersion of the object a precondition: if the object has
+	// AtResourceVersion makes the resourceVersion of the object a precondition. If the object has
 	// changed since it was read, the API server returns a conflict, and nothing is written.
 	AtResourceVersion Option = iota
 	// KnownFields makes the API server reject a status with fields that its CustomResourceDefinition
-	// does not have, because that is older than the manager. By default it drops them without an error.
+	// does not have, because the definition is older than the manager. By default, the API server drops such fields without an error.
 	KnownFields
 )
 
-// Patch writes the status of obj; before is obj as it was read. It is the only status write of a
-// reconcile. It sends no request if nothing differs, and reports whether it wrote. Only the status
-// may differ: everything else in obj is ignored by the API server. owner is the field manager.
+// Patch writes the status of obj. before is obj as it was read, and owner is the field manager. Patch is the only
+// status write of a reconcile. It sends no request if nothing differs, and reports whether it wrote. Only the status
+// may differ, because the API server ignores all other fields of obj.
 //
-// After a write obj is the response of the API server.
+// After a write, obj is the response of the API server.
 func Patch(ctx context.Context, c client.Client, owner string, obj, before client.Object, options ...Option) (bool, error) {
 	data, err := difference(obj, before, slices.Contains(options, AtResourceVersion))
 	if err != nil {

@@ -8,20 +8,19 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// constraint is a range of versions; of numbers it judges the first three. Final versions are judged by Masterminds'
-// semver. Pre-releases are judged here, comparison by comparison, because no
-// setting of the library keeps 2.0.0-rc.1 out of "<2.0.0" and 1.2.0-rc.1 out of
-// ">=1.2.0" at the same time:
+// constraint is a range of versions. It considers only the first three numbers of a version. The semver library of
+// Masterminds decides about final versions. constraint decides about pre-releases for each comparison, because no
+// setting of the library excludes both 2.0.0-rc.1 from "<2.0.0" and 1.2.0-rc.1 from ">=1.2.0":
 //
-//   - a bound that names a pre-release (">=1.2.0-rc.2") and "!=1.2.3": precedence;
-//   - a bound with fewer than three numbers ("1.x", ">=1.2") names a line, and a
-//     pre-release is in the line of the version that it precedes;
-//   - "<" and "<=" judge the version that it precedes;
-//   - all others (">=", ">", "=", "~", "^") judge the pre-release by precedence.
+//   - For a bound with a pre-release (">=1.2.0-rc.2") and for "!=1.2.3", precedence decides.
+//   - A bound with fewer than three numbers ("1.x", ">=1.2") stands for a line of versions. A
+//     pre-release is in the line of the version that it precedes.
+//   - "<" and "<=" are compared with the version that the pre-release precedes.
+//   - For all other comparisons (">=", ">", "=", "~", "^"), precedence decides.
 type constraint struct {
 	text   string
 	finals *semver.Constraints
-	pres   [][]comparison // or of ands
+	pres   [][]comparison // alternatives, each of which is a list of comparisons that must all match
 }
 
 type comparison struct {
@@ -56,25 +55,25 @@ func allowsAll(and []comparison, v, core *semver.Version) bool {
 	return true
 }
 
-// comparisonPattern takes one comparison apart: operator, the numbers or
-// wildcards, pre-release.
+// comparisonPattern splits a comparison into its operator, its numbers or wildcards, and its
+// pre-release.
 var comparisonPattern = regexp.MustCompile(`^([=!<>~^]*)v?([0-9xX*]+)(?:\.([0-9xX*]+))?(?:\.([0-9xX*]+))?(?:-([0-9A-Za-z.-]+))?(?:\+.*)?$`)
 
-// likeVersion matches a pre-release that was meant as the end of a range.
+// likeVersion matches a pre-release that was probably meant as the end of a range.
 var likeVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)+$`)
 
 // remedyRange is the advice for a range that cannot be read.
 const remedyRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x || 2.x", or leave it empty for all versions`
 
-// parseConstraint reads a range. problem and remedy are empty when it is good.
+// parseConstraint parses a range. problem and remedy are empty if the range is valid.
 func parseConstraint(text string) (c *constraint, problem, remedy string) {
 	finals, err := semver.NewConstraint(text)
 	if err != nil {
 		return nil, fmt.Sprintf("%q is not a range of versions", text), remedyRange
 	}
 	c = &constraint{text: text, finals: finals}
-	// String returns "op version" words joined by spaces, and " || " between the alternatives; hyphen
-	// ranges are two comparisons by then.
+	// String returns "op version" words joined by spaces, and " || " between the alternatives. In this form, a hyphen
+	// range consists of two comparisons.
 	for _, alternative := range strings.Split(finals.String(), "||") {
 		var and []comparison
 		for _, word := range strings.Fields(alternative) {

@@ -7,9 +7,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// The golden table of ranges. What a final version gets is the library's doing,
-// and pinned here because it changed between its versions; what a pre-release
-// gets is ours.
+// TestRanges contains the table of ranges. The library decides about final versions. Its results are part of
+// the table because they changed between versions of the library. This package decides about
+// pre-releases.
 func TestRanges(t *testing.T) {
 	for text, tc := range map[string]struct{ in, out string }{
 		"*":                       {"0.0.1 5.0.0 1.0.0-rc.1 0.0.0-rc.1", ""},
@@ -30,14 +30,14 @@ func TestRanges(t *testing.T) {
 		"~0.0.x":                  {"0.0.0 0.0.9", "0.1.0"},
 		">1.2":                    {"1.3.0 1.3.0-rc.1 2.0.0", "1.2.5 1.2.0"}, // above the line 1.2
 		">=1.2":                   {"1.2.0 1.2.0-rc.1 9.0.0", "1.1.9"},
-		"<=1.2":                   {"1.2.5 1.2.0 0.1.0 1.2.6-rc.1", "1.3.0 1.3.0-rc.1"}, // the line 1.2 included
+		"<=1.2":                   {"1.2.5 1.2.0 0.1.0 1.2.6-rc.1", "1.3.0 1.3.0-rc.1"}, // the line 1.2 is included
 		"<1.2":                    {"1.1.9 1.1.9-rc.1", "1.2.0 1.2.0-rc.1"},
 		"<2.0.0":                  {"1.9.9 1.9.9-rc.1 0.1.0", "2.0.0 2.0.0-rc.1"},
 		"<=2.0.0":                 {"2.0.0 2.0.0-rc.1", "2.0.1 2.0.1-rc.1"},
 		">=1.2.0":                 {"1.2.0 1.2.1-rc.1 2.0.0-rc.1", "1.2.0-rc.1 1.1.9"},
 		">1.2.3":                  {"1.2.4 1.2.4-rc.1", "1.2.3 1.2.3-rc.1"},
 		">=1.0.0 <2.0.0":          {"1.0.0 1.2.0-rc.1 1.9.9", "1.0.0-rc.1 2.0.0-rc.1 2.0.0"},
-		">=1.0.0-0 <2.0.0":        {"1.0.0-rc.1 1.2.0-rc.1", "2.0.0-rc.1"}, // the library lets 2.0.0-rc.1 in
+		">=1.0.0-0 <2.0.0":        {"1.0.0-rc.1 1.2.0-rc.1", "2.0.0-rc.1"}, // The library alone would allow 2.0.0-rc.1.
 		">=1.0.0 <2.0.0-0":        {"1.2.0-rc.1", "2.0.0-rc.1 1.0.0-rc.1"},
 		">=1.2.0-rc.2":            {"1.2.0-rc.2 1.2.0-rc.10 1.2.0", "1.2.0-rc.1"},
 		"<2.0.0-rc.3":             {"2.0.0-rc.1 1.9.9", "2.0.0-rc.3 2.0.0"},
@@ -47,7 +47,7 @@ func TestRanges(t *testing.T) {
 		"^1.0.0-0":                {"1.0.0-rc.1", "2.0.0-rc.1"},
 		"~1.2.3-0":                {"1.2.3-rc.1", "1.3.0-rc.1"},
 		"1.2.3":                   {"1.2.3", "1.2.4 1.2.3-rc.1"},
-		"=1.2.3+a":                {"1.2.3+a 1.2.3+b 1.2.3", "1.2.4"}, // builds do not count
+		"=1.2.3+a":                {"1.2.3+a 1.2.3+b 1.2.3", "1.2.4"}, // Builds do not matter.
 		">=1.0.0, !=1.2.3":        {"1.2.2 1.2.4 1.2.3-rc.1", "1.2.3 0.9.0"},
 		">=1.0.0 !=1.2.x":         {"1.1.0 1.3.0-rc.1", "1.2.0 1.2.9 1.2.5-rc.1"},
 		"1.x || 3.x":              {"1.0.0 3.0.0 3.0.0-rc.1", "2.0.0 4.0.0-rc.1"},
@@ -73,7 +73,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// What users write by mistake is refused with the remedy, never half understood.
+// TestRangesThatAreRefused checks that common mistakes are rejected with a remedy, and never partly parsed.
 func TestRangesThatAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"latest":                   "leave it empty for all versions",
@@ -109,8 +109,8 @@ func TestRangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// No range may panic, what is refused has a remedy, and an upper bound keeps out
-// the pre-releases of its version whatever stands next to it.
+// FuzzConstraint checks that no range panics, that rejected ranges have a remedy, and that an upper bound excludes
+// the pre-releases of its version, whatever the rest of the range is.
 func FuzzConstraint(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {
 		f.Add(seed)

@@ -1,39 +1,39 @@
-// Package version decides which tags of an image are versions, and which of
-// these an ImagePolicy offers. It is pure: no clock, no network, no logger.
+// Package version decides which tags of an image are versions, and which tags an ImagePolicy
+// offers. The package uses no clock, network or logger.
 //
-// A tag passes these filters in this order; the first that refuses it
-// gives the reason:
+// A tag passes these filters in this order. The first filter that refuses the tag
+// determines the reason:
 //
 //	Name       the tag is not a tag by the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
-//	TagFilter  tagFilter.pattern does not match
+//	TagFilter  tagFilter.pattern does not match the tag
 //	Match      match.name does not match the name of a source that is not a registry
-//	Parse      what remains is not a version by versioning.scheme and versioning.suffix
-//	Level      a pre-release, by its version or by its source, and versioning.level
+//	Parse      the remaining text is not a version by versioning.scheme and versioning.suffix
+//	Level      the version or its source is a pre-release, and versioning.level
 //	           is Release
-//	Range      outside versioning.range
-//	Deny       named by deny
+//	Range      the version is outside versioning.range
+//	Deny       the version is listed in deny
 //	MinAge     the caller has not seen the tag for long enough    (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
-//	Platform   the image is not there for the wanted platforms    (Refusal)
+//	Platform   the image does not exist for the required platforms (Refusal)
 //	Labels     the image lacks a label of match.labels            (Refusal)
 //	Verify     no key of verify has signed the image              (Refusal)
-//	Duplicate  another tag gives the same version
-//	Limits     beyond limits.groups or limits.releasesPerGroup
+//	Duplicate  another tag has the same version
+//	Limits     the version is beyond limits.groups or limits.releasesPerGroup
 //
-// A name of a source that is not a registry is mapped to a tag first; Name, Exclude and
-// TagFilter judge the tag.
+// A name of a source that is not a registry is first mapped to a tag. Name, Exclude and
+// TagFilter apply to that tag.
 //
-// MinAge needs a clock, and Exists to Verify the registry, so the caller decides them:
-// it offers, checks what is offered, and offers again with what it has refused.
+// MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore the caller decides
+// about them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
 //
-//	rules.go       Rules: what an ImagePolicy asks for
+//	rules.go       Rules, which contain the settings of an ImagePolicy
 //	scheme.go      how a version is read from a text
 //	semver.go      parses and compares semantic versions
 //	constraint.go  ranges
 //	group.go       which versions replace each other
 //	filter.go      the filters, and the decision on a tag
-//	select.go      what is offered of all tags
+//	select.go      which tags are offered
 //	push_times.go  versions that are push times
-//	withdraw.go    versions that are no longer offered, and why
+//	withdraw.go    which versions are no longer offered, and why
 package version

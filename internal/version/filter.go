@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Verdict names the filter that refused a tag.
+// Verdict identifies the filter that refused a tag.
 type Verdict string
 
 // The verdicts, in the order of the filters.
@@ -30,22 +30,22 @@ const (
 // candidate is a tag that passes through the filters.
 type candidate struct {
 	tag     string
-	text    string   // what the version is read from
-	match   []int    // of tagFilter.pattern in the tag
+	text    string   // the text from which the version is parsed
+	match   []int    // the match of tagFilter.pattern in the tag
 	version *Version // nil until parsed
-	pre     bool     // the source shows that it is a pre-release
+	pre     bool     // whether the source marks it as a pre-release
 	timed   Timed    // for SchemePushTime
 }
 
-// filter is one row of the table in the package's documentation: refuses gives
-// the reason for which a candidate goes no further, or "".
+// filter is one row of the table in the package's documentation. refuses returns
+// the reason to refuse a candidate, or an empty string.
 type filter struct {
 	verdict Verdict
 	refuses func(*Selector, *candidate) string
 }
 
-// filters before the registry is asked: tagFilters judge the tag, and then the
-// version is read. Everything from versionFilters on judges the version alone.
+// filters are applied without the registry. tagFilters apply to the tag, and parseFilter
+// parses the version. versionFilters and all later filters apply only to the version.
 var filters = append(slices.Clip(tagFilters), parseFilter)
 
 var tagFilters = []filter{
@@ -120,7 +120,7 @@ var versionFilters = []filter{
 	}},
 }
 
-// run returns the first refusal of the filters, or two empty words.
+// run returns the first refusal of the filters and its reason, or two empty strings.
 func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	for _, f := range filters {
 		if reason := f.refuses(s, c); reason != "" {
@@ -130,9 +130,9 @@ func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	return "", ""
 }
 
-// isAttachment knows the tags that signing and attesting tools, and the referrers
-// of registries without a referrers API, put next to an image: an algorithm, a
-// digest in hexadecimal, and perhaps a suffix such as .sig, .att or .sbom.
+// isAttachment reports whether a tag belongs to an attachment of an image. Signing and attesting tools create such tags, and
+// so do clients of registries without a referrers API. Such a tag consists of an algorithm, a
+// digest in hexadecimal, and an optional suffix such as .sig, .att or .sbom.
 func isAttachment(tag string) bool {
 	algorithm, rest, ok := strings.Cut(tag, "-")
 	if !ok || algorithm != "sha256" && algorithm != "sha512" {

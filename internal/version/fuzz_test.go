@@ -12,10 +12,10 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// label is what a slug must be.
+// label matches valid slugs.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// FuzzCompare: a total order; the normal form is read as itself.
+// FuzzCompare checks that the order is total, and that the normal form of a version is parsed as the same version.
 func FuzzCompare(f *testing.F) {
 	for _, s := range []string{"1.2.3", "1.2.3-rc.1+b.2", "1.2.3.4-rc", "1.2", "v1.2.3", "2024.01.05", "x", "", "1.2.3_4", "1.2.3+01", "1.2.3+1", "18446744073709551615.0.0", "1.2.3.4.5.6", "1.2.3.4+x"} {
 		f.Add(s, "1.2.3+1.0", "1.2.3.0")
@@ -54,7 +54,7 @@ func FuzzCompare(f *testing.F) {
 	})
 }
 
-// FuzzSelect: whatever rules compile, tags are accounted for, and what is offered is offered again.
+// FuzzSelect checks that, for any valid rules, all tags are accounted for, and offered versions are offered again.
 func FuzzSelect(f *testing.F) {
 	f.Add("^app-(?P<version>.+)$", "$version", ">=1.2", "1.2.3", "", "latest", "app-1.2.3,app-1.2.3_b,app-2.0.0-rc.1", uint64(0))
 	f.Add("^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$", "", "1.x || 2.x", "<1.0.0", "", "^x", "v1-2,v2-3,v3-4", uint64(2))
@@ -64,7 +64,7 @@ func FuzzSelect(f *testing.F) {
 		if len(tags) > 4000 || len(pattern) > 200 || len(exclude) > 200 || len(within) > 300 || len(deny) > 300 {
 			return
 		}
-		if strings.Count(pattern+exclude, "{") > 0 { // repeat counts are Go's own business
+		if strings.Count(pattern+exclude, "{") > 0 { // Go defines the meaning of repeat counts.
 			return
 		}
 		rules := Rules{
@@ -144,7 +144,7 @@ func FuzzSelect(f *testing.F) {
 		if w := s.Withdrawn(now, nil, got.Offered); len(w) > 0 {
 			t.Fatalf("offered and withdrawn: %+v", w)
 		}
-		// What was offered, is still listed but is not offered to anyone now (as limits): not withdrawn as long as rules admit it.
+		// A previously offered version that is still listed, but not offered now because of the limits, is not withdrawn while the rules admit it.
 		if w := s.Withdrawn(now, nil, nil); len(w) > 0 && rules.Scheme != SchemePushTime {
 			t.Fatalf("the rules admit it, and it is withdrawn because the list lacks it: %+v, rules %+v", w, rules)
 		}
@@ -155,11 +155,11 @@ func FuzzSelect(f *testing.F) {
 	})
 }
 
-// FuzzNames: the order of names has no say, and what is offered for one is a tag.
+// FuzzNames checks that the order of names does not matter, and that each name is offered with a valid tag.
 func FuzzNames(f *testing.F) {
 	f.Add(`release/(.*)`, `v$1`, "release/1.2.3,release/v1.2.3,v1.2.3,x")
 	f.Add(`(?P<a>.*)`, `${a}x$$`, "1,2,3")
-	f.Add(``, `0.0`, ",") // the same tag twice, once a pre-release
+	f.Add(``, `0.0`, ",") // the same tag twice, once as a pre-release
 	f.Fuzz(func(t *testing.T, from, to, names string) {
 		if len(from) > 100 || strings.Contains(from, "{") || len(names) > 2000 || len(to) > 200 {
 			return

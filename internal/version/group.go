@@ -10,9 +10,9 @@ import (
 // GroupBy defines which versions replace each other.
 type GroupBy string
 
-// The groupings: GroupByAll, the default, is one group named after the admitted
-// level; Major gives "1.x", Minor "1.2.x", Patch "1.2.3" with its builds and
-// pre-releases.
+// The groupings. GroupByAll is the default and makes one group, which is named after the admitted
+// level. Major makes groups such as "1.x", Minor such as "1.2.x", and Patch such as "1.2.3", which contains
+// the builds and pre-releases of that version.
 const (
 	GroupByAll   GroupBy = "All"
 	GroupByMajor GroupBy = "Major"
@@ -20,20 +20,20 @@ const (
 	GroupByPatch GroupBy = "Patch"
 )
 
-// Level is a maturity.
+// Level is the maturity of a version.
 type Level string
 
-// The levels, the more mature first. As a rule, Release admits final versions
-// and Candidate pre-releases as well.
+// The levels, the more mature level first. In Rules, Release admits only final versions, and Candidate
+// also admits pre-releases.
 const (
 	LevelRelease   Level = "Release"
 	LevelCandidate Level = "Candidate"
 )
 
-// groupKey orders groups: the numbers that the group fixes, the others zero.
+// groupKey orders groups. It contains the numbers that the group fixes, and zero for all others.
 type groupKey struct{ major, minor, patch uint64 }
 
-// keyOf returns the group of a version; a pre-release is in the group of the version that it
+// keyOf returns the key of the group of a version. A pre-release is in the group of the version that it
 // precedes.
 func (r Rules) keyOf(v *Version) groupKey {
 	switch r.GroupBy {
@@ -63,11 +63,11 @@ func (r Rules) nameOf(k groupKey) string {
 	}
 }
 
-// maxSlug is the longest slug.
+// maxSlug is the maximum length of a slug.
 const maxSlug = 40
 
-// Slug returns the DNS label of a group's name, at most 40 characters: "1.2.x" is "1-2-x". A longer
-// one is cut and ends in a hash of the whole name.
+// Slug returns the DNS label of a group's name, at most 40 characters long. For example, the slug of "1.2.x" is "1-2-x". A longer
+// label is truncated and ends in a hash of the whole name.
 func Slug(name string) string {
 	slug := strings.ReplaceAll(strings.ToLower(name), ".", "-")
 	if len(slug) <= maxSlug {

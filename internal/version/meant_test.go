@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMeant: a pin may be written like the tag of its version.
+// TestMeant checks that a pin may contain the tag of its version.
 func TestMeant(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.2.3": "1.2.3", "v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "1.2.3_4": "1.2.3+4", "2024.01.05": "2024.1.5",
@@ -22,7 +22,7 @@ func TestMeant(t *testing.T) {
 	}
 }
 
-// TestMatches: a user may type the start of a commit, which is too long to type, and no other start of a version.
+// TestMatches checks that users may enter the beginning of a commit, but not the beginning of any other version.
 func TestMatches(t *testing.T) {
 	commit := strings.Repeat("4f2d", 10)
 	for text, want := range map[string]bool{commit: true, commit[:7]: true, commit[:6]: false, "4f2d4f3": false, "": false, commit + "0": false} {

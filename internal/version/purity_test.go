@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The package has no way to the network, the clock, the environment or a log but
-// through the standard library, and of other modules it has semver only.
+// TestImports checks that the package imports only the standard library and semver, and no package for the
+// network, the clock, the environment or logs.
 func TestImports(t *testing.T) {
 	allowed := []string{"github.com/Masterminds/semver/v3", "github.com/heighliner/heighliner/internal/version"}
 	out, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, ".").Output()

@@ -2,12 +2,12 @@ package version
 
 import "errors"
 
-// Timed is what is known of the time of a tag's image, for SchemePushTime.
+// Timed describes the time of a tag's image, for SchemePushTime.
 type Timed struct {
-	// Version that the time gives; "" for none. Numbers of falling weight, such as those
-	// of year, month and day, order the tags by time.
+	// Version is the version for the time, or empty if there is none. Its numbers have decreasing weight, for example
+	// year, month and day, so that they order the tags by time.
 	Version string
-	// Reason why there is none, as a rejection shows it.
+	// Reason is the reason why there is no version. A rejection shows it.
 	Reason string
 }
 
@@ -23,14 +23,14 @@ func (t Timed) read() (*Version, error) {
 	return nil, errNoTime
 }
 
-// RankTimed is Rank for SchemePushTime, whose versions are those of times, by tag. A tag
+// RankTimed is like Rank, for SchemePushTime. times contains the versions by tag. A tag
 // without a time is not a version.
 func (s *Selector) RankTimed(tags []string, times map[string]Timed) *Ranking {
 	return s.rank(tags, nil, times, nil)
 }
 
-// Chooses reports that a tag passes the filters that judge the tag alone: of no other one
-// the time is needed.
+// Chooses reports whether a tag passes the filters that apply only to the tag. The times of all other tags
+// are not needed.
 func (s *Selector) Chooses(tag string) bool {
 	verdict, _ := s.run(tagFilters, &candidate{tag: tag})
 	return verdict == ""

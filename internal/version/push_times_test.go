@@ -54,7 +54,7 @@ func TestRankTimed(t *testing.T) {
 			if diff := cmp.Diff(got, s.RankTimed(tags, times).Offer(nil, nil), cmp.AllowUnexported(Rejection{}), cmp.Comparer(func(a, b *Version) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
 				t.Errorf("in another order (-want +got):\n%s", diff)
 			}
-			// What is held stays, with its tag and without, whatever the tag names now.
+			// Held versions stay, with and without their tag, whatever the tag refers to now.
 			var held []Held
 			for _, o := range got.Offered {
 				held = append(held, Held{Group: o.Slug, Version: o.Version}, Held{Group: o.Slug, Version: o.Version, Tag: o.Tag})
@@ -66,7 +66,7 @@ func TestRankTimed(t *testing.T) {
 	}
 }
 
-// Times of any order and number give the order of Compare, for any order of the tags.
+// TestTimesAreInOrder checks that times are in the order of Compare, for any order and number of tags.
 func TestTimesAreInOrder(t *testing.T) {
 	s, err := Compile(Rules{Scheme: SchemePushTime, Limits: Limits{ReleasesPerGroup: 100}})
 	if err != nil {

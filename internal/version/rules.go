@@ -11,92 +11,92 @@ import (
 	"strings"
 )
 
-// Rules describe which tags are versions that an ImagePolicy offers. The zero value
+// Rules define which tags are versions, and which versions an ImagePolicy offers. The zero value
 // offers the newest final versions in one group.
 type Rules struct {
-	// TagFilter chooses tags and extracts the version.
+	// TagFilter selects tags and extracts the version.
 	TagFilter TagFilter
-	// Match maps names of a source that is not a registry to tags.
+	// Match maps the names of a source that is not a registry to tags.
 	Match NameMatch
-	// Level is the least mature thing admitted; "" is LevelRelease.
+	// Level is the least mature level that is admitted. It defaults to LevelRelease.
 	Level Level
-	// Range of versions, as in ">=1.0.0 <2.0.0"; "" admits all.
+	// Range is a range of versions, as in ">=1.0.0 <2.0.0". An empty range admits all versions.
 	Range string
-	// Scheme defines how a version is read; "" is SchemeSemVer.
+	// Scheme defines how a version is parsed. It defaults to SchemeSemVer.
 	Scheme Scheme
-	// Parts is how many numbers a version of SchemeTuple has; 0 is DefaultParts.
+	// Parts is how many numbers a version of SchemeTuple has. It defaults to DefaultParts.
 	Parts int
-	// Suffix that a version must end in, and that is omitted before it is read:
-	// "-alpine". Not for SchemeRegexp.
+	// Suffix is a text that each version must end with, such as "-alpine". It is removed before the version
+	// is parsed. It is not used with SchemeRegexp.
 	Suffix string
-	// GroupBy defines which versions replace each other; "" is GroupByAll.
+	// GroupBy defines which versions replace each other. It defaults to GroupByAll.
 	GroupBy GroupBy
-	// TwoParts reports whether "1.2" is a version; "" is TwoPartsDeny.
+	// TwoParts defines whether "1.2" is a version. It defaults to TwoPartsDeny.
 	TwoParts TwoParts
-	// Deny lists versions ("1.2.3", all its builds; "1.2.3+b", that one) and ranges.
+	// Deny lists versions and ranges. "1.2.3" denies all builds of the version, and "1.2.3+b" denies only that build.
 	Deny []string
-	// Limits bound what is offered.
+	// Limits limit the number of offered versions.
 	Limits Limits
 }
 
-// TagFilter chooses tags by regular expressions (RE2), which match anywhere in
-// the tag unless anchored.
+// TagFilter selects tags by regular expressions (RE2). An expression matches anywhere in
+// the tag unless it is anchored.
 type TagFilter struct {
-	// Pattern that a tag must match; "" matches all.
+	// Pattern must match the tag. An empty pattern matches all tags.
 	Pattern string
-	// Extract is the version, written with the pattern's groups ("$version",
-	// "${1}.0"); "" takes the whole tag.
+	// Extract is the version, in terms of the groups of Pattern ("$version",
+	// "${1}.0"). If Extract is empty, the version is the whole tag.
 	Extract string
-	// Exclude are patterns of tags to leave out.
+	// Exclude are patterns of tags that are not used.
 	Exclude []string
 }
 
-// NameMatch rewrites a name by a regular expression (RE2); zero leaves names as they
-// are.
+// NameMatch converts a name to a tag by a regular expression (RE2). The zero value leaves names
+// unchanged.
 type NameMatch struct {
 	// From must match the whole name.
 	From string
-	// To is the tag, written with the groups of From ("$1", "${version}").
+	// To is the tag, in terms of the groups of From ("$1", "${version}").
 	To string
 }
 
-// Limits bound what is offered; held versions come on top.
+// Limits limit the number of offered versions. Held versions are offered in addition.
 type Limits struct {
-	// Groups offered; 0 is DefaultGroups.
+	// Groups is the number of offered groups. It defaults to DefaultGroups.
 	Groups int
-	// ReleasesPerGroup offered; 0 is DefaultReleasesPerGroup.
+	// ReleasesPerGroup is the number of offered releases in each group. It defaults to DefaultReleasesPerGroup.
 	ReleasesPerGroup int
 }
 
-// Defaults and bounds of Limits.
+// Defaults and limits of Limits.
 const (
 	DefaultGroups           = 3
 	DefaultReleasesPerGroup = 10
-	MaxReleases             = 512 // Groups * ReleasesPerGroup
+	MaxReleases             = 512 // the limit of Groups * ReleasesPerGroup
 )
 
-// FieldError names a field of an ImagePolicy's spec, what is wrong with it, and
+// FieldError describes an invalid field of an ImagePolicy's spec, the problem with the field, and
 // the remedy.
 type FieldError struct {
 	// Field is the path below spec, as in "versioning.range" or "deny[2]".
 	Field string
-	// Problem describes what is wrong, Remedy what to write instead.
+	// Problem describes what is wrong, and Remedy describes what to write instead.
 	Problem, Remedy string
 }
 
-// Error returns field, problem and remedy in one line.
+// Error returns the field, the problem and the remedy in one line.
 func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Remedy
 }
 
-// Validate returns every error of the rules, in the order of the fields; none when Compile
+// Validate returns all errors of the rules, in the order of the fields. It returns none if Compile
 // succeeds.
 func Validate(r Rules) []FieldError {
 	_, errs := compile(r)
 	return errs
 }
 
-// Compile makes the rules ready for use. The error joins all FieldErrors.
+// Compile prepares the rules for use. The error joins all FieldErrors.
 func Compile(r Rules) (*Selector, error) {
 	s, errs := compile(r)
 	if len(errs) > 0 {
@@ -115,10 +115,10 @@ type Selector struct {
 	exclude []pattern
 	match   *regexp.Regexp
 	extract string
-	mapping *regexp.Regexp // of names to tags; nil: the same
+	mapping *regexp.Regexp // maps names to tags; nil means that they are equal
 	within  *constraint
 	deny    []denial
-	groups  [5]int // of match, by groupsOfVersion; -1 for none
+	groups  [5]int // of match, by groupsOfVersion; -1 means that the group does not exist
 	reasons struct{ tagFilter, match, within, perGroup string }
 	errors  struct{ suffix, parts error }
 }
@@ -128,7 +128,7 @@ type pattern struct {
 	reason string
 }
 
-// denial is one entry of deny: a version or a range.
+// denial is one entry of deny, which is either a version or a range.
 type denial struct {
 	version *Version
 	within  *constraint
@@ -207,11 +207,11 @@ func (s *Selector) compileMatch(m NameMatch) []FieldError {
 	return missingGroups("match.name.to", m.To, "match.name.from", m.From, re)
 }
 
-// missingGroups reports each group that a template names and the pattern does not have.
+// missingGroups reports each group that a template uses and that does not exist in the pattern.
 func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
 	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {
-			errs = append(errs, FieldError{field, fmt.Sprintf("%q names the group %q, which %s %q does not have", template, group, of, pattern),
+			errs = append(errs, FieldError{field, fmt.Sprintf("%q uses the group %q, which %s %q does not have", template, group, of, pattern),
 				"use one of the pattern's groups, in braces if a letter, digit or _ follows, as in ${version}x"})
 		}
 	}
@@ -227,7 +227,7 @@ func badPattern(field, text string, err error) FieldError {
 	return FieldError{field, fmt.Sprintf("%q is not a valid regular expression (%s)", text, reason), "use RE2 syntax, which has no lookaround and no backreferences"}
 }
 
-// templateGroup matches what regexp.Expand reads as the name of a group.
+// templateGroup matches the name of a group as regexp.Expand parses it.
 var templateGroup = regexp.MustCompile(`\$\$|\$([0-9A-Za-z_]+)|\$\{([0-9A-Za-z_]+)\}`)
 
 func templateGroups(template string) (names []string) {
@@ -263,7 +263,7 @@ func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
 	for i, text := range entries {
 		field := fmt.Sprintf("deny[%d]", i)
 		d := denial{reason: fmt.Sprintf("denied by %s %q", field, text)}
-		// "1.2" is the range 1.2.x, and a version only where those are admitted.
+		// "1.2" is the range 1.2.x. It is a version only if such versions are admitted.
 		v, err := s.parseText(text)
 		if err != nil {
 			c, problem, remedy := parseConstraint(text)

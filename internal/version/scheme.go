@@ -12,27 +12,27 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Scheme defines how a version is read from a text. Whatever the scheme, its normal
-// form has at least three numbers, so that ranges, groups and the order are the same
-// for all.
+// Scheme defines how a version is parsed from a text. With every scheme, the normal
+// form has at least three numbers, so that ranges, groups and the order work in the same
+// way.
 type Scheme string
 
 // The schemes.
 const (
-	// SchemeSemVer, the default, reads semantic versions; see Parse.
+	// SchemeSemVer is the default and parses semantic versions. See Parse.
 	SchemeSemVer Scheme = "SemVer"
-	// SchemeTuple reads Rules.Parts numbers separated by ".", "-" or "_", for versions
-	// by the calendar or by build: "2024.01.05", "20240105-123045".
+	// SchemeTuple parses Rules.Parts numbers that are separated by ".", "-" or "_". Use it for versions
+	// from the calendar or from a build, such as "2024.01.05" and "20240105-123045".
 	SchemeTuple Scheme = "Tuple"
-	// SchemeRegexp reads the named groups of TagFilter.Pattern: major, minor, patch,
-	// revision and prerelease. A number that is not there, or empty, is 0.
+	// SchemeRegexp parses the named groups of TagFilter.Pattern: major, minor, patch,
+	// revision and prerelease. A number that is missing or empty is 0.
 	SchemeRegexp Scheme = "Regexp"
-	// SchemePushTime reads nothing in the tag: the version is the time of the image,
-	// which RankTimed is given.
+	// SchemePushTime does not parse the tag. The version is the time of the image, which
+	// is an argument of RankTimed.
 	SchemePushTime Scheme = "PushTime"
 )
 
-// DefaultParts and MaxParts are the numbers of a tuple.
+// DefaultParts and MaxParts are the default and the maximum of the number of parts of a tuple.
 const (
 	DefaultParts = 3
 	MaxParts     = 6
@@ -45,7 +45,7 @@ type Version struct {
 	more []uint64 // numbers after the third
 }
 
-// Original returns the normal form: "1.2.3-rc.1+build", "2024.1.5.2".
+// Original returns the normal form, such as "1.2.3-rc.1+build" or "2024.1.5.2".
 func (v *Version) Original() string {
 	if len(v.more) == 0 {
 		return v.Version.Original()
@@ -64,14 +64,14 @@ func (v *Version) Original() string {
 // String returns the normal form.
 func (v *Version) String() string { return v.Original() }
 
-// names reports whether v, as a user wrote it, means o: "1.2.3" all its builds and
-// revisions, "1.2.3+b" and "1.2.3.4" that one.
+// names reports whether v, in the form of a user, refers to o. "1.2.3" refers to all its builds and
+// revisions. "1.2.3+b" and "1.2.3.4" refer to only one version.
 func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && (len(v.more) == 0 || slices.Equal(v.more, o.more))
 }
 
-// compare orders versions by their numbers, the one that has more above an equal
-// one that has fewer, then by pre-release and by build.
+// compare orders versions by their numbers, then by pre-release, and then by build. If the numbers are equal,
+// the version with more numbers is above the version with fewer numbers.
 func compare(a, b *Version) int {
 	if len(a.more) > 0 || len(b.more) > 0 {
 		if c := cmp.Or(
@@ -87,14 +87,14 @@ func compare(a, b *Version) int {
 	return compareBuild(a.Metadata(), b.Metadata())
 }
 
-// ofNumbers makes a version of one to six numbers.
+// ofNumbers returns a version with one to six numbers.
 func ofNumbers(numbers []uint64, prerelease string) *Version {
 	var first [3]uint64
 	n := copy(first[:], numbers)
 	return &Version{Version: *semver.New(first[0], first[1], first[2], prerelease, ""), more: slices.Clone(numbers[n:])}
 }
 
-// read reads a version as it is offered, whatever the scheme.
+// read parses the normal form of a version of any scheme.
 func read(text string) (*Version, error) {
 	v, err := Parse(text, TwoPartsAllow)
 	if err == nil {
@@ -112,7 +112,7 @@ var (
 	errRange   = errors.New("not a version: a number is too large")
 )
 
-// readNumbers reads one to six numbers between separators.
+// readNumbers parses one to six numbers that are separated by any of the separators.
 func readNumbers(text, separators string) ([]uint64, error) {
 	var numbers []uint64
 	for {
@@ -145,7 +145,7 @@ func isPrerelease(text string) bool {
 	return err == nil && !strings.Contains(text, "+")
 }
 
-// parse reads the version of a candidate by the scheme of the rules.
+// parse parses the version of a candidate by the scheme of the rules.
 func (s *Selector) parse(c *candidate) (*Version, error) {
 	switch s.rules.Scheme {
 	case SchemeRegexp:
@@ -160,7 +160,7 @@ func (s *Selector) parse(c *candidate) (*Version, error) {
 	return s.parseText(text)
 }
 
-// parseText reads a version without its suffix, as one writes it in deny.
+// parseText parses a version without its suffix, as users write it in deny.
 func (s *Selector) parseText(text string) (*Version, error) {
 	switch s.rules.Scheme {
 	case SchemeTuple:
@@ -184,11 +184,11 @@ func (s *Selector) parseText(text string) (*Version, error) {
 	}
 }
 
-// groupsOfVersion are the named groups of a pattern that SchemeRegexp reads; the
+// groupsOfVersion are the named groups of a pattern that SchemeRegexp parses. The
 // numbers come first, in the order of their weight.
 var groupsOfVersion = []string{"major", "minor", "patch", "revision", "prerelease"}
 
-// parseGroups reads the named groups of the pattern in a tag.
+// parseGroups parses the named groups of the pattern in a tag.
 func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 	var numbers [4]uint64
 	for i, at := range s.groups[:4] {
@@ -215,7 +215,7 @@ func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 	return ofNumbers(numbers[:], prerelease), nil
 }
 
-// group returns what a group of the pattern matched; "" for none.
+// group returns the text that a group of the pattern matched, or an empty string.
 func (c *candidate) group(at int) string {
 	if at < 0 || c.match[2*at] < 0 {
 		return ""
@@ -254,7 +254,7 @@ func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 	}
 	re, err := regexp.Compile(r.TagFilter.Pattern)
 	if err != nil {
-		return errs // the tag filter reports them
+		return errs // The check of the tag filter reports the problem.
 	}
 	for i, name := range groupsOfVersion {
 		s.groups[i] = re.SubexpIndex(name)
@@ -265,7 +265,7 @@ func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 	seen := map[string]bool{}
 	for _, name := range re.SubexpNames() {
 		if name != "" && (seen[name] || !slices.Contains(groupsOfVersion, name)) {
-			errs = append(errs, FieldError{field, fmt.Sprintf("the group %q is unknown, or is there twice", name), "name groups major, minor, patch, revision and prerelease, each once; leave the others without a name"})
+			errs = append(errs, FieldError{field, fmt.Sprintf("the group %q is unknown or appears twice", name), "name groups major, minor, patch, revision and prerelease, each once; do not name the other groups"})
 		}
 		seen[name] = true
 	}

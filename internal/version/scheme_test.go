@@ -96,7 +96,7 @@ func TestSchemes(t *testing.T) {
 			if diff := cmp.Diff(tc.rejected, verdicts(got), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("rejected (-want +got):\n%s", diff)
 			}
-			// Others order versions by their texts, and read them back.
+			// Other packages order versions by their texts, and parse them again.
 			var texts []string
 			for _, o := range got.Offered {
 				texts = append(texts, o.Version)
@@ -107,7 +107,7 @@ func TestSchemes(t *testing.T) {
 			if !slices.IsSortedFunc(texts, func(a, b string) int { return Compare(b, a) }) && tc.rules.GroupBy == "" {
 				t.Errorf("%q is not in the order of Compare", texts)
 			}
-			// What is held, by its text alone, stays.
+			// Held versions stay, even if only their text is known.
 			var held []Held
 			for _, o := range got.Offered {
 				held = append(held, Held{Group: o.Slug, Version: o.Version})
@@ -149,7 +149,7 @@ func TestSchemeErrors(t *testing.T) {
 	}
 }
 
-// A tuple is read back as it is offered, and ordered by its numbers.
+// TestTuplesRoundTrip checks that the text of an offered tuple is parsed as the same tuple, and that tuples are ordered by their numbers.
 func TestTuplesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		numbers := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64()), 1, MaxParts)

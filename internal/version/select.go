@@ -8,48 +8,48 @@ import (
 	"strings"
 )
 
-// Name is what a source that is not a registry calls a version.
+// Name is the name of a version at a source that is not a registry.
 type Name struct {
-	// Text of the name.
+	// Text is the name itself.
 	Text string
-	// Tag of the image where it is known; "" has Rules.Match give it.
+	// Tag is the tag of the image if it is known. If Tag is empty, Rules.Match determines the tag.
 	Tag string
-	// Prerelease reports whether the source marks it as a pre-release, regardless of its
-	// version.
+	// Prerelease reports whether the source marks the version as a pre-release, whatever the version
+	// is.
 	Prerelease bool
 }
 
-// Release is a version that is offered.
+// Release is an offered version.
 type Release struct {
-	// Tag of the image.
+	// Tag is the tag of the image.
 	Tag string
-	// Name that the source gives; "" where it is a registry.
+	// Name is the name at the source. It is empty if the source is a registry.
 	Name string
-	// Version in normal form, without "v": "1.2.3-rc.1+build".
+	// Version is the version in normal form, without "v": "1.2.3-rc.1+build".
 	Version string
-	// Group is the name ("1.2.x"), Slug the DNS label ("1-2-x") of its group.
+	// Group is the name of the group ("1.2.x"), and Slug is its DNS label ("1-2-x").
 	Group, Slug string
-	// Level of this version.
+	// Level is the level of this version.
 	Level Level
-	// Held: it is beyond the limits, and offered only because a user holds or
+	// Held reports whether the release is beyond the limits, and is offered only because a user holds or
 	// pins it or another version of its group.
 	Held bool
 }
 
-// Held is a version that a Microservice holds, or that a pin or a domain names.
+// Held is a version that a Microservice holds, or to which a pin or a domain refers.
 type Held struct {
-	// Group is the slug; "" when a pin names no group.
+	// Group is the slug of the group. It is empty if a pin selects no group.
 	Group string
-	// Version in any form that Parse reads.
+	// Version is the version in any form that Parse accepts.
 	Version string
-	// Tag from which the version came; "" when it is not known. The tag's own
-	// filters are judged only where it is known, and it wins among tags that give
-	// the same version.
+	// Tag is the tag from which the version was parsed, or empty if the tag is not known. The filters for
+	// tags apply only if Tag is known. Among several tags with the same version, this tag is
+	// preferred.
 	Tag string
 }
 
-// Refusal is a decision of the caller on a tag: VerdictMinAge, VerdictExists,
-// VerdictPlatform, VerdictLabels or VerdictVerify, with the reason.
+// Refusal is a decision of the caller about a tag: VerdictMinAge, VerdictExists,
+// VerdictPlatform, VerdictLabels or VerdictVerify, and the reason.
 type Refusal struct {
 	Verdict Verdict
 	Reason  string
@@ -57,10 +57,10 @@ type Refusal struct {
 
 // Rejection is a tag that is not offered.
 type Rejection struct {
-	// Tag, or the name where it gives no tag, and the version that it gives; "" where it
-	// gives none.
+	// Tag is the tag, or the name of an entry without a tag. Version is its version, or empty
+	// if it has none.
 	Tag, Version string
-	// Verdict names the filter, Reason describes why in a line that is the same for the
+	// Verdict identifies the filter. Reason describes the cause in one line, which is the same for the
 	// same facts.
 	Verdict Verdict
 	Reason  string
@@ -68,26 +68,26 @@ type Rejection struct {
 	parsed *Version
 }
 
-// Count of the tags that one filter refused.
+// Count is the number of tags that a filter refused.
 type Count struct {
 	Verdict Verdict
 	Tags    int
 }
 
-// Result of a selection. It is the same for any order of the tags.
+// Result is the result of a selection. It does not depend on the order of the tags.
 type Result struct {
-	// Offered versions, the newest group first, in it the newest version first.
+	// Offered are the offered versions, the newest group first, and within a group the newest version first.
 	Offered []Release
-	// Rejected tags: those that give a version first, newest first, then the
-	// others by name. It is complete: the caller cuts it.
+	// Rejected are all rejected tags. Tags with a version come first, the newest version first. All other
+	// tags follow, sorted by name. The caller truncates the list.
 	Rejected []Rejection
-	// Counts of Rejected, in the order of the filters, none of them zero.
+	// Counts are the counts of Rejected that are not zero, in the order of the filters.
 	Counts []Count
-	// Truncated names the groups that Limits.Groups left out, newest first.
+	// Truncated are the groups beyond Limits.Groups, the newest first.
 	Truncated []string
 }
 
-// Select is Compile, Rank and Offer in one, for a single use.
+// Select combines Compile, Rank and Offer for a single use.
 func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal) (Result, error) {
 	s, err := Compile(rules)
 	if err != nil {
@@ -96,35 +96,35 @@ func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal)
 	return s.Rank(tags).Offer(held, refused), nil
 }
 
-// Ranking is what the filters left of a list of tags, in order. It is immutable,
-// so a caller can offer from it again whenever it has refused more.
+// Ranking is the ordered list of tags that passed the filters. It is immutable,
+// so that a caller can request another offer whenever it has refused more tags.
 type Ranking struct {
 	selector *Selector
-	ranked   []ranked        // newest first, of equal versions the preferred tag first
+	ranked   []ranked        // the newest first; of equal versions the preferred tag first
 	rejected []Rejection     // in the order of Result.Rejected
-	names    map[string]Name // by tag; nil: the source is a registry
+	names    map[string]Name // by tag; nil if the source is a registry
 }
 
-// Tags returns those that the names gave, sorted, each once; nil where the source is a registry.
+// Tags returns the sorted tags of the names, without duplicates. It returns nil if the source is a registry.
 func (r *Ranking) Tags() []string { return slices.Sorted(maps.Keys(r.names)) }
 
-// ranked is kept small: there are many, and few are offered.
+// ranked is small, because there are many ranked tags and few of them are offered.
 type ranked struct {
 	tag     string
 	version *Version
 }
 
-// Rank puts the tags through all filters that need no registry. A tag that is
+// Rank applies all filters that do not need a registry to the tags. A tag that is
 // listed twice counts once.
 //
-// A list that may be incomplete (an error, a shrunken or a truncated list) loses
-// nothing when the caller adds the tags that it offered before.
+// If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
+// adds the previously offered tags, so that none is lost.
 func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
-// RankNames maps names to tags, and puts these through the filters. Of names that
-// give the same tag one counts: one that the source does not mark as a pre-release
-// before one that it does, then the first by its bytes; a tag without a name, as one
-// that was offered before, counts where no name gives it.
+// RankNames maps names to tags and applies the filters to the tags. If several names have the same tag, only
+// one name counts. Names that the source does not mark as a pre-release are preferred, then the first name
+// by its bytes. A tag without a name, for example a previously offered tag, counts if no name
+// has that tag.
 func (s *Selector) RankNames(names []Name) *Ranking {
 	byTag := make(map[string]Name, len(names))
 	var unmatched []Rejection
@@ -156,7 +156,7 @@ func compareNames(a, b Name) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Text, b.Text), strings.Compare(a.Tag, b.Tag), compareBools(a.Prerelease, b.Prerelease))
 }
 
-// compareBools puts false first.
+// compareBools orders false before true.
 func compareBools(a, b bool) int {
 	switch {
 	case a == b:
@@ -167,7 +167,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// tagOf maps a name to a tag; false where it does not match.
+// tagOf maps a name to a tag. It returns false if the name does not match.
 func (s *Selector) tagOf(name string) (string, bool) {
 	if s.mapping == nil {
 		return name, true
@@ -218,8 +218,8 @@ func rejection(tag string, v *Version, verdict Verdict, reason string) Rejection
 	return x
 }
 
-// compareTags orders tags that give the same version, the preferred one first:
-// more parts before fewer, no "v" before "v", then by their bytes.
+// compareTags orders tags of the same version, the preferred tag first:
+// tags with more parts before tags with fewer parts, tags without "v" before tags with "v", then by their bytes.
 func compareTags(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(strings.Count(b, "."), strings.Count(a, ".")),
@@ -243,16 +243,16 @@ func compareRejections(a, b Rejection) int {
 	return strings.Compare(a.Tag, b.Tag)
 }
 
-// Offer applies the caller's refusals (by tag) and the limits.
+// Offer applies the refusals of the caller, by tag, and the limits.
 //
-// A held version stays offered beyond the limits, and a group of which something
-// is held is never left out: it is live, and its fixes must arrive. No hold
-// carries a version past any other filter; see Selector.Withdrawn. The caller
-// refuses the tag of a held version only with proof that it is gone.
+// A held version stays offered beyond the limits. A group with a held version is never omitted, because
+// the group is live and fixes must reach it. Apart from the limits, all filters apply to held versions;
+// see Selector.Withdrawn. The caller refuses the tag of a held version only if it has proof that the
+// tag is gone.
 func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 	o := offer{ranking: r, held: r.selector.index(held), refused: refused, groupsLeft: r.selector.rules.Limits.Groups}
 	rules := r.selector.rules
-	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // there are many, and most of them are
+	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // Most of the many tags are rejected.
 	for rest := r.ranked; len(rest) > 0; {
 		key, n := rules.keyOf(rest[0].version), 1
 		for n < len(rest) && rules.keyOf(rest[n].version) == key {
@@ -266,17 +266,17 @@ func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 	return o.Result
 }
 
-// offer is the work of one call of Offer.
+// offer is the state of one call of Offer.
 type offer struct {
 	Result
-	distinct   []ranked // of the last group
+	distinct   []ranked // of the previous group
 	ranking    *Ranking
 	held       holdings
 	refused    map[string]Refusal
 	groupsLeft int
 }
 
-// group offers from one group: releases are its candidates, newest first.
+// group offers versions of one group. releases are its candidates, the newest first.
 func (o *offer) group(name string, releases []ranked) {
 	distinct := o.distinct[:0]
 	for len(releases) > 0 {
@@ -319,8 +319,8 @@ func (o *offer) group(name string, releases []ranked) {
 	}
 }
 
-// choose takes the tag for one version: of those that the caller did not refuse,
-// the one that is held, else the preferred one.
+// choose selects the tag for one version among the tags that the caller did not refuse.
+// It selects a held tag or, if there is none, the preferred tag.
 func (o *offer) choose(same []ranked) (best ranked, ok bool) {
 	for _, x := range same {
 		if _, no := o.refused[x.tag]; !no && (!ok || o.held.tags[x.tag] && !o.held.tags[best.tag]) {
@@ -342,8 +342,8 @@ func (o *offer) reject(x ranked, v Verdict, reason string) {
 	o.Rejected = append(o.Rejected, rejection(x.tag, x.version, v, reason))
 }
 
-// merge joins the rejections of an offer with those of the ranking, in order. It uses
-// the room behind own, from its end on.
+// merge joins the rejections of an offer with the rejections of the ranking, in order. It uses
+// the free capacity of own, starting at the end.
 func merge(own, ranking []Rejection) []Rejection {
 	if len(own) == 0 && len(ranking) == 0 {
 		return nil

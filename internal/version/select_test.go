@@ -15,7 +15,7 @@ import (
 
 var ignoreParsed = cmpopts.IgnoreUnexported(Rejection{})
 
-// short writes a result in words: offered as "group/version@tag".
+// short formats releases as "group/version@tag".
 func short(releases []Release) (words []string) {
 	for _, r := range releases {
 		word := r.Group + "/" + r.Version
@@ -219,7 +219,7 @@ func TestRejectionsAreExplainedInOrder(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules Rules
-		want  map[string]string // field: part of the message
+		want  map[string]string // by field: a part of the message
 	}{
 		"zero":                {},
 		"all good":            {rules: Rules{TagFilter: TagFilter{Pattern: `^(?P<version>.*)-(\d+)$`, Extract: "${version}_$2$$", Exclude: []string{"x"}}, Range: "1.x", Deny: []string{"1.2", "1.2.3", ">1"}}},
@@ -340,7 +340,7 @@ func offeredTags(r Result) (tags []string) {
 	return tags
 }
 
-// checkAccounts: each tag is offered or rejected, once, and counted.
+// checkAccounts checks that each tag is either offered or rejected, and is counted once.
 func checkAccounts(t *rapid.T, tags []string, r Result) {
 	seen := offeredTags(r)
 	for _, x := range r.Rejected {
@@ -363,7 +363,7 @@ func checkAccounts(t *rapid.T, tags []string, r Result) {
 	}
 }
 
-// checkOrder: strictly newest first, groups in one piece.
+// checkOrder checks that releases are in strictly descending order, and that the releases of a group follow each other.
 func checkOrder(t *rapid.T, r Result) {
 	groups := map[string]bool{}
 	for i, o := range r.Offered {
@@ -382,8 +382,8 @@ func checkOrder(t *rapid.T, r Result) {
 	}
 }
 
-// checkHeld: what is held is offered unless a filter or the caller refused it,
-// and a withdrawal names only what is not offered.
+// checkHeld checks that held versions are offered unless a filter or the caller refused them,
+// and that only versions that are not offered are withdrawn.
 func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[string]Refusal, r Result) {
 	offered := map[string]bool{}
 	for _, o := range r.Offered {
@@ -408,7 +408,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(rapid.Permutation(held).Draw(t, "again"), nil, r.Offered)); diff != "" {
 		t.Errorf("another order, another withdrawal:\n%s", diff)
 	}
-	// What is not marked is what would be offered if no one held anything.
+	// The unmarked versions are the versions that would be offered without held versions.
 	var unmarked, unheld []string
 	for _, o := range r.Offered {
 		if !o.Held {
@@ -421,7 +421,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(unheld, unmarked); diff != "" {
 		t.Errorf("offered if nothing was held, and not marked as held (-want +got):\n%s", diff)
 	}
-	// An empty list withdraws nothing that a full one did not, except what the full one offers by another tag.
+	// An empty list withdraws only versions that a full list withdraws too, or that a full list offers by another tag.
 	if len(refused) > 0 {
 		return
 	}
@@ -484,7 +484,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// mixed returns a repository of n tags as they are found: three quarters versions, in no order.
+// mixed returns a typical repository of n unordered tags, three quarters of which are versions.
 func mixed(n int) []string {
 	tags := make([]string, n)
 	for i := range tags {
@@ -597,7 +597,7 @@ func TestMatchNamesTheField(t *testing.T) {
 	}{
 		"from":  {NameMatch{From: "v(", To: "$1"}, `spec.match.name.from: "v(" is not a valid regular expression (missing closing ))`},
 		"close": {NameMatch{From: "a)|(b", To: "$1"}, `spec.match.name.from: "a)|(b" is not a valid regular expression (unexpected ))`},
-		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" names the group "version", which match.name.from "v(.+)" does not have`},
+		"group": {NameMatch{From: "v(.+)", To: "${version}"}, `spec.match.name.to: "${version}" uses the group "version", which match.name.from "v(.+)" does not have`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := Validate(Rules{Match: tc.match})

@@ -9,17 +9,17 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// TwoParts reports whether "1.2" is a version.
+// TwoParts defines whether "1.2" is a version.
 type TwoParts string
 
-// TwoPartsDeny, the default, wants three numeric parts, so that dates, numeric
+// TwoPartsDeny is the default and requires three numeric parts, so that dates, numeric
 // commit hashes and floating tags are not versions.
 const (
 	TwoPartsDeny  TwoParts = "Deny"
 	TwoPartsAllow TwoParts = "Allow"
 )
 
-// The reasons for which a text is not a version.
+// The reasons why a text is not a version.
 var (
 	errNotThree = errors.New("not a version: three numeric parts are required (1.2.3)")
 	errNotTwo   = errors.New("not a version: two or three numeric parts are required (1.2 or 1.2.3)")
@@ -27,14 +27,14 @@ var (
 	errTooLong  = errors.New("not a version: longer than 128 characters")
 )
 
-// maxLength of a tag, and so of a version.
+// maxLength is the maximum length of a tag, and therefore of a version.
 const maxLength = 128
 
-// Parse reads a version. One leading "v" is omitted, "_" stands for the "+" of
-// build metadata (which no tag can hold), and leading zeros of the three numbers
-// are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
-// The version's Original is its normal form, as String gives it. The error shows
-// what is missing and is the same for the same text.
+// Parse parses a version. It removes one leading "v" and leading zeros of the three numbers, so that
+// 2024.01.05 is 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain "+".
+// Numbers must be below 2^64. The Original of the version is its normal form, which String also
+// returns. The error describes what is missing and is the same for the
+// same text.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
@@ -71,9 +71,9 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 	return &Version{Version: *v}, nil
 }
 
-// Meant returns the version, as it is offered, that a text names which a person wrote: a tag such
-// as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is not a version of three
-// numbers or more, such as a commit, names itself.
+// Meant returns the offered version to which a text of a user refers. For example, the tags
+// "v1.2.3" and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. A text that is not a version of three
+// or more numbers, such as a commit, is returned unchanged.
 func Meant(text string) string {
 	bare := strings.TrimPrefix(text, "v")
 	if strings.Count(bare, ".") < 2 {
@@ -88,25 +88,25 @@ func Meant(text string) string {
 	return text
 }
 
-// Names reports whether a text that a person wrote names a version as it is offered.
+// Names reports whether a text of a user refers to an offered version.
 func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
 
-// Matches reports whether a text that a person typed for a command names a version as it is offered: as in [Names], or by the start of a
-// commit.
+// Matches reports whether a text that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
+// of a commit.
 func Matches(text, offered string) bool {
 	return Names(text, offered) || len(text) >= 7 && len(offered) == 40 && strings.HasPrefix(offered, text)
 }
 
-// Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
-// semantic precedence, then by build metadata (numbers by value, none first),
-// texts that are not versions below all others and among each other by their
-// bytes. It is total: 0 only for versions that are the same.
+// Compare orders two offered versions ("1.2.3-rc.1+b.2") by semantic precedence, and then by build
+// metadata. Numbers in build metadata are ordered by value, and a version without build metadata comes
+// first. Texts that are not versions are below all versions and are ordered by their bytes. The order is
+// total: the result is 0 only for identical versions.
 //
-// Versions with more than three numbers, as other schemes than SemVer give, are
-// ordered by them all: 1.2.3 < 1.2.3.1 < 1.2.3.2 < 1.2.4.
+// Versions with more than three numbers, which come from schemes other than SemVer, are
+// ordered by all their numbers: 1.2.3 < 1.2.3.1 < 1.2.3.2 < 1.2.4.
 //
-// Precedence follows semver 2.0.0 to the letter, so rc10 is below rc9 and
-// rc.10 above rc.9.
+// Precedence follows semver 2.0.0 exactly, so rc10 is below rc9, and
+// rc.10 is above rc.9.
 func Compare(a, b string) int {
 	if a == b {
 		return 0
@@ -129,8 +129,8 @@ func Compare(a, b string) int {
 	return cmp.Or(compare(va, vb), strings.Compare(a, b))
 }
 
-// plainNumbers reads a version of two or three short numbers and nothing else, as nearly all
-// are, without allocating memory; ok is false for any other text.
+// plainNumbers parses a version that consists of only two or three short numbers, without allocating memory. Nearly all
+// versions have this form. ok is false for any other text.
 func plainNumbers(text string) (numbers [3]uint64, ok bool) {
 	part, digits := 0, 0
 	for i := range len(text) {
@@ -139,7 +139,7 @@ func plainNumbers(text string) (numbers [3]uint64, ok bool) {
 			if part, digits = part+1, 0; part == len(numbers) || i == 0 || text[i-1] == '.' {
 				return numbers, false
 			}
-		case c < '0' || c > '9' || digits == 18: // 18 digits are below 2^64
+		case c < '0' || c > '9' || digits == 18: // A number with 18 digits is below 2^64.
 			return numbers, false
 		default:
 			numbers[part], digits = numbers[part]*10+uint64(c-'0'), digits+1
@@ -148,8 +148,8 @@ func plainNumbers(text string) (numbers [3]uint64, ok bool) {
 	return numbers, part > 0 && digits > 0
 }
 
-// compareBuild orders build metadata by the rules of pre-releases, except that
-// none is the lowest: 1.2.3 < 1.2.3+1 < 1.2.3+2 < 1.2.3+10 < 1.2.3+10.1.
+// compareBuild orders build metadata by the rules for pre-releases, except that
+// a version without build metadata is the lowest: 1.2.3 < 1.2.3+1 < 1.2.3+2 < 1.2.3+10 < 1.2.3+10.1.
 func compareBuild(a, b string) int {
 	for a != "" && b != "" {
 		var x, y string
@@ -162,8 +162,8 @@ func compareBuild(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareIdentifier orders numbers by value and below words. Equal numbers with
-// unlike leading zeros are ordered by length.
+// compareIdentifier orders numbers by value, and below words. Equal numbers with
+// different leading zeros are ordered by length.
 func compareIdentifier(a, b string) int {
 	numA, numB := isNumber(a), isNumber(b)
 	switch {
@@ -180,7 +180,7 @@ func compareIdentifier(a, b string) int {
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// IsTag reports whether s is a tag by the OCI distribution specification.
+// IsTag reports whether s is a valid tag by the OCI distribution specification.
 func IsTag(s string) bool {
 	if s == "" || len(s) > maxLength || s[0] == '.' || s[0] == '-' {
 		return false

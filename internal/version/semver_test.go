@@ -88,13 +88,13 @@ func TestParseTwoParts(t *testing.T) {
 	}
 }
 
-// The order of semver 2.0.0, and of build metadata, which has none there.
+// TestCompare checks the order of semver 2.0.0, and the order of build metadata, which semver does not define.
 func TestCompare(t *testing.T) {
 	ascending := []string{
 		"", "latest", "main-7",
 		"0.9.0",
 		"1.2.3-1", "1.2.3-2", "1.2.3-10", "1.2.3-RC", "1.2.3-alpine", "1.2.3-beta",
-		"1.2.3-rc", "1.2.3-rc.9", "1.2.3-rc.10", "1.2.3-rc10", "1.2.3-rc9", // rc10 < rc9: words go by their bytes
+		"1.2.3-rc", "1.2.3-rc.9", "1.2.3-rc.10", "1.2.3-rc10", "1.2.3-rc9", // rc10 < rc9, because words are ordered by their bytes
 		"1.2.3", "1.2.3+1", "1.2.3+2", "1.2.3+10", "1.2.3+10.1", "1.2.3+a", "1.2.3+b",
 		"1.2.3.0", "1.2.3.1", "1.2.3.2-rc.1", "1.2.3.2", "1.2.3.10", "1.2.3.10.1", "1.2.3.10.1.7",
 		"1.2.4", "1.10.0", "2.0.0-rc.1", "2.0.0", "10.0.0",
@@ -116,7 +116,7 @@ func TestCompare(t *testing.T) {
 
 func sign(n int) int { return min(max(n, -1), 1) }
 
-// versions are drawn from few numbers, so that ties are frequent.
+// versions generates versions with few different numbers, so that equal versions are frequent.
 var versions = rapid.Custom(func(t *rapid.T) string {
 	n := rapid.SampledFrom([]string{"0", "1", "2", "10"})
 	text := rapid.SampledFrom([]string{"", "v"}).Draw(t, "v") + n.Draw(t, "major") + "." + n.Draw(t, "minor") + "." + n.Draw(t, "patch")
@@ -207,7 +207,7 @@ func TestIsAttachment(t *testing.T) {
 	}
 }
 
-// TestThreeNumbers holds the short way of Compare against the long one.
+// TestPlainNumbers compares the fast path of Compare with the general path.
 func TestPlainNumbers(t *testing.T) {
 	texts := []string{
 		"", ".", "..", "1", "1.2", "1.2.3", "1.2.4", "01.2.3", "1.02.3", "1.2.03", "1.10.3", "10.2.3", "0.0.0", "1.2.3.4", "1..3", ".2.3", "1.2.", "v1.2.3", "1.2.3-rc.1", "1.2.3+b", "1.2.x", "-1.2.3",

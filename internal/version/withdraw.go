@@ -6,37 +6,37 @@ import (
 	"strings"
 )
 
-// Reason of a withdrawal.
+// Reason is the reason of a withdrawal.
 type Reason string
 
-// The reasons, the strongest first.
+// The reasons for a withdrawal, the strongest reason first.
 const (
-	// Denied: deny names the version.
+	// Denied means that deny lists the version.
 	Denied Reason = "Denied"
-	// Excluded: the rules no longer admit the version, or no longer make its group.
+	// Excluded means that the rules no longer admit the version, or no longer make its group.
 	Excluded Reason = "Excluded"
-	// Gone: the caller proved that the image does not exist any more.
+	// Gone means that the caller proved that the image does not exist any more.
 	Gone Reason = "Gone"
 )
 
-// Withdrawal of a held version, or, with Version "", of a whole group.
+// Withdrawal is the withdrawal of a held version or, if Version is empty, of a whole group.
 type Withdrawal struct {
-	// Group is the slug.
+	// Group is the slug of the group.
 	Group string
-	// Version as it is held, in normal form; "" is the whole group.
+	// Version is the held version in normal form. It is empty for the whole group.
 	Version string
 	Reason  Reason
 }
 
-// Withdrawn returns which held versions are withdrawn, and why; what is offered
-// never is. A version that is merely absent from a list is not withdrawn. gone
-// are the versions whose absence the caller proved. The result is sorted, the
-// same for any order of the arguments, and, when nothing else changes, the same
-// the next time.
+// Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version
+// is never withdrawn, and neither is a version that is only absent from a list. gone
+// are the versions for which the caller proved the absence. The result is sorted and does not depend on
+// the order of the arguments. If nothing else changes, the next result is the
+// same.
 //
-// A group none of whose held versions the current grouping puts into it is
-// withdrawn as a whole, so that the Microservice can close it only after a new
-// group holds its traffic; versions of it that are denied are named besides.
+// If the current grouping puts none of a group's held versions into the group, the group is
+// withdrawn as a whole, so that the Microservice closes it only after a new
+// group has its traffic. Denied versions of such a group are returned in addition.
 func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal {
 	w := withdrawing{selector: s, offered: map[[2]string]bool{}, gone: map[[2]string]bool{}}
 	for _, r := range offered {
@@ -46,7 +46,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // by slug: the current grouping makes it
+	made := map[string]bool{} // by slug, whether the current grouping makes the group
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own
@@ -72,7 +72,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 	return slices.Compact(all)
 }
 
-// compareWithdrawn puts the whole group above its versions.
+// compareWithdrawn orders the whole group above its versions.
 func compareWithdrawn(a, b string) int {
 	if a == "" || b == "" {
 		return cmp.Compare(len(b), len(a))
@@ -85,7 +85,7 @@ type withdrawing struct {
 	offered, gone map[[2]string]bool
 }
 
-// judge returns the reason to withdraw one held version, "" for none.
+// judge returns the reason to withdraw a held version, or an empty string.
 func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	key := [2]string{group, text}
 	if w.offered[key] {
@@ -114,7 +114,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	return ""
 }
 
-// refusesTag reports whether the rules no longer read this version from the tag.
+// refusesTag reports whether the rules no longer parse this version from the tag.
 func (s *Selector) refusesTag(tag, version string) bool {
 	c := candidate{tag: tag, timed: Timed{Version: version}}
 	verdict, _ := s.run(filters, &c)
@@ -122,7 +122,7 @@ func (s *Selector) refusesTag(tag, version string) bool {
 }
 
 // normal returns the group that holds a version, the version in normal form, and the group into
-// which the current grouping puts it ("" where it is none).
+// which the current grouping puts the version. The last result is empty if there is no such group.
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

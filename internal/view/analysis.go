@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
-// analysis returns the analysis of a release with the bounds of the specification, or nil.
+// analysis returns the analysis of a release with the bounds from the specification, or nil.
 func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	if o == nil || o.Status.Analysis == nil {
 		return nil
@@ -48,7 +48,7 @@ func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	return x
 }
 
-// bounds sets the fields of a metric that are in the specification.
+// bounds sets the fields of a metric that come from the specification.
 func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	for i := range spec.Metrics {
 		x := &spec.Metrics[i]
@@ -75,8 +75,8 @@ func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	}
 }
 
-// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms", or why
-// there is no value.
+// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms". Without a value, it returns
+// the reason.
 func (m Metric) String() string {
 	v, err := strconv.ParseFloat(m.Value, 64)
 	if m.Value == "" || err != nil || math.IsNaN(v) {
@@ -118,7 +118,7 @@ func (m Metric) amount(v float64) string {
 	return number(v, 3)
 }
 
-// progress describes an analysis: its rounds, and the metrics, those that did not pass first.
+// progress describes the rounds and the metrics of an analysis. Metrics that did not pass come first.
 func (a *Analysis) progress() string {
 	if a == nil {
 		return ""
@@ -136,8 +136,8 @@ func (a *Analysis) progress() string {
 	return text
 }
 
-// metrics describes the metrics, those that did not pass first. With failing, only those that
-// failed.
+// metrics describes the metrics. Metrics that did not pass come first. If failing is set, it describes only the metrics
+// that failed.
 func (a *Analysis) metrics(failing bool) (out []string) {
 	for _, passed := range []bool{false, true} {
 		for _, m := range a.Metrics {

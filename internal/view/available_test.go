@@ -15,7 +15,7 @@ import (
 )
 
 // TestAvailableBeforeItsRecord checks that an active release whose pods are all ready does not count as failed while its record
-// is older, as right after a promotion.
+// is outdated, for example directly after a promotion.
 func TestAvailableBeforeItsRecord(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []int{3, 2} {
@@ -42,8 +42,8 @@ func TestAvailableBeforeItsRecord(t *testing.T) {
 	}
 }
 
-// TestActiveWithoutPods checks that an active release without a ready pod is not called live, in answers about it and about its hosts, and
-// that a rollback to what the group retains is offered.
+// TestActiveWithoutPods checks that answers about an active release without a ready pod, and about its hosts, do not call it live, and
+// that a rollback to a retained release is offered.
 func TestActiveWithoutPods(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []bool{false, true} {
@@ -87,7 +87,7 @@ func TestActiveWithoutPods(t *testing.T) {
 	}
 }
 
-// TestActiveOfExclusiveGroup checks that an active release whose pods ended for the next one is not called live or unavailable, and that
+// TestActiveOfExclusiveGroup checks that an active release whose pods ended for the next release is called neither live nor unavailable, and that
 // no rollback is advised.
 func TestActiveOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestPauseThatEndedLongAgo checks that a step whose pause ended more than a minute ago shows it, and not before: the manager may be away.
+// TestPauseThatEndedLongAgo checks that a step shows that its pause has ended only if that is more than a minute ago. In that case, the manager may not be running.
 func TestPauseThatEndedLongAgo(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -143,7 +143,7 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	}
 }
 
-// TestTemplateOfAnAnalysis checks that answers about a release that its analysis failed name the template and generation that measured it.
+// TestTemplateOfAnAnalysis checks that answers about a release that failed its analysis contain the template and the generation that were used.
 func TestTemplateOfAnAnalysis(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -163,7 +163,7 @@ func TestTemplateOfAnAnalysis(t *testing.T) {
 	}
 }
 
-// takeDown takes all pods of the active release of a group, and returns the release.
+// takeDown removes all pods of the active release of a group, and returns the release.
 func takeDown(s *viewtest.Story, g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	s.Input.Releases = slices.Clone(s.Input.Releases)
 	for i := range g.Releases {
@@ -182,7 +182,7 @@ func takeDown(s *viewtest.Story, g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// TestDownBehindAnOldFailure checks that an earlier release that failed does not hide that the active one has no ready pod.
+// TestDownBehindAnOldFailure checks that an earlier failed release does not hide that the active release has no ready pod.
 func TestDownBehindAnOldFailure(t *testing.T) {
 	t.Parallel()
 	for _, story := range []string{"crashes", "rolled back", "aborted"} {
@@ -198,8 +198,8 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 	}
 }
 
-// TestDownDuringARollout checks that a rollout in progress, whatever it waits for, does not hide that the active release has no ready pod,
-// and that it remains in the sentence, with the actions that give the group another release.
+// TestDownDuringARollout checks that a rollout in progress, whatever its wait is, does not hide that the active release has no ready pod.
+// The sentence still contains the rollout, with the actions that give the group another active release.
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{
@@ -207,7 +207,7 @@ func TestDownDuringARollout(t *testing.T) {
 		"frozen":    {"out of licenses; 1.1.0 is being rolled out: ", ""},
 		"window":    {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
 		"approval":  {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
-		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // one user cannot skip the approval of two
+		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // One user cannot skip the approval of two users.
 	} {
 		s, ms := played(t, story)
 		row := takeDown(&s, &ms.Status.ReleaseGroups[0])
@@ -225,7 +225,7 @@ func TestDownDuringARollout(t *testing.T) {
 	}
 }
 
-// TestPreviewWithoutPods checks that a preview whose only release has no ready pod is not called served.
+// TestPreviewWithoutPods checks that a preview whose only release has no ready pod is not described as serving.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "previews")
@@ -249,12 +249,12 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}
 }
 
-// TestPodsBeforeTheRecord checks that an active release of which no pod is ready counts as unavailable while its record is older, unless its
+// TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its record is older, unless its
 // pods changed some seconds ago.
 func TestPodsBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		unready time.Duration // of one pod; 0 if there is none
+		unready time.Duration // of one pod; 0 if there is no pod
 		in      map[string]bool
 		class   view.Class
 	}{
@@ -296,7 +296,7 @@ func TestRollbackForOneMissingPod(t *testing.T) {
 	}
 }
 
-// TestAnalysisOfAManagerThatIsAway checks that a step whose measurement is overdue shows it, as a pause does.
+// TestAnalysisOfAManagerThatIsAway checks that a step with an overdue measurement shows this, like a step with an overdue pause.
 func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "analysis")
@@ -306,7 +306,7 @@ func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
 	}
 }
 
-// TestHostOfTwoGroupsWithoutPods checks that a host that two groups share is not called served if no release of both has a ready pod.
+// TestHostOfTwoGroupsWithoutPods checks that a host that two groups share is not described as served if no release of the groups has a ready pod.
 func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "two groups")
@@ -329,7 +329,7 @@ func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview checks that a group that ends shows the hooks that it waits for, and why one of them does not run.
+// TestEndOfAPreview checks that a group that ends shows the hooks that it waits for, and the reason why a hook does not run.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -375,8 +375,8 @@ func TestActiveWithoutRoutes(t *testing.T) {
 	}
 }
 
-// TestOutageOfAnExclusiveGroup checks that a service is among the failed ones if no pod of its exclusive group serves, because the pods of the
-// active release ended for one that fails, or that has no traffic although its pods are ready.
+// TestOutageOfAnExclusiveGroup checks that a service is listed as failed if no pod of its exclusive group serves, because the pods of the
+// active release ended for a release that fails, or for a release that has ready pods but no traffic.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive crash", "exclusive approval crash", "exclusive step crash", "exclusive frozen crash", "exclusive paused crash", "exclusive return", "exclusive pre"} {
@@ -393,8 +393,8 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end, and for the first seconds
-// after that, and that one which works for a release without routes is none at all.
+// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end and for the first seconds
+// after that. For a working release without routes, an exchange is never an outage.
 func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -437,7 +437,7 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestJobsOfAPreviewThatEnds checks that a preview that ends, and waits until the Job of a hook has ended, shows that.
+// TestJobsOfAPreviewThatEnds checks that a preview that ends shows that it waits until the Job of a hook has ended.
 func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []v1alpha1.GroupPhase{v1alpha1.GroupClosing, v1alpha1.GroupExpired} {
@@ -458,7 +458,7 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestGateOfAJob checks that a gate which waits for a Job shows the state of that, and not an answer.
+// TestGateOfAJob checks that a gate that waits for a Job shows the state of the Job, and not an answer.
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()
 	for job, want := range map[bool]string{
@@ -484,8 +484,8 @@ func TestGateOfAJob(t *testing.T) {
 	}
 }
 
-// TestExchangeInAFreeze checks that a freeze, a pause or the end of a window after the end of the old pods does not leave the host of an
-// exclusive group without a ready pod.
+// TestExchangeInAFreeze checks that a freeze, a pause or the end of a window does not leave the host of an exclusive group without a
+// ready pod if it begins after the previous pods have ended.
 func TestExchangeInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive freeze mid", "exclusive freeze mid steps", "exclusive pause mid", "exclusive window mid", "exclusive return freeze mid"} {

@@ -42,7 +42,7 @@ func notificationProblems(policies []v1alpha1.NotificationPolicy) (out []Notific
 	return out
 }
 
-// rank returns the order of a class; unknown ones come last.
+// rank returns the position of a class in the order of classes. Unknown classes come last.
 func (c Class) rank() int {
 	if i := slices.Index([]Class{Waiting, Failed, Moving, Stable}, c); i >= 0 {
 		return i
@@ -73,8 +73,8 @@ func (b Board) Where(chosen func(Service) bool) Board {
 	return out
 }
 
-// Of returns the board of the services whose state, or that of a group or preview, is in one of the classes; without classes, of
-// all services. A pinned group in which a release failed is among the failed ones too. The counts remain those of all services.
+// Of returns the board of the services whose state, or the state of a group or preview, is in one of the classes. Without classes, it
+// returns all services. A pinned group in which a release failed also counts as failed. The counts remain the counts of all services.
 func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b

@@ -19,7 +19,7 @@ type Change struct {
 }
 
 // Changes returns the changes from one view of a service to the next, in the order of the groups
-// and releases. A state that only became older is not a change. If before is empty, everything is
+// and releases. A difference in the age of a state is not a change. If before is empty, everything is
 // a change.
 func Changes(before, after Service) (out []Change) {
 	known := map[string]string{}

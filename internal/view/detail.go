@@ -22,31 +22,31 @@ type ReleaseDetail struct {
 	Service         string      `json:"service"`
 	Group           string      `json:"group"`
 	Release         Release     `json:"release"`
-	// Before is the version, and BeforeRelease the name, of the previous release of the group; "" if there is none, or
-	// its object is not known.
+	// Before is the version, and BeforeRelease is the name, of the previous release of the group. They are empty if there is none, or
+	// if its object is not known.
 	Before        string `json:"before,omitempty"`
 	BeforeRelease string `json:"beforeRelease,omitempty"`
-	// Changes are the fields of the pod template that differ, at most [MaxChanges]; More counts the others.
+	// Changes are the fields of the pod template that differ, at most [MaxChanges]. More is the number of further fields.
 	Changes []FieldChange `json:"changes,omitempty"`
 	More    int           `json:"more,omitempty"`
-	// URL of the source: a release or a pull request on GitHub.
+	// URL is the address of the source, which is a release or a pull request on GitHub.
 	URL string `json:"url,omitempty"`
-	// Hooks that were called or ran as Jobs for the release, the oldest first.
+	// Hooks are the hooks that were called or ran as Jobs for the release, the oldest first.
 	Hooks []HookRun `json:"hooks,omitempty"`
 }
 
 // HookRun is the last call of a hook, or its last Job.
 type HookRun struct {
 	Name string `json:"name"`
-	// Type is the point at which it is called, such as ConfirmRollout.
+	// Type is the point at which the hook is called, such as ConfirmRollout.
 	Type string `json:"type"`
-	// Phase: Waiting, Open, Delivered or Failed.
+	// Phase is Waiting, Open, Delivered or Failed.
 	Phase    string       `json:"phase"`
 	Attempts int32        `json:"attempts,omitempty"`
 	Time     *metav1.Time `json:"time,omitempty"`
 	// Message is the first line of the answer, or the result of the Job.
 	Message string `json:"message,omitempty"`
-	// Job is the name of the Job, and Log its termination message or, if it failed, its last lines.
+	// Job is the name of the Job. Log is its termination message or, if the Job failed, its last lines.
 	Job string `json:"job,omitempty"`
 	Log string `json:"log,omitempty"`
 }
@@ -70,15 +70,15 @@ func hooksOf(o *v1alpha1.VersionedMicroservice) (out []HookRun) {
 // MaxChanges is the maximum number of changes in a [ReleaseDetail].
 const MaxChanges = 100
 
-// FieldChange is a field that differs. Its value is omitted, because it may be secret.
+// FieldChange is a field that differs. Its value is omitted, because the value may be secret.
 type FieldChange struct {
-	// Path such as spec.containers[shop].resources.limits.memory.
+	// Path is the path of the field, such as spec.containers[shop].resources.limits.memory.
 	Path string `json:"path"`
-	// Change: added, removed or changed.
+	// Change is added, removed or changed.
 	Change string `json:"change"`
 }
 
-// NewRelease returns a release of a view of a service, and false if the service does not have it.
+// NewRelease returns a release of a view of a service, and false if the service does not contain it.
 func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail, bool) {
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
@@ -146,7 +146,7 @@ func (d *ReleaseDetail) compare(in Input, g Group) {
 	}
 }
 
-// templateOf returns the template of a release as fields, without the labels and images that differ
+// templateOf returns the template of a release as fields, without the labels and images, which differ
 // in each release.
 func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	raw, err := json.Marshal(o.Spec.Template)
@@ -161,7 +161,7 @@ func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	return out
 }
 
-// differences returns the paths of the fields that differ. Items of lists are identified by their name, if they
+// differences returns the paths of the fields that differ. Items of lists are identified by their name if they
 // have one.
 func differences(path string, before, after any) []FieldChange {
 	if reflect.DeepEqual(before, after) {
@@ -187,7 +187,7 @@ func differences(path string, before, after any) []FieldChange {
 	return out
 }
 
-// members returns the members of an object or a list, by their part of the path; nil if there are none.
+// members returns the members of an object or a list, by their part of the path. It returns nil if there are none.
 func members(v any) map[string]any {
 	out := map[string]any{}
 	switch v := v.(type) {

@@ -1,10 +1,10 @@
-// Package view computes what users see of services: a [Board] of all services, one [Service], and
-// explanations of routing. It is pure: from objects and a time it computes a value with a stable
-// JSON form (view.hlnr.io/v1). It never guesses: fields that the objects do not determine are
+// Package view computes the information about services that users see: a [Board] of all services, a single [Service], and
+// explanations of routing. From objects and a time it computes a value with a stable
+// JSON form (view.hlnr.io/v1), without side effects. It never guesses: fields that the objects do not determine are
 // empty.
 //
-// Only the function State.sentence formats the sentences of states, for the command, its JSON form, and
-// all other output.
+// Only the function State.sentence formats the sentences of states. The command, its JSON form, and
+// all other output use these sentences.
 //
 //	types.go        the types of the JSON form
 //	states.go       states and their sentences
@@ -19,12 +19,12 @@
 //	analysis.go     measurements with their bounds
 //	shares.go       shares of traffic of hosts and releases
 //	previews.go     pull requests
-//	groups.go       the states of all groups or releases alone, for metrics and notifications
+//	groups.go       only the states of all groups or releases, for metrics and notifications
 //
 //	why.go          explanations of hosts, versions, pods and pull requests
 //	routes.go       the status of routes and Gateways behind a host
 //	changes.go      differences between two views of a service
 //	history.go      past rollouts, events, lists of previews
 //	detail.go       one release compared with the previous one
-//	versions.go     offered and rejected versions, and those to which a service can be rolled back
+//	versions.go     offered and rejected versions, and versions to which a service can be rolled back
 package view

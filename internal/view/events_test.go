@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Events with the same time are in the order in which they were written.
+// TestEventsInOrder checks that events with the same time are in the order in which they were written.
 func TestEventsInOrder(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -31,7 +31,7 @@ func TestEventsInOrder(t *testing.T) {
 	}
 }
 
-// A failed release is only offered a retry if that could start it.
+// TestRetryable checks that a retry of a failed release is offered only if the retry could start it.
 func TestRetryable(t *testing.T) {
 	t.Parallel()
 	row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {

@@ -21,28 +21,28 @@ import (
 type Freeze struct {
 	// Kind is Freeze or ClusterFreeze.
 	Kind string `json:"kind"`
-	// Namespace of a Freeze; empty for a ClusterFreeze.
+	// Namespace is the namespace of a Freeze. It is empty for a ClusterFreeze.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Subject is what is frozen, such as "namespace shop".
+	// Subject describes the frozen services, as in "namespace shop".
 	Subject string `json:"subject"`
-	// Active: the freeze applies now.
+	// Active reports whether the freeze applies now.
 	Active bool `json:"active"`
-	// From is when the freeze applies next; nil while it applies. Until is when it ends; nil if it has no end.
+	// From is when the freeze applies next, or nil while it applies. Until is when the freeze ends, or nil if it has no end.
 	From   *metav1.Time `json:"from,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 	Reason string       `json:"reason"`
-	// By is the user who created or last changed it; empty if not known.
+	// By is the user who created or last changed the freeze. It is empty if the user is not known.
 	By string `json:"by,omitempty"`
-	// Sentence for people, at the time of the view.
+	// Sentence describes the freeze for users, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Effect on services; nil if the freeze is part of one service.
+	// Effect is the effect on services. It is nil if the freeze is part of one service.
 	Effect *Effect `json:"effect,omitempty"`
-	// Next are commands for possible actions of the user.
+	// Next are the commands for possible actions of the user.
 	Next []Action `json:"next,omitempty"`
 }
 
-// Freezes are the current freezes, followed by future ones.
+// Freezes are the current freezes, followed by future freezes.
 type Freezes struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -53,13 +53,13 @@ type Freezes struct {
 type Effect struct {
 	// Services is the number of selected services.
 	Services int `json:"services"`
-	// Waiting are the services with a release that waits for the end of the freeze, as namespace/name.
+	// Waiting are the services, as namespace/name, with a release that waits for the end of the freeze.
 	Waiting []string `json:"waiting,omitempty"`
-	// Exceptions are the services to which the freeze does not apply, by namespace/name, with the reasons.
+	// Exceptions are the services, as namespace/name, to which the freeze does not apply, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown: the freeze selects namespaces by labels that were not read. Only the services that wait for it are counted.
+	// Unknown reports that the freeze selects namespaces by labels that were not read. In that case, only services that wait for its end are counted.
 	Unknown bool `json:"unknown,omitempty"`
-	// Problem is why the freeze selects nothing.
+	// Problem is the reason why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type FreezeException struct {
 	Reason  string `json:"reason"`
 }
 
-// freezes are the freezes of an input that have not ended.
+// freezes contains the freezes of an input that have not ended.
 type freezes struct {
 	cluster []resolved
 	by      map[string][]resolved // by namespace
@@ -103,8 +103,8 @@ func newFreezes(in Input, now time.Time) *freezes {
 	return out
 }
 
-// selects reports whether a freeze applies to a service. If that depends on labels of namespaces that were not read, it
-// applies to those that wait for it.
+// selects reports whether a freeze applies to a service. If this depends on labels of namespaces that were not read, the freeze
+// applies to the services that wait for its end.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
 		c := frozenOf(ms)
@@ -116,7 +116,7 @@ func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 // unknown reports whether the selection of a freeze is not known.
 func (x *freezes) unknown(f resolved) bool { return x.labels == nil && f.NeedsNamespaceLabels() }
 
-// of returns the freezes that apply to a service now, the one that ends last first.
+// of returns the freezes that apply to a service now. The freeze that ends last comes first.
 func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	for _, list := range [][]resolved{x.cluster, x.by[ms.Namespace]} {
 		for _, f := range list {
@@ -129,7 +129,7 @@ func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	return out
 }
 
-// compareEnds orders times; zero comes last.
+// compareEnds orders times. Zero comes last.
 func compareEnds(a, b time.Time) int {
 	if a.IsZero() != b.IsZero() {
 		return compareBool(a.IsZero(), b.IsZero())
@@ -137,7 +137,7 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf returns the condition of a service whose release waits for the end of a freeze, or nil.
+// frozenOf returns the condition of a service with a release that waits for the end of a freeze, or nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -145,7 +145,7 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// board returns all freezes with their effects on the services: current ones first, then by their start.
+// board returns all freezes with their effects on the services. Current freezes come first, then freezes are ordered by their start.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
@@ -208,7 +208,7 @@ func (f resolved) view(program string, now time.Time) Freeze {
 	return out
 }
 
-// subject describes what a freeze applies to.
+// subject describes the services to which a freeze applies.
 func (f resolved) subject() string {
 	where := "all namespaces"
 	switch {
@@ -248,14 +248,14 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
-// freezesDecisions reports whether a freeze applies: it rejects all decisions but Deprecate about releases that were never active (protocol
-// rule 45).
+// freezesDecisions reports whether a freeze applies. A freeze rejects all decisions except Deprecate about releases that were never active
+// (protocol rule 45).
 func (s *service) freezesDecisions() bool {
 	return len(s.frozen.of(s.ms)) > 0 || frozenOf(s.ms) != nil
 }
 
-// waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts,
-// or nil if there is none, or spec.paused blocks it too.
+// waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts.
+// It returns nil if there is no such version, or if spec.paused blocks the version too.
 func (s *service) waitsForStart() *State {
 	c := frozenOf(s.ms)
 	if c == nil || s.ms.Spec.Paused {
@@ -263,12 +263,12 @@ func (s *service) waitsForStart() *State {
 	}
 	what, why, found := strings.Cut(c.Message, ": frozen ")
 	if !found || strings.Contains(what, " is waiting at ") || strings.HasSuffix(what, " is waiting without pods") {
-		return nil // the state of the rollout shows it
+		return nil // The state of the rollout shows the wait.
 	}
 	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: what + ", " + first("frozen "+why)}
 }
 
-// frozenCause describes the freeze for which a release of the service waits; "" if there is none.
+// frozenCause describes the freeze whose end a release of the service waits for, or returns "" if there is none.
 func (s *service) frozenCause() string {
 	c := frozenOf(s.ms)
 	if c == nil {
@@ -280,8 +280,8 @@ func (s *service) frozenCause() string {
 	return c.Message
 }
 
-// frozenReturn describes the freeze for whose end a retained release waits, which is the target of its group; "" if there is none. A pinned
-// release does not wait.
+// frozenReturn describes the freeze whose end a retained release waits for, if that release is the target of its group. Otherwise it returns
+// "". A pinned release does not wait.
 func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	c := frozenOf(s.ms)
 	if c == nil || s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
@@ -290,7 +290,7 @@ func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) 
 	return frozenAt(c.Message, row.SemVer.Version+" is waiting")
 }
 
-// frozenAt returns the freeze of the part of the message of condition Frozen that starts with a text, or "".
+// frozenAt returns the freeze from the message of the condition Frozen, in the part that starts with a text, or "".
 func frozenAt(message, start string) string {
 	for rest := message; ; {
 		before, after, found := strings.Cut(rest, start)
@@ -306,7 +306,7 @@ func frozenAt(message, start string) string {
 	}
 }
 
-// first returns the first freeze of a message that may contain several. A freeze ends with the reason in quotes and
+// first returns the first freeze of a message that may contain several. The description of a freeze ends with the reason in quotes and
 // parentheses.
 func first(text string) string {
 	at := strings.Index(text, ` ("`)

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A canary that is blocked by a freeze shows until when and why, and the service lists it among its
-// problems.
+// TestFrozenCanary checks that a canary that a freeze blocks shows the end and the reason of the freeze, and that the service lists the freeze
+// among its problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Status.Conditions = []metav1.Condition{{
@@ -31,7 +31,7 @@ func TestFrozenCanary(t *testing.T) {
 	}
 }
 
-// A pause stops the return to a retained release, unless it is pinned or replaces a denied version, as in the planner.
+// TestReturnDuringAPause checks that a pause prevents the return to a retained release, unless the release is pinned or replaces a denied version, as in the planner.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// groupState returns the state of a group: of the active release if none of its pods is ready, else of the rollout in progress,
-// else of the failed release, else of the active one.
+// groupState returns the state of a group. If none of the active release's pods is ready, this is the state of the active release. Otherwise
+// it is the state of the rollout in progress, of the failed release, or of the active release, in this order.
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := activeOf(g)
 	switch {
@@ -61,7 +61,7 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// downState returns the state of a group whose active release has no ready pod, with what a rollout in progress waits for.
+// downState returns the state of a group whose active release has no ready pod. The state includes the wait of a rollout in progress.
 func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
 	x := s.activeState(g, active)
 	x.Version = active.SemVer.Version
@@ -79,7 +79,7 @@ func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, 
 	return x
 }
 
-// withoutActive returns the state of a group with neither an active release nor one in progress.
+// withoutActive returns the state of a group without an active release and without a rollout in progress.
 func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordEmpty, Class: Moving, Detail: "no active release"}
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "group "+g.Name+" ") {
@@ -97,7 +97,7 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 	return x
 }
 
-// failedBehind describes the release that failed most recently in a pinned group; "" if none did, or a user aborted it.
+// failedBehind describes the release that failed most recently in a pinned group. It returns "" if none failed, or if a user aborted the release.
 func (s *service) failedBehind(g *v1alpha1.ReleaseGroup) string {
 	row := newestFailure(g)
 	if row == nil {
@@ -157,7 +157,8 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
-// successor returns the release for which the pods of the active release of an exclusive group ended; nil if it has pods, or is to have some.
+// successor returns the release for which the pods of the active release of an exclusive group ended. It returns nil if the active release has
+// pods or should have pods.
 func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	active := activeOf(g)
 	if active == nil || active.Available {
@@ -169,8 +170,8 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return s.ms.Successor(g)
 }
 
-// outage reports whether no pod of an exclusive group serves, since the pods of its active release ended for another one: that fails, or has
-// no ready pod or no traffic for longer than recordLag, as for other active releases without a ready pod.
+// outage reports whether no pod of an exclusive group serves, because the pods of its active release ended for a successor. The successor
+// has failed, or it has had no ready pod or no traffic for longer than recordLag, which also applies to other active releases.
 func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	to := s.successor(g)
 	if to == nil {
@@ -195,14 +196,14 @@ func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	return since != nil && s.now.Sub(since.LastTransitionTime.Time) > recordLag
 }
 
-// availableOf returns condition Available of a release, or nil.
+// availableOf returns the condition Available of a release, or nil.
 func availableOf(o *v1alpha1.VersionedMicroservice) *metav1.Condition {
 	return meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
 }
 
-// replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in
-// progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to a release
-// that was active. During a pause or a freeze only a pin makes a retained release active.
+// replacements returns the actions that replace an active release without ready pods: to adopt the release of the rollout in
+// progress if its pods are ready, to end the pause or the pin that prevents another release from becoming active, and to roll back to a
+// previously active release. During a pause or a freeze, only a pin makes a retained release active.
 func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	r := s.rollout(g)
 	if r != nil && r.available() && r.adoptable() {
@@ -232,11 +233,11 @@ func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	return out
 }
 
-// startsNothing reports whether a pause or a freeze applies: what no pin selects does not start, and does not return.
+// startsNothing reports whether a pause or a freeze applies. In that case, only pinned releases start or become active again.
 func (s *service) startsNothing() bool { return s.ms.Spec.Paused || s.freezesDecisions() }
 
-// newestReturn returns the retained release with the highest version, if it is above the active one, and a rollback to it is possible; nil
-// otherwise.
+// newestReturn returns the retained release with the highest version if it is above the active release and a rollback to it is possible.
+// Otherwise it returns nil.
 func (s *service) newestReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	row := newestRetained(g)
 	if row == nil || g.Phase != v1alpha1.GroupLive || isPreview(g) || !aboveActive(g, row) || pinnedTo(g, row) || Denied(s.image(), g, row.SemVer.Version) {
@@ -245,8 +246,8 @@ func (s *service) newestReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return row
 }
 
-// pausedReturn returns the retained release to which a group would return, and for which spec.paused waits; nil if there is none. A pause
-// does not stop the return to a pinned release, or from a denied one.
+// pausedReturn returns the retained release to which a group would return without spec.paused, or nil if there is none. A pause
+// does not prevent the return to a pinned release, or the replacement of a denied release.
 func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if !s.ms.Spec.Paused || g.Target.Reason == "Pinned" || Denied(s.image(), g, g.Active) {
 		return nil
@@ -259,8 +260,8 @@ func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// HeldBy returns the failed release for which an exclusive group does not start an older version that is offered; nil if there is none. It
-// would end the pods of the active release again.
+// HeldBy returns the failed release because of which an exclusive group does not start an older offered version, or nil if there is none. The
+// older version would end the pods of the active release again.
 func HeldBy(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, offered string) *v1alpha1.Release {
 	if !ms.Spec.Availability.Exclusive || isPreview(g) || g.Active == "" || g.Target.Reason != "Held" {
 		return nil
@@ -273,13 +274,13 @@ func HeldBy(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, offered string)
 	return nil
 }
 
-// retained reports whether a release was active, and is retained for a rollback.
+// retained reports whether a release was active and is retained for a rollback.
 func retained(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// complete reports whether all pods of a release are available by newer facts than its recorded availability: right after a
-// promotion, and when the last pod became ready, the record is some seconds old.
+// complete reports whether all pods of a release are available according to facts that are newer than its recorded availability. The record
+// is some seconds old directly after a promotion, or after the last pod became ready.
 func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
 	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
 		return false
@@ -288,8 +289,8 @@ func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroserv
 	return p != nil && p.Available >= o.Spec.Replicas
 }
 
-// unserved returns the report of a policy if none of the service's policies has programmed the group; nil if one has, or there
-// are none.
+// unserved returns the report of a policy if none of the service's policies has programmed the group. It returns nil if a policy has
+// programmed the group, or if there are no policies.
 func (s *service) unserved(slug string) (out *report) {
 	for _, rep := range s.reports(slug) {
 		if rep.Revision > 0 && !rep.Unrouted {
@@ -300,7 +301,7 @@ func (s *service) unserved(slug string) (out *report) {
 	return out
 }
 
-// logs returns the command for the logs of a release; nil if it cannot have pods, because its Deployment is rejected.
+// logs returns the command for the logs of a release. It returns nil if the release cannot have pods, because its Deployment is rejected.
 func (s *service) logs(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) []Action {
 	switch o.Status.Failure {
 	case v1alpha1.FailureInvalidTemplate, v1alpha1.FailureForbidden, v1alpha1.FailureNameConflict:
@@ -336,24 +337,24 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	return x
 }
 
-// Retryable reports whether a failed release would be the target of its group if it were tried again: the group is not pinned to
-// another release, and none above it is active or being rolled out. The planner rejects a Retry otherwise.
+// Retryable reports whether a failed release would be the target of its group if a user retried it. The group must not be pinned to
+// another release, and no release above it may be active or in a rollout. The planner rejects a Retry in all other cases.
 func Retryable(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	if g.Target.Reason == "Pinned" {
 		return g.Target.Release == row.VersionedMicroservice
 	}
-	for i := range g.Releases { // sorted by version
+	for i := range g.Releases { // The releases are sorted by version.
 		switch r := &g.Releases[i]; {
 		case r.VersionedMicroservice == row.VersionedMicroservice:
 			return true
 		case r.Status == v1alpha1.ReleaseActive || r.VersionedMicroservice == g.Target.Release:
-			return isPreview(g) // commits have no order
+			return isPreview(g) // Commits have no order.
 		}
 	}
 	return true
 }
 
-// cause describes a failure: by the failed metrics, by the report of the object, or by the reason.
+// cause describes a failure by the failed metrics, by the report of the object, or by the reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
 		if a := s.analysis(o); a != nil {
@@ -377,7 +378,7 @@ func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice
 	return row.Reason
 }
 
-// reasonOf returns the reason that a user gave for a decision, if the object still has that decision.
+// reasonOf returns the reason that a user gave for a decision if the object still contains that decision.
 func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
 	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
 		return ""

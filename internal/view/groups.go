@@ -6,22 +6,22 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GroupState is the state of a release group without its sentence and the other parts of the service.
+// GroupState is the state of a release group, without its sentence and the other parts of the service.
 type GroupState struct {
-	// Microservice and Group are those of the input, and must not be changed.
+	// Microservice and Group are parts of the input. Do not change them.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	// Preview reports whether the group is a pull request.
 	Preview bool
-	// State of the group.
+	// State is the state of the group.
 	State State
 	// Rollout is the release whose rollout is in progress, or nil.
 	Rollout *v1alpha1.Release
-	// Step from 1 of Steps of that rollout; 0 before the first one.
+	// Step is the step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
 	Step, Steps int32
 }
 
-// GroupStates returns the states of all groups, in the order of the input. It is cheaper than [New], for
+// GroupStates returns the states of all groups, in the order of the input. It costs less than [New]. Use it for
 // frequent reads of many services.
 func GroupStates(in Input, now time.Time) []GroupState {
 	x := newIndex(in, now)
@@ -41,22 +41,22 @@ func GroupStates(in Input, now time.Time) []GroupState {
 	return out
 }
 
-// ReleaseState is the state of a release without its sentence and the other parts of its service.
+// ReleaseState is the state of a release, without its sentence and the other parts of its service.
 type ReleaseState struct {
-	// Microservice, Group and Row are those of the input, and must not be changed.
+	// Microservice, Group and Row are parts of the input. Do not change them.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
-	// Object of the release; nil if it does not exist, or was not read.
+	// Object is the object of the release. It is nil if the object does not exist or was not read.
 	Object *v1alpha1.VersionedMicroservice
-	// Preview reports whether the release is of a pull request.
+	// Preview reports whether the release belongs to a pull request.
 	Preview bool
-	// Rollout reports whether the rollout of the release is in progress, with its sequence number.
+	// Rollout reports whether a rollout of the release is in progress. Sequence is its sequence number.
 	Rollout  bool
 	Sequence int64
-	// Step from 1 of Steps of that rollout; 0 before the first one.
+	// Step is the step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
 	Step, Steps int32
-	// State of the release. The commands in Next name the namespace.
+	// State is the state of the release. The commands in Next include the namespace.
 	State State
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// History of the releases that a service still has.
+// History is the history of the releases that a service still contains.
 type History struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Name            string      `json:"name"`
-	// Rollouts, the newest first.
+	// Rollouts are sorted by time, the newest first.
 	Rollouts []Past `json:"rollouts"`
 }
 
@@ -28,15 +28,15 @@ type Past struct {
 	Version string `json:"version"`
 	Release string `json:"release"`
 	Status  string `json:"status"`
-	// Result is the release's state.
+	// Result is the state of the release.
 	Result State `json:"result"`
-	// Started is when its object was created, and Changed when its status changed.
+	// Started is when the object was created, and Changed is when its status changed.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Duration from start to the first time that it was active, or to the error of the first attempt, in
-	// seconds; 0 if it is not known.
+	// Duration is the time from the start until the release became active for the first time, or until the first attempt failed, in
+	// seconds. 0 means not known.
 	Duration int64 `json:"durationSeconds,omitempty"`
-	// Attempts after the first one.
+	// Attempts is the number of attempts after the first attempt.
 	Attempts int32     `json:"attempts,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
@@ -62,7 +62,7 @@ func (s Service) History(now time.Time) History {
 	return out
 }
 
-// newest orders by start, else by last change, newest first.
+// newest orders rollouts by their start or, if that is not known, by their last change. The newest comes first.
 func newest(aStarted, aChanged, bStarted, bChanged *metav1.Time) int {
 	at := func(started, changed *metav1.Time) time.Time {
 		if t := cmp.Or(started, changed); t != nil {
@@ -85,31 +85,31 @@ func pastOf(g Group, r Release) Past {
 	return out
 }
 
-// Events of the objects of a service.
+// Events are the events of the objects of a service.
 type Events struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Events, the newest last.
+	// Events are sorted by time, the newest last.
 	Events []Event `json:"events"`
 }
 
-// Event is one event.
+// Event is an event of an object.
 type Event struct {
 	Time metav1.Time `json:"time"`
-	// Type: Normal or Warning.
+	// Type is Normal or Warning.
 	Type      string `json:"type"`
 	Reason    string `json:"reason"`
 	Namespace string `json:"namespace"`
-	// Object as kind/name; Related is another object that it concerns.
+	// Object is the object as kind/name, and Related is another object that the event concerns.
 	Object  string `json:"object"`
 	Related string `json:"related,omitempty"`
 	Note    string `json:"note"`
-	// Count of a series.
+	// Count is the number of events in a series.
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents returns events of hlnr.io, the newest last: of the named service, its releases, its
-// ImagePolicy and its NetworkPolicies; without a name, of all objects.
+// NewEvents returns events of hlnr.io, the newest last. With a name, these are the events of the service, its releases, its
+// ImagePolicy and its NetworkPolicies. Without a name, these are the events of all objects.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)
@@ -129,7 +129,7 @@ func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now ti
 	return out
 }
 
-// inOrder returns events sorted by time and, at the same time, in the order in which they were
+// inOrder returns events sorted by time. Events with the same time keep the order in which they were
 // written.
 func inOrder(events []eventsv1.Event) []*eventsv1.Event {
 	out := make([]*eventsv1.Event, len(events))
@@ -137,13 +137,13 @@ func inOrder(events []eventsv1.Event) []*eventsv1.Event {
 		out[i] = &events[i]
 	}
 	slices.SortStableFunc(out, func(a, b *eventsv1.Event) int {
-		x, y := a.ResourceVersion, b.ResourceVersion // Decimal numbers in all versions of Kubernetes (KEP-5504).
+		x, y := a.ResourceVersion, b.ResourceVersion // Resource versions are decimal numbers in all versions of Kubernetes (KEP-5504).
 		return cmp.Or(eventTime(a).Compare(eventTime(b)), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
 	})
 	return out
 }
 
-// eventTime returns when an event was last seen.
+// eventTime returns when an event was last observed.
 func eventTime(e *eventsv1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
@@ -181,18 +181,18 @@ func objectsOf(in Input, namespace, name string) map[string]bool {
 type Previews struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Services with previews; others are omitted.
+	// Services are the services with previews. All other services are omitted.
 	Services []ServicePreviews `json:"services"`
 }
 
-// ServicePreviews are the previews of one service, the highest number first.
+// ServicePreviews are the previews of one service. The highest number comes first.
 type ServicePreviews struct {
 	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`
 	Previews  []Group `json:"previews"`
 }
 
-// Previews returns the previews of one service, or, if name is empty, of all services with
+// Previews returns the previews of one service. If name is empty, it returns the previews of all services with
 // previews.
 func (b Board) Previews(name string) Previews {
 	out := Previews{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindPreviews}, Time: b.Time, Services: []ServicePreviews{}}

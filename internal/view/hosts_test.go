@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Of two wildcards the more specific one answers for a host, as it does in a Gateway, in whatever policy it is.
+// TestWhyOfAHostWithTwoWildcards checks that the more specific of two wildcards applies to a host, as in a Gateway, whichever policy contains it.
 func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	t.Parallel()
 	policy := func(name, domain string) v1alpha1.NetworkPolicy {
@@ -31,7 +31,7 @@ func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	}
 }
 
-// The answer about a service names what blocks it, as hlnr status does, although its active version is live.
+// TestWhyOfABlockedService checks that the answer about a service contains the cause that blocks it, like hlnr status, although its active version is live.
 func TestWhyOfABlockedService(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -14,17 +14,17 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Input contains the objects of a view, in any order. A nil list was not read, and what depends on it is
-// omitted; an empty list was read.
+// Input contains the objects of a view, in any order. A nil list was not read, and the view omits everything that depends on
+// it. An empty list was read.
 type Input struct {
-	// Microservices, whose statuses are converted (MicroserviceStatus.Convert).
+	// Microservices are the services. Their statuses are converted (MicroserviceStatus.Convert).
 	Microservices []v1alpha1.Microservice
 	// Releases are the VersionedMicroservices.
 	Releases        []v1alpha1.VersionedMicroservice
 	NetworkPolicies []v1alpha1.NetworkPolicy
 	ImagePolicies   []v1alpha1.ImagePolicy
 	Repositories    []v1alpha1.GitHubRepository
-	// Freezes and ClusterFreezes. Namespaces are read for their labels, which ClusterFreezes may select.
+	// Freezes and ClusterFreezes apply to the services. Namespaces are read for their labels, which ClusterFreezes may select.
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
@@ -33,32 +33,32 @@ type Input struct {
 	ClusterTemplates []v1alpha1.ClusterAnalysisTemplate
 	// Notifications are the NotificationPolicies.
 	Notifications []v1alpha1.NotificationPolicy
-	// CronJobs that follow active releases; others are ignored.
+	// CronJobs are the CronJobs that follow active releases. All other CronJobs are ignored.
 	CronJobs []batchv1.CronJob
-	// Pods of releases; other pods are ignored. PodNamespaces are the namespaces in which they were read; nil if in all.
+	// Pods are the pods of releases. All other pods are ignored. PodNamespaces are the namespaces in which pods were read, or nil for all namespaces.
 	Pods          []corev1.Pod
 	PodNamespaces map[string]bool
-	// Routes and Gateways of hosts, for answers about these. Other ones are ignored.
+	// Routes and Gateways are used to explain hosts. Routes and Gateways of other hosts are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
-	// Observed shares of traffic, by release.
+	// Observed are the measured shares of traffic, by release.
 	Observed map[types.NamespacedName]Observation
-	// Namespace in which commands act by default: commands for services in other namespaces include the
-	// namespace. If it is empty, all commands do.
+	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
+	// namespace. If Namespace is empty, all commands include it.
 	Namespace string
 	// Program is the first word of commands. Defaults to hlnr.
 	Program string
 }
 
-// Observation is the measured share of the traffic of its group that a release got in a window.
+// Observation is the measured share of its group's traffic that a release got in a window.
 type Observation struct {
-	// Percent from 0 to 100.
+	// Percent is the share from 0 to 100.
 	Percent float64
-	// Window that was measured.
+	// Window is the duration of the measurement.
 	Window time.Duration
 }
 
-// index finds the objects of a service.
+// index provides the objects of a service.
 type index struct {
 	Input
 	now      time.Time
@@ -124,7 +124,7 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// togetherOf returns the name that a service shares with the services that it is rolled out with, or "".
+// togetherOf returns the name under which a service is rolled out together with other services, or "".
 func togetherOf(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -143,12 +143,12 @@ func (x *index) service(ms *v1alpha1.Microservice) *service {
 	return &service{index: x, ms: ms, policies: x.policies[key(ms.Namespace, ms.Name)]}
 }
 
-// release returns the object of a release, or nil if there is none, or it was not read.
+// release returns the object of a release. It returns nil if there is none, or if the object was not read.
 func (s *service) release(name string) *v1alpha1.VersionedMicroservice {
 	return s.releases[key(s.ms.Namespace, name)]
 }
 
-// steps returns the canary steps of a group: previews have none.
+// steps returns the canary steps of a group. Previews have none.
 func (s *service) steps(g *v1alpha1.ReleaseGroup) []v1alpha1.CanaryStep {
 	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && !isPreview(g) {
 		return c.Steps
@@ -172,7 +172,7 @@ func (r report) cause() string {
 	return "networkpolicy " + r.policy.Name + ": " + cmp.Or(r.Message, r.Reason, "not programmed")
 }
 
-// reports of a group, one for each policy that has one.
+// reports returns the reports about a group, one for each policy that has a report.
 func (s *service) reports(slug string) (out []report) {
 	for _, p := range s.policies {
 		for i := range p.Status.Groups {
@@ -185,7 +185,7 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// Command returns a command of hlnr to copy. It includes the namespace if that is not home, in which commands act by default.
+// Command returns a command of hlnr to copy. It includes the namespace unless that is home, the namespace in which commands run by default.
 func Command(program, home, namespace, verb string, args ...string) string {
 	words := []string{program, verb}
 	if namespace != home {
@@ -203,13 +203,13 @@ func (s *service) act(verb string, args ...string) Action {
 	return Action{Verb: verb, Command: Command(s.Program, s.Namespace, s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...), Target: target}
 }
 
-// actOn returns a command for a release, by its version, or by its name if another release of the
+// actOn returns a command for a release. The command contains the version of the release, or its name if another release of the
 // service has the same version.
 func (s *service) actOn(verb string, r *v1alpha1.Release, args ...string) Action {
 	return s.act(verb, append([]string{s.nameOf(r)}, args...)...)
 }
 
-// nameOf returns the name of a release in commands.
+// nameOf returns the name by which commands refer to a release.
 func (s *service) nameOf(r *v1alpha1.Release) string {
 	n := 0
 	for i := range s.ms.Status.ReleaseGroups {
@@ -225,7 +225,7 @@ func (s *service) nameOf(r *v1alpha1.Release) string {
 	return r.SemVer.Version
 }
 
-// run is the rollout of a group, as recorded in the rollout state. Only this file reads fields that
+// run is the rollout of a group as the rollout state records it. Only this file reads fields that
 // are not meant for users.
 type run struct {
 	release               string
@@ -261,7 +261,7 @@ func runOf(g *v1alpha1.ReleaseGroup) *run {
 	return out
 }
 
-// settledOf returns the revision before which policies of a group block nothing.
+// settledOf returns the settled revision of a group. Policies that have not confirmed it block nothing.
 func settledOf(g *v1alpha1.ReleaseGroup) int64 {
 	if g.Internal == nil {
 		return 0

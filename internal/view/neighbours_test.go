@@ -34,8 +34,8 @@ func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	return nil
 }
 
-// exclusive returns a story in which 1.1.0 is to replace 1.0.0 in an exclusive group, and the API server rejects its Deployment: protocol
-// by rule 47 the pods of 1.0.0 keep running.
+// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its Deployment. By
+// protocol rule 47, the pods of 1.0.0 keep running.
 func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ms := played(t, "pause")
@@ -53,8 +53,8 @@ func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	return s, ms
 }
 
-// TestActiveBeforeTheExchange checks that an active release of an exclusive group whose pods run, because the Deployment of its successor is
-// rejected, is live.
+// TestActiveBeforeTheExchange checks that an active release of an exclusive group is live if its pods run because the Deployment of its successor is
+// rejected.
 func TestActiveBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
@@ -73,8 +73,8 @@ func TestActiveBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestDownBeforeTheExchange checks that a rollout in an exclusive group does not hide that the active release, whose pods are to run, has none
-// that is ready.
+// TestDownBeforeTheExchange checks that a rollout in an exclusive group does not hide that the active release should have pods, but has no
+// ready pod.
 func TestDownBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
@@ -89,8 +89,8 @@ func TestDownBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnExchange checks that a host is not called served while the pods of the active release of an exclusive group have ended for the
-// next one, which has none yet: by the guide for workers requests fail during an exchange.
+// TestHostOfAnExchange checks that a host is not described as served while the pods of the active release of an exclusive group have ended and the
+// next release has no pods yet. According to the guide for workers, requests fail during an exchange.
 func TestHostOfAnExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
@@ -119,7 +119,7 @@ func TestHostOfAnExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnActiveReleaseThatIsDown checks that the answer about a host names in its first line that the release which gets 90 % of the
+// TestHostOfAnActiveReleaseThatIsDown checks that the first line of the answer about a host shows that the release that gets 90 % of the
 // requests has no ready pod.
 func TestHostOfAnActiveReleaseThatIsDown(t *testing.T) {
 	t.Parallel()
@@ -162,8 +162,8 @@ func measuring(t *testing.T) (viewtest.Story, *v1alpha1.Microservice, *v1alpha1.
 	return s, ms, o
 }
 
-// TestAnalysisThatWaitsForAJob checks that a round that waits for the Job of a Rollout hook, which may run for its timeout and is the reason
-// why the round is not complete, is not attributed to a manager that is away.
+// TestAnalysisThatWaitsForAJob checks that a round that waits for the Job of a Rollout hook is not attributed to a manager that is not running.
+// The Job may run for its whole timeout, and is the reason why the round is not complete.
 func TestAnalysisThatWaitsForAJob(t *testing.T) {
 	t.Parallel()
 	s, ms, o := measuring(t)
@@ -176,8 +176,8 @@ func TestAnalysisThatWaitsForAJob(t *testing.T) {
 	}
 }
 
-// TestAnalysisWithoutItsTemplate checks that a canary that waits because its AnalysisTemplate was deleted shows that, and not that the manager
-// may be away.
+// TestAnalysisWithoutItsTemplate checks that a canary that waits because its AnalysisTemplate was deleted shows this reason, and not that the
+// manager may not be running.
 func TestAnalysisWithoutItsTemplate(t *testing.T) {
 	t.Parallel()
 	s, ms, o := measuring(t)
@@ -197,8 +197,8 @@ func TestAnalysisWithoutItsTemplate(t *testing.T) {
 	}
 }
 
-// TestScanOfGitHub checks that for versions that come from GitHub the poll of the GitHubRepository is advised, which reads its tags: a scan
-// of the ImagePolicy reads those that are in the status of the GitHubRepository.
+// TestScanOfGitHub checks that for versions from GitHub, a poll of the GitHubRepository is advised, because the poll reads the tags on GitHub. A scan
+// of the ImagePolicy only reads the tags in the status of the GitHubRepository.
 func TestScanOfGitHub(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -217,7 +217,7 @@ func TestScanOfGitHub(t *testing.T) {
 }
 
 // TestReleaseOfAPreviewThatEnds checks that the last release of a preview, whose pods are gone, shows that it waits for the hooks of type
-// PostPreview, where the state of the group is not shown: hlnr why of its commit, hlnr tree, and the pages of the board.
+// PostPreview in places that do not show the state of the group: hlnr why for its commit, hlnr tree, and the pages of the board.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "previews")
@@ -248,8 +248,8 @@ func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestPodsOfAReaderWithoutReleases checks that an active release whose object and pods a reader may not read does not count as unavailable
-// by them.
+// TestPodsOfAReaderWithoutReleases checks that an active release does not count as unavailable if the reader may not read its object and
+// pods.
 func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -260,8 +260,8 @@ func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	}
 }
 
-// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list, as users with permissions in one
-// namespace may not list ClusterFreezes: the condition Frozen shows it, and the planner rejects the decision (protocol rule 45).
+// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list. Users with permissions in one
+// namespace may not list ClusterFreezes. The condition Frozen shows the freeze, and the planner rejects the decision (protocol rule 45).
 func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "frozen")
@@ -275,7 +275,7 @@ func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	}
 }
 
-// TestProgramOfAPlugin checks that the command in the text about a manager that is away begins with the program of the user, as all commands do.
+// TestProgramOfAPlugin checks that the command in the text about a manager that is not running begins with the program of the user, like all commands.
 func TestProgramOfAPlugin(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The board shows the NotificationPolicies that do not deliver.
+// TestNotificationProblems checks that the board shows the NotificationPolicies that do not deliver all messages.
 func TestNotificationProblems(t *testing.T) {
 	t.Parallel()
 	policy := func(name string, ready metav1.ConditionStatus, message string) v1alpha1.NotificationPolicy {

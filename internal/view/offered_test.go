@@ -58,8 +58,8 @@ func TestOfferedDecisions(t *testing.T) {
 	}
 }
 
-// TestDownWhilePinnedInAFreeze checks that a group whose pinned release is down during a freeze or a pause offers a rollback to the retained
-// release above it: only a pin makes that active then, and to remove the pin does not.
+// TestDownWhilePinnedInAFreeze checks that during a freeze or a pause, a group whose pinned release is down offers a rollback to the retained
+// release above it. Only a pin makes that release active then, and the removal of the pin does not.
 func TestDownWhilePinnedInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pinned down frozen", "pinned down paused", "unpin down frozen"} {
@@ -77,7 +77,7 @@ func TestDownWhilePinnedInAFreeze(t *testing.T) {
 	}
 }
 
-// TestUnpinInAFreeze checks that unpin is not offered for a retained release during a freeze, in which it does not return.
+// TestUnpinInAFreeze checks that unpin is not offered for a retained release during a freeze, because the release does not become active then.
 func TestUnpinInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("pinned frozen", "shop")
@@ -87,7 +87,7 @@ func TestUnpinInAFreeze(t *testing.T) {
 	}
 }
 
-// TestReturnInAFreeze checks that why of a retained release that returns at the end of a freeze names the freeze, as the status does.
+// TestReturnInAFreeze checks that hlnr why for a retained release that becomes active at the end of a freeze shows the freeze, like the status.
 func TestReturnInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("frozen return", "shop")
@@ -97,8 +97,8 @@ func TestReturnInAFreeze(t *testing.T) {
 	}
 }
 
-// TestOlderVersionOfAnExclusiveGroup checks that why of an older version than one that failed in an exclusive group names that, and what starts
-// it; in other groups it starts.
+// TestOlderVersionOfAnExclusiveGroup checks that hlnr why for a version below a failed release in an exclusive group shows that release, and how to
+// start the version. In other groups, the version starts automatically.
 func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("older", "shop")
@@ -112,8 +112,8 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestOfferedVersionThatDoesNotStart checks that the status of a service without releases names the version that is offered, and what keeps it
-// from starting.
+// TestOfferedVersionThatDoesNotStart checks that the status of a service without releases shows the offered version and the reason why the version
+// does not start.
 func TestOfferedVersionThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sentence, next string }{
@@ -129,7 +129,7 @@ func TestOfferedVersionThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestLogsOfARejectedDeployment checks that logs are not offered where no pod can exist.
+// TestLogsOfARejectedDeployment checks that logs are not offered if no pod can exist.
 func TestLogsOfARejectedDeployment(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"rejected Deployment": false, "rejected Deployment failed": false, "exclusive crash": true, "return crashes": true} {
@@ -141,8 +141,8 @@ func TestLogsOfARejectedDeployment(t *testing.T) {
 	}
 }
 
-// TestPreviousCommitOfAPreview checks that the previous commit of a preview is not called retained: it is deleted after its drain, and there is
-// no rollback of previews.
+// TestPreviousCommitOfAPreview checks that the previous commit of a preview is not called retained, because it is deleted after its drain, and
+// previews have no rollback.
 func TestPreviousCommitOfAPreview(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("preview pushed", "shop")

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The failure of a release in a pinned group is part of its state, and the service is among the failed ones.
+// TestFailureInAPinnedGroup checks that the failure of a release in a pinned group is part of the state of the group, and that the service is listed as failed.
 func TestFailureInAPinnedGroup(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -44,7 +44,7 @@ func TestFailureInAPinnedGroup(t *testing.T) {
 	}
 }
 
-// A service that the manager has not seen yet is not counted as one whose rollout is in progress.
+// TestCountOfTheUnreconciled checks that a service that the manager has not reconciled yet does not count as a service with a rollout in progress.
 func TestCountOfTheUnreconciled(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pinnedGroup returns a group of shop that is pinned to its active release; retained is another one above it.
+// pinnedGroup returns a group of shop that is pinned to its active release. retained is a release above it.
 func pinnedGroup(name, active, retained string) v1alpha1.ReleaseGroup {
 	row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {
 		return v1alpha1.Release{VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Name: name, Version: version}, Status: status, Promoted: 1, Available: true}
@@ -22,8 +22,8 @@ func pinnedGroup(name, active, retained string) v1alpha1.ReleaseGroup {
 	}
 }
 
-// The command that removes a pin names the group if several are pinned, as the command needs it; each group shows the reason of the pin
-// that it has.
+// TestUnpinOfSeveralGroups checks that the command that removes a pin contains the group if several groups are pinned, and that each group shows the
+// reason of the pin that applies to it.
 func TestUnpinOfSeveralGroups(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -59,7 +59,7 @@ func TestUnpinOfSeveralGroups(t *testing.T) {
 	}
 }
 
-// A pin that names no group of the service cannot be removed with unpin, which is not offered: the message names the pin.
+// TestStrayPin checks that unpin is not offered for a pin that refers to no group of the service, because unpin cannot remove it. The message shows the pin.
 func TestStrayPin(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
@@ -71,7 +71,7 @@ func TestStrayPin(t *testing.T) {
 	}
 }
 
-// A version that is not among the listed rejections has a command with which to read the others.
+// TestWhyOfAnUnlistedVersion checks that the answer about a version that is not among the listed rejections contains a command to list all rejections.
 func TestWhyOfAnUnlistedVersion(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
@@ -84,7 +84,7 @@ func TestWhyOfAnUnlistedVersion(t *testing.T) {
 	}
 }
 
-// A denied version, which a pin does not protect, is not offered for a rollback.
+// TestRollbackToADeniedVersion checks that a rollback to a denied version is not offered, because a pin does not protect a denied version.
 func TestRollbackToADeniedVersion(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// repository returns the objects that the versions of a service come from, or nil if they do
+// repository returns the objects from which the versions of a service come. It returns nil for objects that do
 // not exist or were not read.
 func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepository) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
@@ -25,7 +25,7 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// endState returns the state of a group that closes, or of its release that calls the hooks of its end.
+// endState returns the state of a group that closes, or of its release that calls the end hooks.
 func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
 	if g.End != nil {
@@ -34,7 +34,7 @@ func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	return x
 }
 
-// endHooks describes the wait for the hooks of the end of a preview, or before that for Jobs of other hooks; "" if there is none.
+// endHooks describes the wait for the end hooks of a preview or, before that, for Jobs of other hooks. It returns "" if there is no such wait.
 func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	if g.End == nil {
 		for i := range g.Releases {
@@ -55,7 +55,7 @@ func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	return text
 }
 
-// activeJobs describes that a release that drains waits for Jobs of its hooks; "" if it has none.
+// activeJobs describes the wait of a draining release for Jobs of its hooks. It returns "" if there are none.
 func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	o := s.release(row.VersionedMicroservice)
 	switch {
@@ -64,10 +64,10 @@ func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) st
 	case g.Phase == v1alpha1.GroupLive:
 		return "it waits until the Jobs of its hooks have ended"
 	}
-	return "it waits until the Jobs of its other hooks have ended" // before those of type PostPreview
+	return "it waits until the Jobs of its other hooks have ended" // These are Jobs of hooks that run before the hooks of type PostPreview.
 }
 
-// pullRequest returns the pull request of a preview, as far as known.
+// pullRequest returns the known fields of the pull request of a preview.
 func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
 	out := &PullRequest{Number: g.PullRequest, Head: g.Head, Pushed: micros(g.HeadTime)}
 	if n, ok := preview.Number(g.Slug); ok && out.Number == 0 {
@@ -104,7 +104,7 @@ func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
 	}
 }
 
-// limit sets the time at which a preview ends at the latest.
+// limit sets the latest time at which a preview ends.
 func (s *service) limit(p *PullRequest) {
 	spec := s.ms.Spec.Previews
 	if spec == nil {
@@ -137,7 +137,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
 }
 
-// unapproved returns open pull requests of forks that wait for an approval, and have no group.
+// unapproved returns open pull requests of forks that wait for an approval and have no group.
 func (s *service) unapproved(known []Group) (out []Group) {
 	policy, repo := s.repository()
 	if policy == nil || repo == nil {
@@ -159,7 +159,7 @@ func (s *service) unapproved(known []Group) (out []Group) {
 	return out
 }
 
-// approves reports whether a policy requires approvals for forks: otherwise none waits.
+// approves reports whether a policy requires approvals for forks. Without this requirement, no fork waits.
 func approves(p *v1alpha1.ImagePolicy) bool {
 	s := p.Spec.Source
 	if s == nil || s.GitHub == nil || s.GitHub.PullRequests == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestReferenceNamesAllFields checks that docs/reference/view.md names each field of the JSON form.
+// TestReferenceNamesAllFields checks that docs/reference/view.md describes each field of the JSON form.
 func TestReferenceNamesAllFields(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../docs/reference/view.md")

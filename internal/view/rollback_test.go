@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// played returns the end of a story with an own copy of its Microservice.
+// played returns the end of a story with a separate copy of its Microservice.
 func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ok := viewtest.Play(name, "shop")
@@ -23,7 +23,7 @@ func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) 
 	return s, &s.Input.Microservices[0]
 }
 
-// TestRollbackTargets checks that a service can be rolled back to what was active, in each group the last one first.
+// TestRollbackTargets checks that a service can be rolled back to previously active releases. In each group, the last active release comes first.
 func TestRollbackTargets(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "promoted")
@@ -57,7 +57,7 @@ func TestRollbackTargets(t *testing.T) {
 	}
 }
 
-// TestRetryOfTarget checks that a failed release can be retried only where its group would move to it.
+// TestRetryOfTarget checks that a failed release can be retried only if its group would move to it.
 func TestRetryOfTarget(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -88,8 +88,8 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReturnOfAPinnedRelease checks that for a pinned release without a ready pod the removal of the pin is offered, and not a rollback to the
-// version that the pin left, and that the sentence names the pin.
+// TestReturnOfAPinnedRelease checks that for a pinned release without a ready pod, the removal of the pin is offered instead of a rollback to the
+// version that was active before the pin, and that the sentence contains the pin.
 func TestReturnOfAPinnedRelease(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pinned")
@@ -104,7 +104,7 @@ func TestReturnOfAPinnedRelease(t *testing.T) {
 	}
 }
 
-// TestReturnToTheLast checks that the rollback that is offered is the one that hlnr rollback chooses without --to, the release that was active last.
+// TestReturnToTheLast checks that the offered rollback is the rollback that hlnr rollback selects without --to, which is to the release that was active last.
 func TestReturnToTheLast(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "promoted")
@@ -112,7 +112,7 @@ func TestReturnToTheLast(t *testing.T) {
 	takeDown(&s, g)
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.SemVer.Version == "1.0.0" {
-			r.Promoted = 2 // active last, after a return from 1.0.5
+			r.Promoted = 2 // It was active last, after a return from 1.0.5.
 			x := *r.DeepCopy()
 			x.VersionedMicroservice, x.SemVer.Version, x.Promoted = "shop-1-0-5", "1.0.5", 1
 			g.Releases = slices.Insert(g.Releases, i, x)
@@ -133,7 +133,7 @@ func TestReturnToTheLast(t *testing.T) {
 	}
 }
 
-// TestReturnDuringAPause checks that a group that returns to a retained release waits for a user while spec.paused stops it.
+// TestReturnDuringAPause checks that a group that returns to a retained release waits for a user while spec.paused is set.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pinned")

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
-// rollout is a rollout in progress, with all data that determines its state.
+// rollout is a rollout in progress, with all data that determine its state.
 type rollout struct {
 	*service
 	*run
@@ -26,7 +26,7 @@ type rollout struct {
 	reports []report
 }
 
-// rollout returns the rollout in progress of a group, or nil if there is none, or its release is
+// rollout returns the rollout in progress of a group. It returns nil if there is none, or if its release is
 // not in the group.
 func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	record := runOf(g)
@@ -40,7 +40,7 @@ func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	return &rollout{service: s, run: record, group: g, row: &g.Releases[i], object: s.release(record.release), steps: s.steps(g), reports: s.reports(g.Slug)}
 }
 
-// present returns the current step, or nil before the first one and after steps that were removed.
+// present returns the current step. It returns nil before the first step and after the removal of the current step.
 func (r *rollout) present() *v1alpha1.CanaryStep {
 	if r.step < 1 || int(r.step) > len(r.steps) {
 		return nil
@@ -48,7 +48,7 @@ func (r *rollout) present() *v1alpha1.CanaryStep {
 	return &r.steps[r.step-1]
 }
 
-// state returns the state of the rollout: its first wait, in the order of the planner.
+// state returns the state of the rollout, which is its first wait in the order of the planner.
 func (r *rollout) state() State {
 	s := r.find()
 	if st := r.present(); st != nil {
@@ -81,10 +81,10 @@ func (r *rollout) find() State {
 	return s
 }
 
-// overdue is how long after the end of a pause, or the time of a measurement, the manager may take to proceed.
+// overdue is the maximum time that the manager may take to continue after the end of a pause or the time of a measurement.
 const overdue = time.Minute
 
-// overdueSince describes what was due at a time more than overdue ago; "" if it was not.
+// overdueSince describes an event that was due at a time. It returns "" if the event is not overdue.
 func (s *service) overdueSince(at time.Time, what string) string {
 	if at.IsZero() || s.now.Sub(at) <= overdue {
 		return ""
@@ -92,7 +92,7 @@ func (s *service) overdueSince(at time.Time, what string) string {
 	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with " + cmp.Or(s.Program, "hlnr") + " doctor"
 }
 
-// signed reports whether the current step, or a later one, needs approvals that one user cannot skip.
+// signed reports whether the current step or a later step needs approvals that a single user cannot skip.
 func (r *rollout) signed() bool {
 	for i, st := range r.steps {
 		if a := st.Approval; a != nil && (a.Count > 1 || len(a.From) > 0) && int32(i)+1 >= r.step && r.continued != int32(i)+1 {
@@ -102,19 +102,19 @@ func (r *rollout) signed() bool {
 	return false
 }
 
-// adoptable reports whether the planner applies the decision Adopt of one user: the rollout is not the return to a retained release, no step
-// needs approvals, and there is no freeze.
+// adoptable reports whether the planner applies the decision Adopt of a single user. The rollout must not be the return to a retained
+// release, no step may need approvals, and there must be no freeze.
 func (r *rollout) adoptable() bool {
 	return unfinished(r.row) && !r.signed() && (r.row.Promoted > 0 || !r.freezesDecisions())
 }
 
-// unfinished reports whether a release was started, and is neither active nor retained.
+// unfinished reports whether a release was started and is neither active nor retained.
 func unfinished(row *v1alpha1.Release) bool {
 	return row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleasePending
 }
 
-// abort returns what ends the rollout: the decision Deprecate, or the removal or change of the pin if the rollout returns to a retained
-// release; nil if nothing does.
+// abort returns the action that ends the rollout. This is the decision Deprecate or, for the return to a retained
+// release, the removal or change of the pin. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
 	case unfinished(r.row):
@@ -127,7 +127,7 @@ func (r *rollout) abort() []Action {
 	return nil
 }
 
-// skipOrAbort returns what skips the remaining checks of the rollout, if one user may do that, and what aborts it.
+// skipOrAbort returns the action that skips the remaining checks of the rollout, if a single user may do that, and the action that aborts it.
 func (r *rollout) skipOrAbort() []Action {
 	if r.adoptable() {
 		return append([]Action{r.actOn("adopt", r.row)}, r.abort()...)
@@ -135,7 +135,7 @@ func (r *rollout) skipOrAbort() []Action {
 	return r.abort()
 }
 
-// pauseEnd returns when the pause of the current step ends or ended; zero without one, or if that is not known.
+// pauseEnd returns when the pause of the current step ends or ended. It returns zero if there is no pause, or if the end is not known.
 func (r *rollout) pauseEnd() time.Time {
 	st, since := r.present(), r.healthySince()
 	if st == nil || st.Pause == nil || st.Approval != nil || since.IsZero() {
@@ -144,7 +144,7 @@ func (r *rollout) pauseEnd() time.Time {
 	return since.Add(st.Pause.Duration.Std(0) - r.waited)
 }
 
-// outside describes causes that are not in a release.
+// outside describes causes outside of a release.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
@@ -155,7 +155,7 @@ var outside = map[string]string{
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
-// blocked returns the state of a rollout that a cause outside the release blocks.
+// blocked returns the state of a rollout that is blocked by a cause outside of the release.
 func (r *rollout) blocked() *State {
 	switch {
 	case r.waitsFor != "":
@@ -171,7 +171,7 @@ func (r *rollout) blocked() *State {
 	return nil
 }
 
-// causeOf describes a cause that is not in the release.
+// causeOf describes a cause outside of the release.
 func (r *rollout) causeOf(cause string) string {
 	switch cause {
 	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":
@@ -190,7 +190,7 @@ func (r *rollout) causeOf(cause string) string {
 	return ""
 }
 
-// unavailableSince returns when the object began to report a cause, or nil if not known.
+// unavailableSince returns when the object began to report a cause. It returns nil if the time is not known.
 func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	if r.object == nil {
 		return nil
@@ -222,7 +222,7 @@ func (r *rollout) unhealthy() *State {
 	return s
 }
 
-// available reports whether the object reports all its replicas, at its current generation.
+// available reports whether the object reports all its replicas at its current generation.
 func (r *rollout) available() bool {
 	o := r.object
 	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
@@ -271,7 +271,7 @@ func (r *rollout) late() (out []report) {
 	return out
 }
 
-// halted returns the state of a rollout that spec.paused or a freeze stops.
+// halted returns the state of a rollout that spec.paused or a freeze prevents from continuing.
 func (r *rollout) halted() *State {
 	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
 		if why := frozenAt(c.Message, r.row.SemVer.Version+" is waiting "); why != "" {
@@ -284,12 +284,12 @@ func (r *rollout) halted() *State {
 	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
 }
 
-// activeDenied reports whether the active version is denied: a retained release replaces it, also during a pause.
+// activeDenied reports whether the active version is denied. A retained release replaces a denied version, even during a pause.
 func (r *rollout) activeDenied() bool {
 	return Denied(r.images[key(r.ms.Namespace, r.ms.Spec.ImagePolicyRef.Name)], r.group, r.group.Active)
 }
 
-// retries returns the state of a rollout that returned its traffic and may not have any yet.
+// retries returns the state of a rollout that gave its traffic back and may not have any traffic yet.
 func (r *rollout) retries() *State {
 	at := micro(r.row.RetryTime)
 	if r.step > 0 || !at.After(r.now) {
@@ -298,8 +298,8 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: r.abort()}
 }
 
-// approved describes how many of the required users, and which ones, have approved the current
-// step.
+// approved describes how many of the required users have approved the current step, and lists
+// these users.
 func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	var by []string
 	for _, x := range r.approvals {
@@ -320,7 +320,7 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	return out
 }
 
-// userWait returns what the current step waits for: a user, time, or measurements.
+// userWait returns the wait of the current step for a user, for time, or for measurements.
 func (r *rollout) userWait() *State {
 	st := r.present()
 	if st == nil || r.continued == r.step {
@@ -361,7 +361,7 @@ func (r *rollout) userWait() *State {
 	return nil
 }
 
-// healthySince returns when the current healthy wait began, or zero if not known.
+// healthySince returns when the current healthy wait began. It returns zero if the time is not known.
 func (r *rollout) healthySince() time.Time {
 	if r.interrupted {
 		return time.Time{}
@@ -399,11 +399,11 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	return a
 }
 
-// nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the result of
-// the rounds so far, nil before the first one, and since is the beginning of the wait.
+// nextRound returns when the next round of the measurements of the current step is or was due. It returns zero if the time is not known. v is
+// the result of the previous rounds, or nil before the first round, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
 	if r.roundHook() != nil || r.unusable() != "" {
-		return time.Time{} // It waits for that.
+		return time.Time{} // The round waits for the hook or the analysis.
 	}
 	if v != nil {
 		return micro(v.NextTime)
@@ -415,7 +415,7 @@ func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.T
 	return since.Add(spec.Interval.Std(time.Minute))
 }
 
-// roundHook returns a hook of type Rollout that the current round waits for, or nil.
+// roundHook returns a hook of type Rollout for which the current round waits, or nil.
 func (r *rollout) roundHook() *v1alpha1.HookStatus {
 	if r.object == nil {
 		return nil
@@ -428,7 +428,7 @@ func (r *rollout) roundHook() *v1alpha1.HookStatus {
 	return nil
 }
 
-// unusable returns why the shared analysis of the rollout cannot be used, or "".
+// unusable returns the reason why the shared analysis of the rollout cannot be used, or "".
 func (r *rollout) unusable() string {
 	c := r.ms.Spec.UpdateStrategy.Canary
 	stalled := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionStalled)
@@ -479,7 +479,7 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// waitingHooks returns the hooks of the current gate that have not agreed.
+// waitingHooks returns the hooks of the current gate that have not agreed yet.
 func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	if r.object == nil {
 		return nil
@@ -492,7 +492,7 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// answerOf describes the first answer of hooks, or the state of the Job that answers; "" if there is none.
+// answerOf describes the first answer of hooks, or the state of the Job that answers. It returns "" if there is none.
 func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		switch {
@@ -543,7 +543,7 @@ func (r *rollout) peers() *State {
 	return s
 }
 
-// reached reports whether a version is active in a service, or has completed a step.
+// reached reports whether a version is active in a service or has completed a step there.
 func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
@@ -566,7 +566,7 @@ func (r *rollout) progress() *Rollout {
 	if st := r.present(); st != nil {
 		out.StepName = st.Name
 	}
-	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // a release that was active before takes no steps
+	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // A previously active release takes no steps.
 		out.Next = append(out.Next, r.steps[i].Weight)
 	}
 	if len(out.Next) == 0 || out.Next[len(out.Next)-1] != 100 {
@@ -632,7 +632,7 @@ func (r *rollout) analysisCheck() Check {
 	return c
 }
 
-// parentsOf names the parents that program the routes of a policy.
+// parentsOf lists the parents that program the routes of a policy.
 func parentsOf(p *v1alpha1.NetworkPolicy) string {
 	if v := p.Spec.Provider; v != nil && v.Gateway != nil {
 		var names []string
@@ -649,7 +649,7 @@ func parentsOf(p *v1alpha1.NetworkPolicy) string {
 	return "networkpolicy " + p.Name
 }
 
-// join returns "a", "a and b", "a, b and c".
+// join lists names, as in "a", "a and b" or "a, b and c".
 func join(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
@@ -657,7 +657,7 @@ func join(names []string) string {
 	return strings.Join(names, "")
 }
 
-// podsOf returns the pods of a release: as listed, else as counted by its object; nil if neither is
+// podsOf returns the pods of a release, as listed or, if pods were not read, as counted by the object. It returns nil if neither is
 // known.
 func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Pods {
 	var out Pods
@@ -692,7 +692,7 @@ func (s *service) podsRead() bool {
 	return s.Pods != nil && (s.PodNamespaces == nil || s.PodNamespaces[s.ms.Namespace])
 }
 
-// podOf returns the view of a pod: the reason why it is not ready takes precedence over its phase.
+// podOf returns the view of a pod. The reason why the pod is not ready takes precedence over its phase.
 func podOf(p *corev1.Pod) Pod {
 	out := Pod{Name: p.Name, Phase: string(p.Status.Phase), Message: p.Status.Message}
 	if p.Status.Reason != "" {

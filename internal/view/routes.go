@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GatewaysOf returns the Gateways that the routes of a policy name, as namespace and name.
+// GatewaysOf returns the namespaces and names of the Gateways to which the routes of a policy refer.
 func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil {
 		return nil
@@ -27,7 +27,7 @@ func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 	return out
 }
 
-// HostNamespaces returns the namespaces of the policies by which [WhyHost] could explain a host and a path, sorted, and all hosts of
+// HostNamespaces returns the sorted namespaces of the policies with which [WhyHost] could explain a host and a path, and all hosts of
 // the policies.
 func HostNamespaces(policies []v1alpha1.NetworkPolicy, host, path string) (namespaces, hosts []string) {
 	best, hosts := newIndex(Input{NetworkPolicies: policies}, time.Time{}).domainsOf(strings.ToLower(strings.TrimSuffix(host, ".")), path)
@@ -55,7 +55,7 @@ func (p policyDomain) gatewayLines(a *Answer) {
 	}
 }
 
-// routeText describes which parents accept a route, and why others do not.
+// routeText describes which parents accept a route, and why the other parents do not accept it.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
 		return "no gateway reports its status: check the parents of the route, and that a controller of their class runs"
@@ -83,7 +83,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 	return strings.Join(texts, " · ")
 }
 
-// gatewayText describes what a Gateway has programmed.
+// gatewayText describes the programmed state of a Gateway.
 func gatewayText(g *gatewayv1.Gateway) string {
 	if bad := faultOf(g.Status.Conditions, string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)); bad != "" {
 		return "not programmed: " + bad
@@ -109,7 +109,7 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	return text
 }
 
-// faultOf returns the first of these conditions that is False, with its reason, or "" is.
+// faultOf returns the first of these conditions that is False, with its reason. Otherwise it returns "".
 func faultOf(conditions []metav1.Condition, kinds ...string) string {
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {

@@ -13,7 +13,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2}
 }
 
-// TestGatewayLines checks that a route and its Gateways report their status, with the
+// TestGatewayLines checks that the lines of a route and its Gateways contain their status and the
 // cause of a fault.
 func TestGatewayLines(t *testing.T) {
 	t.Parallel()

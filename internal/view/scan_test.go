@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestScanOfASuspendedPolicy checks that no scan is advised for a suspended ImagePolicy, which is not scanned.
+// TestScanOfASuspendedPolicy checks that no scan is advised for a suspended ImagePolicy, because it is not scanned.
 func TestScanOfASuspendedPolicy(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -23,8 +23,8 @@ func TestScanOfASuspendedPolicy(t *testing.T) {
 	}
 }
 
-// TestScanOfAList checks that no scan is advised for a version that is not in the list of an ImagePolicy, and that a tag of the list which the
-// registry does not have is named.
+// TestScanOfAList checks that no scan is advised for a version that is not in the list of an ImagePolicy, and that the answer shows a listed tag that
+// the registry does not contain.
 func TestScanOfAList(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")

@@ -48,7 +48,7 @@ func (s *service) view() Service {
 	return out
 }
 
-// mostUrgent returns the state of a service: its own problem, or the state of the group or preview that needs most attention.
+// mostUrgent returns the state of a service. This is its own problem, or the state of the group or preview that needs most attention.
 func (s *service) mostUrgent(out Service) State {
 	var states []State
 	if own := s.problem(); own != nil {
@@ -79,7 +79,7 @@ func (s *service) withSentence(x State) State {
 	return x
 }
 
-// reasonNotReconciled is the reason of the state of a service that the manager has not seen yet.
+// reasonNotReconciled is the reason of the state of a service that the manager has not reconciled yet.
 const reasonNotReconciled = "NotReconciled"
 
 // empty returns the state of a service without groups.
@@ -103,7 +103,7 @@ func (s *service) empty() State {
 	return x
 }
 
-// problem returns the state of the service itself, or nil: what a user must change in its specification, or what blocks it.
+// problem returns the state of the service itself if a user must change its specification, or if the service is blocked. Otherwise it returns nil.
 func (s *service) problem() *State {
 	conds := s.ms.Status.Conditions
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
@@ -175,8 +175,8 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	return out
 }
 
-// PinOf returns the pin that a group has now: the one by its name, else the one for any group, if the group has its version or release;
-// nil if there is none.
+// PinOf returns the effective pin of a group, or nil if there is none. A pin by the name of the group takes precedence. A pin for any group
+// applies only if the group has its version or release.
 func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *Pin {
 	m := ms.Spec.UpdateStrategy.Manual
 	if m == nil {
@@ -203,7 +203,7 @@ func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *
 	return nil
 }
 
-// unpin returns the command that removes the pin of a group, which it names if several groups are pinned.
+// unpin returns the command that removes the pin of a group. The command contains the group if several groups are pinned.
 func (s *service) unpin(g *v1alpha1.ReleaseGroup) Action {
 	pinned := 0
 	for i := range s.ms.Status.ReleaseGroups {
@@ -219,7 +219,7 @@ func (s *service) unpin(g *v1alpha1.ReleaseGroup) Action {
 	return a
 }
 
-// unpins returns the commands that remove the pins of groups which are not at the release that their pin selects.
+// unpins returns the commands that remove the pins of groups whose active release is not the release that the pin selects.
 func (s *service) unpins() (out []Action) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -255,7 +255,7 @@ func (s *service) group(g *v1alpha1.ReleaseGroup) Group {
 	return out
 }
 
-// image returns the ImagePolicy of the service; nil if it does not exist, or was not read.
+// image returns the ImagePolicy of the service. It returns nil if the ImagePolicy does not exist or was not read.
 func (s *service) image() *v1alpha1.ImagePolicy {
 	return s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 }
@@ -303,7 +303,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case retained(row) && g.Phase == v1alpha1.GroupLive && !isPreview(g):
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && row == s.newestReturn(g) && !s.startsNothing() {
-			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
+			x.Next = []Action{s.unpin(g)} // Without the pin, the release would be active.
 		}
 		if Denied(s.image(), g, row.SemVer.Version) {
 			x.Detail, x.Next = "its version is denied", nil
@@ -320,7 +320,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	return x
 }
 
-// newestRetained returns the retained release of a group with the highest version, or nil; releases are sorted by version.
+// newestRetained returns the retained release of a group with the highest version, or nil. Releases are sorted by version.
 func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; retained(r) {
@@ -330,7 +330,7 @@ func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// targetOf returns the version of the target of a group, or its name if no release has that version.
+// targetOf returns the version of the target of a group, or the name of the target if no release has that name.
 func targetOf(g *v1alpha1.ReleaseGroup) string {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == g.Target.Release {
@@ -345,7 +345,7 @@ func pinnedTo(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	return g.Target.Reason == "Pinned" && g.Target.Release == row.VersionedMicroservice
 }
 
-// aboveActive reports whether a release precedes the active one of its group, whose releases are sorted by version.
+// aboveActive reports whether a release comes before the active release in its group, whose releases are sorted by version.
 func aboveActive(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -358,7 +358,7 @@ func aboveActive(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	return false
 }
 
-// followers returns the CronJobs that follow the service, by name.
+// followers returns the CronJobs that follow the service, sorted by name.
 func (s *service) followers() (out []Follower) {
 	for i := range s.CronJobs {
 		job := &s.CronJobs[i]

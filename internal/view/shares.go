@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// hosts returns the hosts that route to a group, those that are programmed first.
+// hosts returns the hosts that route to a group. Programmed hosts come first.
 func (s *service) hosts(g *v1alpha1.ReleaseGroup) (out []Host) {
 	for _, p := range s.policies {
 		for i := range p.Status.Domains {
@@ -36,7 +36,7 @@ func hostOf(p *v1alpha1.NetworkPolicy, d *v1alpha1.DomainStatus) Host {
 	return h
 }
 
-// share returns the share of the traffic of its group that a release has.
+// share returns a release's share of the traffic of its group.
 func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
 	out := Share{Match: row.Match, Mirror: row.MirrorPercent}
 	serving := row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary
@@ -62,8 +62,8 @@ func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
 	return out
 }
 
-// programmed returns the weight of a release at the hosts of its group that split its traffic, if
-// all of them are programmed with the same weight, or nil if not known. Hosts of a single release,
+// programmed returns the weight of a release at the hosts that split the traffic of its group. It returns nil unless
+// all these hosts are programmed with the same weight. Hosts that route to a single release,
 // by version or as canary domains, do not count.
 func (s *service) programmed(g *v1alpha1.ReleaseGroup, release string, reports []report) (out *int32) {
 	for _, p := range s.policies {
@@ -90,7 +90,7 @@ func (s *service) programmed(g *v1alpha1.ReleaseGroup, release string, reports [
 	return out
 }
 
-// alone reports whether a domain routes only to a release that it names, or to the canary.
+// alone reports whether a domain routes only to a release with a fixed version, or only to the canary.
 func alone(d *v1alpha1.DomainStatus, policy string, reports []report) bool {
 	if len(d.Backends) != 1 {
 		return false

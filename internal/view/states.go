@@ -9,22 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Word names a state for programs.
+// Word identifies a state for programs.
 type Word string
 
 // The states.
 const (
-	// WordActive: a release serves traffic. WordUnavailable: it is active, but lacks pods or
+	// WordActive means that a release serves traffic. WordUnavailable means that a release is active, but lacks pods or
 	// routes.
 	WordActive      Word = "Active"
 	WordUnavailable Word = "Unavailable"
-	// WordPinned: a release serves traffic because of a pin.
+	// WordPinned means that a release serves traffic because of a pin.
 	WordPinned Word = "Pinned"
-	// WordRetained: a release was active, and is retained for a rollback.
+	// WordRetained means that a release was active and is retained for a rollback.
 	WordRetained Word = "Retained"
-	// WordDraining: a release, or a group, is being removed.
+	// WordDraining means that a release or a group is being removed.
 	WordDraining Word = "Draining"
-	// WordSuperseded: a newer version replaced a rollout in progress.
+	// WordSuperseded means that a newer version replaced a rollout in progress.
 	WordSuperseded Word = "Superseded"
 
 	// States of a rollout in progress.
@@ -51,9 +51,9 @@ const (
 	WordFailed     Word = "Failed"
 	WordAborted    Word = "Aborted"
 
-	// WordProblem: a condition of the service shows what to change.
+	// WordProblem means that a condition of the service shows what to change.
 	WordProblem Word = "Problem"
-	// WordEmpty: there is no release, and none in progress.
+	// WordEmpty means that there is no release and no rollout in progress.
 	WordEmpty Word = "Empty"
 
 	// States of previews.
@@ -62,49 +62,50 @@ const (
 	WordExpired      Word = "Expired"
 )
 
-// State is what a service, group or release does or waits for, since when, until when, and the
+// State describes the action or wait of a service, group or release, its start and end, and the
 // possible actions of the user.
 type State struct {
 	Word  Word  `json:"word"`
 	Class Class `json:"class"`
-	// Version that the state is about, if it is not that of the object.
+	// Version is the version that the state is about, if that differs from the version of the object.
 	Version string `json:"version,omitempty"`
-	// Reason is the reason of the API behind the state.
+	// Reason is the reason in the API that the state is based on.
 	Reason string `json:"reason,omitempty"`
 	// Detail is the cause of a wait or failure.
 	Detail string `json:"detail,omitempty"`
-	// Step from 1 of Steps, and its weight in percent; 0 and nil outside of the steps.
+	// Step is the current step, counted from 1, and Steps is the number of steps. They are 0 outside of the steps. Weight is the weight in percent,
+	// or nil outside of the steps.
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
-	// Since is when the state began, and Until when it ends at the latest; nil if not known, or
-	// without limit.
+	// Since is when the state began, or nil if that is not known. Until is when the state ends at the latest, or nil if that is not known or there is
+	// no limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// Outage: the pods of the active release of an exclusive group ended for another release, and no pod serves.
+	// Outage reports whether the pods of the active release of an exclusive group ended for another release, and no pod serves.
 	Outage bool `json:"outage,omitempty"`
 	// By is the user who decided, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 	// Sentence describes the state for users, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Next are commands for possible actions of the user, the most likely first.
+	// Next are the commands for possible actions of the user, the most likely command first.
 	Next []Action `json:"next,omitempty"`
 }
 
 // Action is a possible action of a user.
 type Action struct {
-	// Verb of the command, also used by buttons.
+	// Verb is the verb of the command. Buttons use it too.
 	Verb string `json:"verb"`
-	// Command to copy.
+	// Command is the command to copy.
 	Command string `json:"command"`
-	// Target is the version, or the name of the release, of the action; "" for the service.
+	// Target is the version or the name of the release to which the action applies. It is empty for the service.
 	Target string `json:"target,omitempty"`
-	// Group that the command names; "" if it needs to name none.
+	// Group is the group in the command. It is empty if the command needs no group.
 	Group string `json:"group,omitempty"`
 }
 
-// sentence returns the sentence of a state, at a time and in the time zone of the user.
+// sentence returns the sentence of a state at a time, in the time zone of the user.
 func (s State) sentence(now time.Time) string {
 	text := s.what(now)
 	if s.By != "" {
@@ -116,7 +117,7 @@ func (s State) sentence(now time.Time) string {
 	if s.Note != "" {
 		text += fmt.Sprintf(": %q", s.Note)
 	}
-	if s.Word == WordPinned && s.Detail != "" { // not what the note is about
+	if s.Word == WordPinned && s.Detail != "" { // The note is not about the detail.
 		text += "; " + s.Detail
 	}
 	if s.Outage {
@@ -125,7 +126,7 @@ func (s State) sentence(now time.Time) string {
 	return text
 }
 
-// includesDetail reports whether the result of what contains the detail, or it follows at the end.
+// includesDetail reports whether the method what includes the detail in its result, or sentence adds the detail at the end.
 func (s State) includesDetail() bool {
 	switch s.Word {
 	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
@@ -134,7 +135,7 @@ func (s State) includesDetail() bool {
 	return false
 }
 
-// what returns the sentence without user and cause.
+// what returns the sentence without the user and the cause.
 func (s State) what(now time.Time) string {
 	switch s.Word {
 	case WordActive:
@@ -210,7 +211,7 @@ func (s State) waits(now time.Time) string {
 	return strings.ToLower(string(s.Word))
 }
 
-// ofPreview returns the sentence of a pull request that has no release.
+// ofPreview returns the sentence of a pull request without a release.
 func (s State) ofPreview(now time.Time) string {
 	switch s.Word {
 	case WordForkApproval:

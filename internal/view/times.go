@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations are 0s: clocks differ.
+// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations become 0s, because clocks differ.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -50,8 +50,8 @@ func Span(d time.Duration) string {
 	return pair(s/86400, "d", s%86400/3600, "h")
 }
 
-// Clock formats a time relative to now, in the zone of now: 14:02 on the same day, Mon 14:02 within
-// six days, else with the date.
+// Clock formats a time relative to now, in the zone of now. It returns 14:02 on the same day, Mon 14:02 within
+// six days, and otherwise includes the date.
 func Clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	y, m, d := t.Date()
@@ -65,7 +65,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// timeOf returns a time for the JSON form, or nil for none.
+// timeOf returns a time for the JSON form, or nil for the zero time.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
@@ -97,7 +97,7 @@ func micro(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// openAt reports whether a window is open, and when that changes; known is false if its time zone
+// openAt reports whether a window is open, and when this changes. known is false if the time zone of the window
 // does not exist. A nil window is always open.
 func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time, known bool) {
 	if w == nil {
@@ -119,10 +119,10 @@ func windowText(w *v1alpha1.DeployWindow) string {
 	return strings.TrimSpace(text + " " + cmp.Or(w.TimeZone, "UTC"))
 }
 
-// week lists the days in order.
+// week contains the days in order.
 var week = []v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 
-// days formats days of the week, three or more consecutive ones as a range; "" for every day.
+// days formats days of the week. It formats three or more consecutive days as a range, and returns "" for every day.
 func days(list []v1alpha1.Weekday) string {
 	var out []string
 	for i := 0; i < len(week); {

@@ -17,11 +17,11 @@ type Versions struct {
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Name            string      `json:"name"`
-	// Discovery; nil if the ImagePolicy is not known.
+	// Discovery is the result of the discovery. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Offered versions, newest group and version first.
+	// Offered are the offered versions. The newest group and the newest version come first.
 	Offered []Offered `json:"offered"`
-	// Rejected counts the rejected tags by verdict; Discovery has the newest of them.
+	// Rejected contains the numbers of rejected tags by verdict. Discovery contains the newest rejected tags.
 	Rejected []VerdictCount `json:"rejected,omitempty"`
 }
 
@@ -31,25 +31,25 @@ type Offered struct {
 	Group   string   `json:"group"`
 	Level   string   `json:"level"`
 	Images  []string `json:"images,omitempty"`
-	// PullRequest of a preview.
+	// PullRequest is the number of the pull request of a preview.
 	PullRequest int64        `json:"pullRequest,omitempty"`
 	Released    *metav1.Time `json:"released,omitempty"`
 	Commit      string       `json:"commit,omitempty"`
 	URL         string       `json:"url,omitempty"`
-	// Held: the version is beyond the limits of the policy, and offered only because it is
+	// Held reports whether the version is beyond the limits of the policy, and is offered only because it is
 	// in use.
 	Held bool `json:"held,omitempty"`
-	// Status of the release with this version; "" if there is none.
+	// Status is the status of the release with this version. It is empty if there is no release.
 	Status string `json:"status,omitempty"`
 }
 
-// VerdictCount counts rejected tags.
+// VerdictCount is the number of tags that a filter rejected.
 type VerdictCount struct {
 	Verdict string `json:"verdict"`
 	Count   int32  `json:"count"`
 }
 
-// NewVersions returns the versions of a view of a service.
+// NewVersions returns the offered and rejected versions of a service, given its view.
 func NewVersions(in Input, s Service, now time.Time) Versions {
 	out := Versions{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindVersions}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Discovery: s.Discovery, Offered: []Offered{}}
 	if s.Discovery == nil {
@@ -112,25 +112,25 @@ func (s *service) discovery() *Discovery {
 	return out
 }
 
-// Denied reports whether an ImagePolicy, which may be nil, denies a version of a group: it gets no traffic while another release can have
-// it, also with a pin.
+// Denied reports whether an ImagePolicy, which may be nil, denies a version of a group. A denied version gets no traffic if another release can
+// get it, even with a pin.
 func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
 	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
 		return w.Group == g.Slug && w.Reason == v1alpha1.WithdrawnDenied && (w.Version == version || w.Version == "")
 	})
 }
 
-// RollbackTarget is a release that was active, to which its group can be rolled back.
+// RollbackTarget is a previously active release to which its group can be rolled back.
 type RollbackTarget struct {
 	Group, Version, Release string
-	// Last reports whether it was active last, before the current release.
+	// Last reports whether the release was active directly before the current release.
 	Last bool
-	// Active reports whether it is active: the group returns to it from a rollout.
+	// Active reports whether the release is active. In that case a rollback returns the group from a rollout to this release.
 	Active bool
 }
 
-// RollbackTargets returns the retained releases of a service, and the active ones of groups with a rollout, without those of
-// previews and of denied versions. In each group the release that was active last is the first one.
+// RollbackTargets returns the retained releases of a service, and the active releases of groups with a rollout. It omits the releases of
+// previews and of denied versions. In each group, the release that was active last comes first.
 func RollbackTargets(in Input, namespace, name string) (out []RollbackTarget) {
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
@@ -162,7 +162,7 @@ func targetsOf(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) (out []Ro
 	found := false
 	active := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 	for _, r := range rows {
-		// After a rollback the release that was left is above the active one.
+		// After a rollback, the replaced release is above the active release.
 		last := !found && !(active && aboveActive(g, &r))
 		found = found || last
 		out = append(out, RollbackTarget{Group: g.Name, Version: r.SemVer.Version, Release: r.VersionedMicroservice, Last: last})

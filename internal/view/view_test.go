@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata again")
 
-// TestJSON compares the JSON form of each story with testdata/*.json; -update writes them.
+// TestJSON compares the JSON form of each story with testdata/*.json. With -update, it writes these files.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -54,7 +54,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestSentences: the sentence of the service in each story.
+// TestSentences checks the sentence of the service in each story.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	want := map[string]struct {
@@ -100,8 +100,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestOrder checks that services that wait for a person come first, then failed ones, then
-// moving ones, for any order of the input.
+// TestOrder checks that services that wait for a user come first, then failed services, then
+// moving services, for any order of the input.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(44)
@@ -124,7 +124,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestUnknownIsEmpty: what was not read is omitted.
+// TestUnknownIsEmpty checks that fields that depend on objects that were not read are omitted.
 func TestUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -146,8 +146,8 @@ func TestUnknownIsEmpty(t *testing.T) {
 	}
 }
 
-// FuzzStatus checks that no status makes a view panic, or produces invalid JSON or a sentence
-// that is empty or longer than one line.
+// FuzzStatus checks that no status makes a view panic or produce invalid JSON, and that each sentence
+// is one line that is not empty.
 func FuzzStatus(f *testing.F) {
 	for _, s := range viewtest.Stories() {
 		ms, _ := json.Marshal(s.Input.Microservices)
@@ -191,7 +191,7 @@ func checkView(t interface{ Errorf(string, ...any) }, in view.Input, now time.Ti
 	}
 }
 
-// TestAnyStatus checks the same for statuses with odd values in each field that a view reads.
+// TestAnyStatus checks the same for statuses with unusual values in each field that a view reads.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()

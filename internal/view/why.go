@@ -15,25 +15,25 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Answer explains why a host, a version or a pod serves traffic as it does: the whole chain, and
+// Answer explains why a host, a version or a pod serves or does not serve traffic. It contains the whole chain and
 // the next action.
 type Answer struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Question as it was parsed.
+	// Question is the question as it was parsed.
 	Question string `json:"question"`
-	// Result: serving, notServing, or waiting for a person.
+	// Result is serving, notServing, or waiting for a person.
 	Result Result `json:"result"`
-	// Summary answers in one line.
+	// Summary is the answer in one line.
 	Summary string `json:"summary"`
-	// Lines of the chain, each with its object.
+	// Lines are the lines of the chain, each with its object.
 	Lines []Line `json:"lines,omitempty"`
-	// Do is a possible action of the user; empty: no action is needed.
+	// Do is a possible action of the user. It is empty if no action is needed.
 	Do   string   `json:"do,omitempty"`
 	Next []Action `json:"next,omitempty"`
 }
 
-// Result of an [Answer].
+// Result is the result of an [Answer].
 type Result string
 
 // The results.
@@ -43,7 +43,7 @@ const (
 	ForPerson  Result = "waiting"
 )
 
-// Line of an answer.
+// Line is a line of an answer.
 type Line struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -53,19 +53,19 @@ type Line struct {
 
 // Unknown is the error for a name that does not exist.
 type Unknown struct {
-	// What is the kind of thing that is named, such as "host".
+	// What is the kind of object that the name refers to, such as "host".
 	What, Name string
-	// Names that exist.
+	// Names are the existing names.
 	Names []string
 }
 
-// Error names what is unknown.
+// Error describes the unknown name.
 func (e *Unknown) Error() string { return fmt.Sprintf("there is no %s %q", e.What, e.Name) }
 
-// Ambiguous is the error for a name that several objects have.
+// Ambiguous is the error for a name that several objects share.
 type Ambiguous struct {
 	What, Name string
-	// Objects with this name, and how to select one of them.
+	// Objects are the objects with this name, each with a way to select it.
 	Objects []string
 	Remedy  string
 }
@@ -108,7 +108,7 @@ type policyDomain struct {
 	domain  *v1alpha1.DomainStatus
 }
 
-// WhyHost explains a host and a path, by the policy that has them with the longest path. An error
+// WhyHost explains a host and a path by the policy that contains the host with the longest path. An error
 // is *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
@@ -133,8 +133,8 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// domainsOf returns the domains that have a host, as Gateways choose them: the host itself before wildcards, the longest wildcard, the
-// longest path; of these the ones that are programmed, if any is.
+// domainsOf returns the domains that match a host, in the same order as Gateways: the host itself is preferred to wildcards, then the longest
+// wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
@@ -163,7 +163,7 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 
 func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
 
-// serviceNamed finds a service; if its Microservice was not read, the service has an empty one.
+// serviceNamed finds a service. If its Microservice was not read, the Microservice of the service is empty.
 func (x *index) serviceNamed(namespace, name string) *service {
 	for i := range x.Microservices {
 		if ms := &x.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
@@ -175,7 +175,7 @@ func (x *index) serviceNamed(namespace, name string) *service {
 	return x.service(ms)
 }
 
-// covers reports whether a domain includes a host, literally or by a wildcard, and a path.
+// covers reports whether a domain matches a host, literally or by a wildcard, and a path.
 func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	rest, wild := strings.CutPrefix(d.Domain, "*")
 	if d.Domain != host && !(wild && strings.HasSuffix(host, rest) && len(host) > len(rest)) {
@@ -185,7 +185,7 @@ func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// answer for one domain.
+// answer explains one domain.
 func (p policyDomain) answer(host, path string) Answer {
 	s, d := p.service, p.domain
 	a := s.index.answer("why " + host + path)
@@ -235,7 +235,7 @@ func (p policyDomain) answer(host, path string) Answer {
 	return a
 }
 
-// withoutPods reports whether no release that a domain routes to has a ready pod. Hosts of groups share a release of each.
+// withoutPods reports whether none of the releases to which a domain routes has a ready pod. The hosts of a group share its releases.
 func (s *service) withoutPods(backends []Backend) bool {
 	for _, b := range backends {
 		if b.Weight > 0 && !s.withoutPod(b.Release) {
@@ -245,7 +245,7 @@ func (s *service) withoutPods(backends []Backend) bool {
 	return len(backends) > 0
 }
 
-// withoutPod reports whether a release is known to have no ready pod, or is to have none in an exchange.
+// withoutPod reports whether a release is known to have no ready pod, or should have none during an exchange of pods.
 func (s *service) withoutPod(release string) bool {
 	row := s.rowOf(release)
 	if row == nil {
@@ -268,11 +268,11 @@ func (s *service) rowOf(release string) *v1alpha1.Release {
 	return nil
 }
 
-// recordLag is the age up to which the recorded availability of a release counts more than its pods, which changed since.
+// recordLag is the time for which a record of the availability of a release takes precedence over its pods, which have changed since.
 const recordLag = 10 * time.Second
 
-// down reports whether a release is known to have none of its pods ready: by its record, or because its pods have not been ready for longer
-// than the record takes.
+// down reports whether a release is known to have no ready pods, according to its record, or because its pods have not been ready for longer
+// than recordLag.
 func (s *service) down(row *v1alpha1.Release) bool {
 	p := s.podsOf(row, s.release(row.VersionedMicroservice))
 	if p == nil || p.Wanted == 0 || p.Available > 0 {
@@ -292,7 +292,7 @@ func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// choice returns why a domain routes to its group, where its entry of the specification is known.
+// choice returns the reason why a domain routes to its group, if the entry of the domain in the specification is known.
 func (p policyDomain) choice() string {
 	for i := range p.policy.Spec.Domains {
 		e := &p.policy.Spec.Domains[i]
@@ -343,8 +343,8 @@ func (p *Pods) suffix() string {
 	return fmt.Sprintf(", %d/%d pods", p.Available, p.Wanted)
 }
 
-// String formats a share: one number if the requested weight is programmed, otherwise both. It is
-// empty if the share is not known.
+// String formats a share. It returns one number if the requested weight is programmed, and two otherwise. It returns
+// an empty string if the share is not known.
 func (s Share) String(now time.Time) string {
 	if s.Asked == nil {
 		return ""
@@ -367,7 +367,7 @@ func (s Share) String(now time.Time) string {
 	return text
 }
 
-// newer adds the versions newer than the active one that the ImagePolicy rejects, or that did not
+// newer adds the versions above the active version that the ImagePolicy rejects or that did not
 // start.
 func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
@@ -384,7 +384,7 @@ func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// WhyVersion explains a version, or the name of a release, of one service. An error is *Unknown if
+// WhyVersion explains a version of a service, or a release by its name. The error is *Unknown if
 // the service is not in the input.
 func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
@@ -396,8 +396,8 @@ func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer
 	return Answer{}, &Unknown{What: "Microservice", Name: name}
 }
 
-// Services returns the services with a version, by namespace and name: those with a release of it,
-// or whose ImagePolicy reports it.
+// Services returns the services that have a version, by namespace and name. These are services with a release of the version,
+// and services whose ImagePolicy reports the version.
 func Services(in Input, wanted string) (out []string) {
 	x := newIndex(in, time.Time{})
 	for i := range in.Microservices {
@@ -409,8 +409,8 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// find finds the release with a version or a name: preferably one that serves traffic, then the
-// newest.
+// find finds the release with a version or a name. It prefers a release that serves traffic, and then the newest
+// release.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
 	for i := range s.ms.Status.ReleaseGroups {
@@ -535,7 +535,7 @@ func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	}
 }
 
-// blocked adds what a user must change in the specification of the service, and returns it; nil if nothing.
+// blocked adds the problem of the service that a user must fix in the specification, and returns it. It returns nil if there is none.
 func (s *service) blocked(a *Answer) *State {
 	own := s.problem()
 	if own == nil {
@@ -550,13 +550,13 @@ func (s *service) blocked(a *Answer) *State {
 	return own
 }
 
-// canarySummary answers whether a canary is live: what is asked for, and not programmed, is not.
+// canarySummary describes whether a canary is live. A canary is not live if its requested weight is not programmed.
 func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	programmed := r.Share.Programmed
 	switch {
 	case asked == 0 && !r.Share.Match:
 		return NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
-	case r.Share.Since == nil: // it is programmed, or split by pods
+	case r.Share.Since == nil: // The weight is programmed, or work is split by pods.
 		return Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, asked, group, r.State.Sentence)
 	case programmed == nil:
 		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d %% of group %s is asked for, but not programmed: %s.", v, asked, group, r.State.Sentence)
@@ -577,7 +577,7 @@ func (s *service) freezeLines(a *Answer) {
 	}
 }
 
-// foundLine adds where a version comes from.
+// foundLine adds a line with the origin of a version.
 func (s *service) foundLine(a *Answer, v string) {
 	o := s.offers(v)
 	if o == nil {
@@ -651,7 +651,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	s.adviseScan(a, p, wanted)
 }
 
-// pinnedTags returns the tags of an ImagePolicy that lists them, and whether it does.
+// pinnedTags returns the tags that an ImagePolicy lists, and whether it lists tags.
 func pinnedTags(p *v1alpha1.ImagePolicy) ([]string, bool) {
 	if p.Spec.Source == nil || p.Spec.Source.Pinned == nil {
 		return nil, false
@@ -659,7 +659,7 @@ func pinnedTags(p *v1alpha1.ImagePolicy) ([]string, bool) {
 	return p.Spec.Source.Pinned.Versions, true
 }
 
-// notFound describes the versions among which a version is not found; "" asks for any.
+// notFound describes the versions that were searched for a version. If wanted is empty, it describes why no version is offered.
 func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	total := int32(0)
 	for _, r := range p.Status.Rejected {
@@ -695,7 +695,7 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	return text
 }
 
-// adviseScan adds what makes the ImagePolicy find a version: a scan, where the specification does not prevent that it has an effect.
+// adviseScan adds the action with which the ImagePolicy finds a version. It recommends a scan unless the specification prevents the scan from having an effect.
 func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) {
 	object := s.object("ImagePolicy", p.Name)
 	tags, listed := pinnedTags(p)
@@ -718,7 +718,7 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 	}
 }
 
-// whyNotStarted explains a version that is offered and has no release.
+// whyNotStarted explains an offered version without a release.
 func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	v, object := status.Short(o.SemVer.Version), s.object("Microservice", s.ms.Name)
 	s.foundLine(a, o.SemVer.Version)

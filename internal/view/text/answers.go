@@ -43,8 +43,8 @@ func Why(out io.Writer, a view.Answer, o Options) error {
 	return p.write(out)
 }
 
-// maxText is the width above which the object of a line moves to the right, independently of
-// other lines.
+// maxText is the maximum width of the aligned text of a line. If the text is wider, the object of the line is not aligned with the
+// objects of other lines.
 const maxText = 72
 
 // History writes a table of past rollouts.
@@ -78,7 +78,7 @@ func History(out io.Writer, h view.History, o Options) error {
 	return p.write(out)
 }
 
-// grid writes a table; if it is too wide, each row is on separate lines.
+// grid writes a table. If the table is too wide, it writes each row on separate lines.
 func (p *page) grid(headers []string, rows [][]string) {
 	total := 0
 	for i := range headers {
@@ -141,7 +141,7 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 	return p.write(out)
 }
 
-// Events writes one line for each event, the newest last, in columns.
+// Events writes one line in columns for each event, the newest last.
 func Events(out io.Writer, v view.Events, o Options) error {
 	p := &page{Options: o}
 	if len(v.Events) == 0 {
@@ -174,7 +174,7 @@ func (p *page) objectOf(e view.Event) string {
 	return Clean(e.Object)
 }
 
-// padded returns a text with spaces up to a width, and two more.
+// padded returns a text that is padded with spaces to a width, followed by two spaces.
 func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-lipgloss.Width(text))+2)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Events are in columns.
+// TestEventsInColumns checks that events are written in columns.
 func TestEventsInColumns(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)

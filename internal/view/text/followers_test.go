@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// The tree shows which version each CronJob follows that follows the service, and no other CronJob.
+// TestFollowers checks that the tree shows each CronJob that follows the service, with the version that it follows, and no other CronJobs.
 func TestFollowers(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("promoted", "shop")

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// A group is pinned to a retained release, which starts pods before it gets the traffic: until then the active release is not
-// the pinned one, and the retained one takes no canary steps.
+// TestRollbackThatStarts covers a group that is pinned to a retained release, which starts pods before it gets the traffic. Until then, the
+// active release is not the pinned release, and the retained release takes no canary steps.
 func TestRollbackThatStarts(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")

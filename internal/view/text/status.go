@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Status writes one line for each group of each service, and counts them.
+// Status writes one line for each group of each service, followed by the counts.
 func Status(out io.Writer, b view.Board, o Options) error {
 	p := &page{Options: o}
 	p.freezes(b.Freezes)
@@ -36,7 +36,7 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	return p.write(out)
 }
 
-// freezes writes the freezes that apply now, each with the number of services that wait for it.
+// freezes writes the freezes that apply now, each with the number of services that wait for its end.
 func (p *page) freezes(list []view.Freeze) {
 	for _, f := range list {
 		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
@@ -70,8 +70,8 @@ type row struct {
 	text                                             string
 }
 
-// rows returns the rows of the table: the first one of a service has its name, and its state if
-// that needs more attention than the state of its group.
+// rows returns the rows of the table. The first row of a service contains its name, and its state if
+// that needs more attention than the state of the group.
 func (p *page) rows(b view.Board) (out []row) {
 	for i := range b.Services {
 		s := &b.Services[i]
@@ -98,15 +98,15 @@ func (p *page) rows(b view.Board) (out []row) {
 	return out
 }
 
-// Row is a group of a service in a table, or all its previews.
+// Row is a row of a table for a group of a service, or for all previews of the service.
 type Row struct {
-	// Group, Active, Canary and Share, and Text that describes the state.
+	// Group, Active, Canary, Share and Text are the cells. Text describes the state.
 	Group, Active, Canary, Share, Text string
-	// State with the possible actions of the user.
+	// State is the state, with the possible actions of the user.
 	State view.State
 }
 
-// Rows returns the rows of a service: one for each group, one for all previews, and at least one.
+// Rows returns the rows of a service: one for each group and one for all previews, but at least one.
 func Rows(s view.Service) (out []Row) {
 	for _, r := range (&page{}).rows(view.Board{Services: []view.Service{s}}) {
 		out = append(out, Row{Group: r.group, Active: r.active, Canary: r.canary, Share: r.share, Text: r.text, State: r.state})
@@ -119,7 +119,7 @@ func (p *page) groupRow(g view.Group) row {
 	if g.CanaryWeight != nil {
 		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 		if slices.ContainsFunc(g.Releases, func(x view.Release) bool { return x.Version == g.Canary && x.Share.Since != nil }) {
-			r.share = "asked " + r.share // and not programmed
+			r.share = "asked " + r.share // The weight is not programmed yet.
 		}
 	}
 	if v := short(g.State.Version); (g.State.Class == view.Failed || g.State.Word == view.WordAborted) && v != "" && v != r.canary && !strings.HasPrefix(r.text, v) {
@@ -128,7 +128,7 @@ func (p *page) groupRow(g view.Group) row {
 	return r
 }
 
-// previewRow counts the previews of a service, with the state of the one that needs most attention.
+// previewRow counts the previews of a service, and shows the state of the preview that needs most attention.
 func (p *page) previewRow(s *view.Service) row {
 	best, n := s.Previews[0], map[view.Class]int{}
 	for _, g := range s.Previews {
@@ -171,7 +171,7 @@ func (p *page) headers() []string {
 	return out
 }
 
-// before returns the width of all columns before the state.
+// before returns the total width of the columns before the state.
 func (p *page) before(rows []row) int {
 	headers := p.headers()
 	widths := make([]int, len(headers)-1)
@@ -190,7 +190,7 @@ func (p *page) before(rows []row) int {
 	return total
 }
 
-// gap is between columns, and minState is the minimum width of the last one.
+// gap is the space between columns, and minState is the minimum width of the last column.
 const (
 	gap      = 3
 	minState = 24
@@ -199,8 +199,8 @@ const (
 // fits reports whether the table leaves enough room for the states.
 func (p *page) fits(rows []row) bool { return p.Width == 0 || p.before(rows)+minState <= p.Width }
 
-// table writes all rows; a state that is too wide is truncated, and commands that are too wide
-// follow on a separate line.
+// table writes all rows. It truncates states that are too wide, and writes commands that are too wide
+// on a separate line.
 func (p *page) table(rows []row) {
 	room := 0
 	if p.Width > 0 {
@@ -234,7 +234,7 @@ func (p *page) table(rows []row) {
 	}
 }
 
-// proposes reports whether the commands of a state are shown: it needs a user, or a pin of a user ends with one.
+// proposes reports whether the commands of a state are shown. They are shown if the state waits for a user, is a failure, or comes from a pin.
 func proposes(s view.State) bool {
 	return s.Class == view.Waiting || s.Class == view.Failed || s.Word == view.WordPinned
 }
@@ -252,7 +252,7 @@ func newTable(p *page) *table.Table {
 		})
 }
 
-// cut truncates a text to a width.
+// cut truncates a text to a maximum width.
 func cut(text string, width int) string {
 	if lipgloss.Width(text) <= width {
 		return text

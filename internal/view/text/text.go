@@ -1,10 +1,10 @@
-// Package text writes views for terminals and pipes. It is pure: it formats a view as lines for the
-// width, colors and characters of the reader's terminal.
+// Package text writes views for terminals and pipes. It formats a view as lines for the
+// width, colors and characters of the reader's terminal, without other side effects.
 //
 //	text.go     the options, and the width, colors and characters of lines
 //	status.go   one line for each group of each service
 //	tree.go     one service with all its parts
-//	answers.go  answers of why, past rollouts, previews, events and changes
+//	answers.go  explanations, past rollouts, previews, events and changes
 package text
 
 import (
@@ -21,29 +21,29 @@ import (
 
 // Options are the properties of the user's terminal.
 type Options struct {
-	// Width of the terminal in cells; 0 for no limit, as for a pipe.
+	// Width is the width of the terminal in cells. 0 means no limit, for example for a pipe.
 	Width int
-	// Color enables colors of marks and states. Colors never carry information on their own.
+	// Color enables colors of marks and states. No information depends on colors alone.
 	Color bool
 	// Unicode allows characters beyond ASCII.
 	Unicode bool
 	// Wide adds columns, and formats times as absolute times with their zone.
 	Wide bool
-	// Namespaces includes the namespace of each service.
+	// Namespaces adds the namespace of each service.
 	Namespaces bool
 	// Now is the time of the view, in the user's zone.
 	Now time.Time
 	// Program is the name by which the user calls hlnr. Defaults to hlnr.
 	Program string
-	// Searched describes what was searched, as in "in namespace shop", for messages that nothing was
+	// Searched describes the searched namespaces, as in "in namespace shop", for messages that nothing was
 	// found.
 	Searched string
-	// Home is the namespace in which commands act by default: commands for services in other namespaces
-	// include the namespace. If it is empty, commands include it only if namespaces are shown.
+	// Home is the namespace in which commands run by default. Commands for services in other namespaces
+	// include the namespace. If Home is empty, commands include the namespace only if namespaces are shown.
 	Home string
 }
 
-// nothing returns the message that no objects were found, with where they were searched.
+// nothing returns the message that no objects were found, which includes the searched namespaces.
 func (o Options) nothing(what string) string {
 	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
@@ -59,10 +59,10 @@ func (o Options) command(verb string, s *view.Service) string {
 	return view.Command(cmp.Or(o.Program, "hlnr"), home, s.Namespace, verb, s.Name)
 }
 
-// minTable is the minimum width of tables; below it each service is on separate lines.
+// minTable is the minimum width of tables. If the terminal is narrower, each service is on separate lines.
 const minTable = 60
 
-// minText is the minimum width of a text next to its first part; otherwise it begins on the next
+// minText is the minimum width of a text after its first part. If there is less room, the text begins on the next
 // line.
 const minText = 12
 
@@ -82,12 +82,12 @@ func (p *page) write(out io.Writer) error {
 	return err
 }
 
-// ascii replaces the characters of the renderers by ASCII.
+// ascii replaces the non-ASCII characters of the renderers with ASCII.
 var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )
 
-// toASCII replaces the characters of the renderers; other characters become a question mark.
+// toASCII replaces the characters of the renderers. All other non-ASCII characters become a question mark.
 func toASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {
@@ -97,8 +97,8 @@ func toASCII(text string) string {
 	}, ascii.Replace(text))
 }
 
-// Clean removes control characters from text of users, which could control the terminal. The result is
-// one line: tabs and line breaks become spaces.
+// Clean removes control characters from texts of users, because these could control the terminal. The result is
+// one line. Tabs and line breaks become spaces.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' {
@@ -111,7 +111,7 @@ func Clean(text string) string {
 	}, text)
 }
 
-// line writes one line; text that is too wide continues on further lines, after the indent.
+// line writes one line. A text that is too wide continues on further lines after the indent.
 func (p *page) line(first, indent, text string) {
 	if p.Width == 0 || lipgloss.Width(first+text) <= p.Width {
 		p.b.WriteString(strings.TrimRight(first+text, " ") + "\n")
@@ -131,7 +131,7 @@ func (p *page) line(first, indent, text string) {
 	}
 }
 
-// colors are the colors of classes and marks, from the terminal's own palette.
+// colors are the colors of classes and marks, which come from the palette of the terminal.
 var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
 
 // paint returns a text in the color of a class.
@@ -158,7 +158,7 @@ func (p *page) bold(text string) string {
 	return lipgloss.NewStyle().Bold(true).Render(text)
 }
 
-// mark returns the mark of a class in front of a state.
+// mark returns the mark that precedes a state of a class.
 func mark(class view.Class) string {
 	switch class {
 	case view.Waiting:
@@ -172,7 +172,7 @@ func mark(class view.Class) string {
 // marks are the marks of the statuses of releases.
 var marks = map[string]string{"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…"}
 
-// short returns a version for columns: the first seven digits of a commit.
+// short returns a version for columns. It shortens a commit to its first seven digits.
 func short(version string) string {
 	if len(version) == 40 && strings.Trim(version, "0123456789abcdef") == "" {
 		return version[:7]
@@ -180,7 +180,7 @@ func short(version string) string {
 	return Clean(version)
 }
 
-// commands formats the commands of a state, ready to copy.
+// commands formats the commands of a state so that users can copy them.
 func commands(s view.State) string {
 	out := make([]string, len(s.Next))
 	for i, n := range s.Next {
@@ -189,7 +189,7 @@ func commands(s view.State) string {
 	return strings.Join(out, " · ")
 }
 
-// age formats the age of a time or, if wide, the time with its zone.
+// age formats the age of a time. With the option Wide, it formats the time with its zone.
 func (p *page) age(t time.Time) string {
 	if p.Wide {
 		return t.In(p.Now.Location()).Format("2006-01-02 15:04:05 MST")

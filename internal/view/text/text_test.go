@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata again")
 
-// all writes all texts of a story.
+// all returns all texts of a story.
 func all(t testing.TB, s viewtest.Story, o Options) string {
 	t.Helper()
 	o.Now = s.Now
@@ -52,7 +52,7 @@ func all(t testing.TB, s viewtest.Story, o Options) string {
 	return b.String()
 }
 
-// TestTexts compares all texts of each story with testdata/*.txt; -update writes them.
+// TestTexts compares all texts of each story with testdata/*.txt. With -update, it writes these files.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -76,7 +76,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAllNamespaces checks that commands to copy contain the namespace if services of several
+// TestCommandsOfAllNamespaces checks that commands to copy contain the namespace if services of several namespaces
 // are shown.
 func TestCommandsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
@@ -96,8 +96,8 @@ func TestCommandsOfAllNamespaces(t *testing.T) {
 	t.Fatal("there is no story of previews")
 }
 
-// TestWidths checks that no line is wider than the terminal except for words and commands that cannot be
-// broken, and that colors change neither width nor text.
+// TestWidths checks that only words and commands that cannot be broken are wider than the terminal,
+// and that colors change neither width nor text.
 func TestWidths(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -118,7 +118,7 @@ func TestWidths(t *testing.T) {
 
 var trailing = regexp.MustCompile(` +\n`)
 
-// stripped removes the escape sequences of styles, and blanks at the ends of lines.
+// stripped removes the escape sequences of styles, and spaces at the ends of lines.
 func stripped(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -133,7 +133,7 @@ func stripped(text string) string {
 	return trailing.ReplaceAllString(b.String(), "\n")
 }
 
-// TestASCII checks that without Unicode there is only ASCII, and without Color no color.
+// TestASCII checks that the output contains only ASCII without Unicode, and no colors without Color.
 func TestASCII(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -148,7 +148,7 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// TestClean checks that only blanks remain of control characters, and that a text stays one line.
+// TestClean checks that control characters become spaces, and that a text stays on one line.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -168,7 +168,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestHostileTexts checks that text of users cannot control a terminal.
+// TestHostileTexts checks that texts of users cannot control a terminal.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	s := viewtest.Stories()[0]

@@ -15,13 +15,13 @@ import (
 
 // TreeOptions define which parts of a service are shown.
 type TreeOptions struct {
-	// Pods lists each pod; otherwise pods are only counted.
+	// Pods lists each pod. Without this option, pods are only counted.
 	Pods bool
 	// All includes releases that are not retained, all previews, and rejected versions.
 	All bool
 }
 
-// maxPreviews is the number of previews in a tree without All.
+// maxPreviews is the maximum number of previews in a tree without All.
 const maxPreviews = 5
 
 // Tree writes a service with its groups, releases and waits.
@@ -73,7 +73,7 @@ func (p *page) followers(s view.Service) {
 	}
 }
 
-// head writes the name of a service, its rollouts in progress, and its state.
+// head writes the name of a service, the number of its rollouts in progress, and its state.
 func (p *page) head(s view.Service) {
 	name, n := Clean(s.Name), 0
 	if p.Namespaces {
@@ -148,7 +148,7 @@ func by(author string) string {
 	return "by " + Clean(author)
 }
 
-// hosts returns the hosts of a group, with the reason if one is not programmed.
+// hosts returns the hosts of a group, with the reason if a host is not programmed.
 func (p *page) hosts(g view.Group) (out []string) {
 	for _, h := range g.Hosts {
 		text := Clean(cmp.Or(h.URL, h.Host+h.Path))
@@ -190,7 +190,7 @@ func columns(p *page, releases []view.Release) []int {
 	return widths
 }
 
-// release writes a release in one line, and the state of its rollout below.
+// release writes a release on one line, and the state of its rollout on the following lines.
 func (p *page) release(r view.Release, branch, stem string, widths []int, t TreeOptions) {
 	var b strings.Builder
 	narrow := p.Width > 0 && p.Width < minTable
@@ -243,7 +243,7 @@ func Headline(s view.Service) string {
 	return text
 }
 
-// Sentence returns the sentence of a release without what its status already shows.
+// Sentence returns the sentence of a release without the words that its status already shows.
 func Sentence(r view.Release) string {
 	text := Clean(r.State.Sentence)
 	switch r.State.Word {
@@ -267,7 +267,7 @@ func Sentence(r view.Release) string {
 	return text
 }
 
-// checkMarks are the marks of results.
+// checkMarks are the marks of the results of checks.
 var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
 
 // rollout writes the checks of the current step of a release, the next steps, and the possible
@@ -291,7 +291,7 @@ func (p *page) rollout(r view.Release, indent string) {
 	p.line(indent, indent, text)
 }
 
-// pods writes the pods of a release: those that are not ready, or all.
+// pods writes the pods of a release, either only the pods that are not ready or all pods.
 func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	if r.Pods == nil {
 		return
@@ -314,10 +314,10 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are reasons of problems that the sentences of releases already contain.
+// shownByStates are reasons of problems that are already in the sentences of releases.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
-// problems writes the problems of a service that no sentence of a group contains.
+// problems writes the problems of a service that are not in a sentence of a group.
 func (p *page) problems(s view.Service) {
 	first := true
 	for _, x := range s.Problems {

@@ -8,14 +8,14 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Moment is a service at a moment of its history, with the planner's answers to decisions.
+// Moment is a service at a moment of its history, with the planner's outcomes of decisions.
 type Moment struct {
 	Story
-	// Decide returns the outcome of a decision about a release, by its name or version; "" if the planner does not handle it.
+	// Decide returns the outcome of a decision about a release, by its name or version. It returns "" if the planner does not handle the decision.
 	Decide func(action, release string) string
 }
 
-// Decisions plays all histories, and returns their moments at which something changed.
+// Decisions plays all histories, and returns the moments at which something changed.
 func Decisions() (out []Moment) {
 	for _, all := range []map[string]func(*world){stories, situations} {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -30,7 +30,7 @@ func Decisions() (out []Moment) {
 	return out
 }
 
-// decisions returns a function that tries decisions at the present moment.
+// decisions returns a function that tries decisions at the current moment.
 func (w *world) decisions() func(action, release string) string {
 	const id = "a decision"
 	o, now := w.observed(), w.now

@@ -16,7 +16,7 @@ func crashes(w *world, version string) {
 	w.broken[version], w.messages[version] = "CrashLoopBackOff", "container shop: exit 1: out of licenses"
 }
 
-// situations are histories with states that few services are ever in. They are not among [Stories].
+// situations are histories with rare states of services. They are not among [Stories].
 var situations = map[string]func(w *world){
 	"return crashes": func(w *world) {
 		live(w)

@@ -21,10 +21,10 @@ type Story struct {
 	Now   time.Time
 }
 
-// The steps of most stories.
+// twoSteps are the steps of most stories.
 var twoSteps = []release.Step{{Name: "tenth", Weight: 10, Pause: 10 * time.Minute}, {Name: "half", Weight: 50, Pause: 10 * time.Minute}}
 
-// live makes a release active for an hour.
+// live makes a release active and waits for an hour.
 func live(w *world) {
 	w.push("1.0.0")
 	w.wait(time.Hour)
@@ -38,7 +38,7 @@ func freezes(w *world) {
 	w.freezes = []v1alpha1.Freeze{f}
 }
 
-// measured sets measurements of a version.
+// measured sets the measurements of a version.
 func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value string, result v1alpha1.MeasurementResult) {
 	limit := 0.5
 	w.spec.Analysis = true
@@ -203,7 +203,7 @@ func historyOf(name string) func(*world) {
 	return situations[name]
 }
 
-// Play returns a service at the end of a story or situation; false if there is none with this name.
+// Play returns a service at the end of a story or situation. It returns false if there is none with this name.
 func Play(name, service string) (Story, bool) {
 	if historyOf(name) == nil {
 		return Story{}, false
@@ -211,8 +211,8 @@ func Play(name, service string) (Story, bool) {
 	return play(name, service), true
 }
 
-// Moments returns a service at each moment of a story at which something changed; the last one is its
-// end.
+// Moments returns a service at each moment of a story at which something changed. The last moment is the end of
+// the story.
 func Moments(name, service string) (out []Story) {
 	w := newWorld(service)
 	moment := func() { out = append(out, Story{Name: name, Input: w.input(), Now: w.now}) }
@@ -228,7 +228,7 @@ func play(name, service string) Story {
 	return Story{Name: name, Input: w.input(), Now: w.now}
 }
 
-// Many returns n services in different states, at one time.
+// Many returns n services in different states at the same time.
 func Many(n int) (view.Input, time.Time) {
 	var in view.Input
 	names := slices.Sorted(maps.Keys(stories))

@@ -1,12 +1,12 @@
-// Package viewtest plays small histories with the real planner, and gives the objects that they
-// leave, for tests of views. What surrounds the planner is simple: pods are available when they
+// Package viewtest plays small histories with the real planner, and returns the resulting objects,
+// for tests of views. The environment of the planner is simple. Pods become available when they
 // are created, or never, and a policy confirms immediately, or never.
 //
 //	world.go       the planner, the pods and the policy
 //	record.go      the rollout state as stored in the status
 //	stories.go     the histories
-//	situations.go  histories with states that few services are ever in
-//	decisions.go   what the planner answers to decisions at the moments of histories
+//	situations.go  histories with rare states of services
+//	decisions.go   the planner's outcomes of decisions at the moments of histories
 package viewtest
 
 import (
@@ -32,10 +32,10 @@ const (
 	domain    = "example.com"
 )
 
-// fact is the object of a release, as the planner reads it.
+// fact is the object of a release as the planner reads it.
 type fact = release.Object
 
-// world is one service.
+// world contains one service.
 type world struct {
 	name     string
 	now      time.Time
@@ -44,7 +44,7 @@ type world struct {
 	state    release.State
 	notes    []release.Note
 	objects  map[string]*fact
-	broken   map[string]release.Reason // by version: why its pods never become available
+	broken   map[string]release.Reason // by version: the reason why its pods never become available
 	messages map[string]string         // by version: the message of its pods
 	stuck    bool                      // the policy confirms nothing from now on
 	reports  map[string]release.Report
@@ -53,9 +53,9 @@ type world struct {
 	verdicts []v1alpha1.RefusedCandidate
 	analyses map[string]*v1alpha1.ReleaseAnalysis // by version
 	metrics  []v1alpha1.AnalysisMetric
-	reasons  map[string]string // of decisions, by id
+	reasons  map[string]string // by the ID of a decision: its reason
 	freezes  []v1alpha1.Freeze
-	seen     func() // after each change; nil: not called
+	seen     func() // called after each change; nil means not called
 }
 
 func newWorld(name string) *world {
@@ -96,7 +96,7 @@ func (w *world) settle() {
 	}
 }
 
-// wait lets time pass, and plans whenever the planner requests it.
+// wait advances time, and plans whenever the planner requests it.
 func (w *world) wait(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.settle()
@@ -164,7 +164,7 @@ func (w *world) plan() bool {
 	return changed
 }
 
-// exclude keeps the pods of a release of an exclusive group from starting while pods of another one run.
+// exclude prevents the pods of a release of an exclusive group from starting while pods of another release run.
 func (w *world) exclude(o *fact) {
 	if !w.spec.Exclusive || o.Replicas == 0 || o.Failure == "InvalidTemplate" || w.active(o) {
 		return
@@ -184,7 +184,7 @@ func (w *world) active(o *fact) bool {
 	})
 }
 
-// measure adds the analysis of its version to a canary.
+// measure adds the analysis of the version to a canary.
 func (w *world) measure(o *fact) {
 	a := w.analyses[o.Version]
 	if a == nil {
@@ -198,7 +198,7 @@ func (w *world) measure(o *fact) {
 	}
 }
 
-// route makes the policy write and confirm what the rollout state requires.
+// route makes the policy write and confirm the routes that the rollout state requires.
 func (w *world) route() (changed bool) {
 	for i := range w.state.Groups {
 		g := &w.state.Groups[i]

@@ -1,4 +1,4 @@
-// Package weights records how the weights of releases change, because objects contain only the current ones. It is pure.
+// Package weights records how the weights of releases change, because objects contain only the current weights. It has no side effects.
 package weights
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// maxPoints is the maximum number of points of a group, the newest ones. Past weights are only in memory.
+// maxPoints is the maximum number of points of a group. Only the newest points are kept, in memory.
 const maxPoints = 48
 
-// History contains the weights of services since they were first observed. The zero value is ready to use. It is not safe for
+// History contains the weights of services since they were first observed. The zero value is ready to use. History is not safe for
 // concurrent use.
 type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
 }
 
 // Observe records the weights of the services at a time. It drops services and groups that no longer exist, and ignores pull
-// requests, which have no steps.
+// requests, because they have no steps.
 func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
 	for i := range services {
@@ -47,7 +47,7 @@ func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	w.services = next
 }
 
-// with returns a group with another point if the shares changed. It does not change the points that readers have.
+// with returns a group with an additional point if the shares changed. It does not change the points that readers already have.
 func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.GroupWeights {
 	n := len(g.Points)
 	if len(shares) == 0 || n > 0 && slices.Equal(g.Points[n-1].Shares, shares) {
@@ -57,7 +57,7 @@ func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.Gr
 	return g
 }
 
-// sharesOf returns the shares of the releases of a group with traffic, the active one first and the newest canary last.
+// sharesOf returns the shares of the releases of a group with traffic. The active release comes first, and the newest canary comes last.
 func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
 	for _, wanted := range []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary} {
 		for _, r := range slices.Backward(g.Releases) {

@@ -25,7 +25,7 @@ func rolling(weight int32) []v1alpha1.Microservice {
 	return []v1alpha1.Microservice{ms}
 }
 
-// Weights are recorded at changes, up to a maximum number of points, and are dropped with the
+// TestWeights checks that weights are recorded when they change, up to a maximum number of points, and are dropped with the
 // service.
 func TestWeights(t *testing.T) {
 	t.Parallel()
