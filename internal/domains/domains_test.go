@@ -77,7 +77,7 @@ func TestParseErrors(t *testing.T) {
 		"a line":     {map[string]string{"b": "a.example.com", "c": "http://x", "d": "http://y"}, `key "c": line "http://x"`},
 		"a selector": {map[string]string{"b": "namespaces: all"}, `key "b": line "namespaces: all"`},
 		"a key":      {map[string]string{"b_c": "a.example.com"}, `key "b_c" is not the name of a namespace`},
-		"too large":  {map[string]string{"b": "#" + strings.Repeat("x", MaxSize)}, "shorten it to 32768"},
+		"too large":  {map[string]string{"b": "#" + strings.Repeat("x", MaxSize)}, "shorten them to at most 32768 characters in total"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Parse(test.data)
