@@ -265,7 +265,7 @@ func TestEntries(t *testing.T) {
 		"port 0":             {Config{Deny: []string{"example.com:0"}}, "read --outbound-deny"},
 		"port without host":  {Config{Deny: []string{":80"}}, "read --outbound-deny"},
 		"port of a CIDR":     {Config{Deny: []string{"10.0.0.0/8:80"}}, "read --outbound-deny"},
-		"wildcard":           {Config{Deny: []string{"*.example.com"}}, "example.com, which stands for its subdomains too"},
+		"wildcard":           {Config{Deny: []string{"*.example.com"}}, "example.com, which includes its subdomains"},
 		"empty":              {Config{Deny: []string{""}}, "read --outbound-deny"},
 		"dot":                {Config{Deny: []string{"."}}, "read --outbound-deny"},
 		"bad CIDR":           {Config{Deny: []string{"10.0.0.0/33"}}, "read --outbound-deny"},
