@@ -110,7 +110,7 @@ func TestFreezeForm(t *testing.T) {
 	if got := textOf(t, b.get(w.Header().Get("Location"))); !strings.Contains(got, "done by ana") {
 		t.Error(got)
 	}
-	if got := textOf(t, b.get("/freezes/thaw?namespace=shop&name=fair")); !strings.Contains(got, "End the freeze fair of namespace shop") || !strings.Contains(got, "shop/shop waits for its end") {
+	if got := textOf(t, b.get("/freezes/thaw?namespace=shop&name=fair")); !strings.Contains(got, "End the freeze fair of namespace shop") || !strings.Contains(got, "shop/shop waits for the end of the freeze") {
 		t.Error(got)
 	}
 	if w := b.request("POST", "/freezes/thaw", url.Values{"namespace": {"shop"}, "name": {"fair"}}); w.Code != http.StatusSeeOther {

@@ -307,7 +307,7 @@ func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.provider.Down(true)
-	s.want("/", 503, "The identity provider does not answer")
+	s.want("/", 503, "The identity provider does not respond")
 	s.provider.Down(false)
 	s.want("/", 503, `http-equiv="refresh"`)
 	s.clock.Step(discoveryPause)
