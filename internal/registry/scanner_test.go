@@ -175,7 +175,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
 		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, says: "without tag"},
 		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
-			want: Unauthorized, says: "name a Secret in spec.imagePullSecrets"},
+			want: Unauthorized, says: "add a Secret to spec.imagePullSecrets"},
 		"wrong basic login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "other") },
 			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
 		"wrong bearer login": {setup: func(s *registrytest.Server) { s.RequireBearer("robot", "other") },
@@ -928,7 +928,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 		config outbound.Config
 		says   string // "": no error
 	}{
-		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or name this one in the manager's flag --outbound-allow`},
+		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
 		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not contacted: it is a loopback address`},
 		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},

@@ -118,7 +118,7 @@ func TestOwnCertificates(t *testing.T) {
 		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "another authority than that of ca.crt in the Secret of spec.certSecretRef"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
-		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "name a Secret with tls.crt and tls.key in spec.certSecretRef"},
+		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
 		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, says: "check tls.crt and tls.key"},
 		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, says: "check tls.crt and tls.key"},
 		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, says: "check the Secret of spec.certSecretRef"},
@@ -163,7 +163,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	server.SetTags("acme/web", numbered(1))
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
-	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "name its port for HTTPS in spec.image") {
+	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "add its port for HTTPS to spec.image") {
 		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {

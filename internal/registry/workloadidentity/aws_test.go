@@ -211,11 +211,11 @@ func TestRefusedByAWS(t *testing.T) {
 		ecr  func(http.ResponseWriter, *recorded)
 		want string
 	}{
-		{"role", text(403, "text/xml", stsDenied), nil, "AWS answers AccessDenied"},
-		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 answers AccessDeniedException"},
-		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 gives no credential"},
-		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 gives no credential"},
-		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 gives no credential"},
+		{"role", text(403, "text/xml", stsDenied), nil, "AWS responds with AccessDenied"},
+		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 responds with AccessDeniedException"},
+		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 returned no credential"},
+		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 returned no credential"},
+		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 returned no credential"},
 		{"without end", text(200, "text/xml", stsAnswer), func(w http.ResponseWriter, _ *recorded) {
 			io.WriteString(w, `{"authorizationData":[`)
 			for w.Header().Set("X", "y"); ; {
@@ -223,7 +223,7 @@ func TestRefusedByAWS(t *testing.T) {
 					return
 				}
 			}
-		}, "Amazon ECR in eu-west-1 answers too much"},
+		}, "Amazon ECR in eu-west-1 returned a response that is too large"},
 	} {
 		e.mu.Lock()
 		e.answers["/sts/"], e.answers["/ecr/"] = c.sts, c.ecr

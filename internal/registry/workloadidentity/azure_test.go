@@ -117,9 +117,9 @@ func TestRefusedByAzure(t *testing.T) {
 		entra, exchange func(http.ResponseWriter, *recorded)
 		want            string
 	}{
-		{"identity", text(401, "application/json", entraDenied), nil, "Microsoft Entra ID answers 401 Unauthorized"},
-		{"registry", text(200, "application/json", entraAnswer), text(401, "application/json", acrDenied), acr + " answers 401 Unauthorized"},
-		{"no token", text(200, "application/json", entraAnswer), text(200, "application/json", `{}`), acr + " gives no credential"},
+		{"identity", text(401, "application/json", entraDenied), nil, "Microsoft Entra ID responds with 401 Unauthorized"},
+		{"registry", text(200, "application/json", entraAnswer), text(401, "application/json", acrDenied), acr + " responds with 401 Unauthorized"},
+		{"no token", text(200, "application/json", entraAnswer), text(200, "application/json", `{}`), acr + " returned no credential"},
 	} {
 		e.mu.Lock()
 		e.answers["/tenant-1/oauth2/v2.0/token"], e.answers["/oauth2/exchange"] = c.entra, c.exchange
