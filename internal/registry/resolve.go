@@ -390,5 +390,5 @@ func (t target) reference(op, identifier string) (name.Reference, error) {
 }
 
 func noDigest(op string, r Request, text string) *Error {
-	return badName(op, clip(r.Repository)+"@"+clip(text), "no digest", "give sha256: and 64 hexadecimal digits")
+	return badName(op, clip(r.Repository)+"@"+clip(text), "not a valid digest", "use sha256: and 64 hexadecimal digits")
 }
