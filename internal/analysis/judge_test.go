@@ -22,7 +22,7 @@ func ranges(min, max *float64) func(*v1alpha1.AnalysisMetric) {
 	return func(m *v1alpha1.AnalysisMetric) { m.ThresholdRange = v1alpha1.ValueRange{Min: min, Max: max} }
 }
 
-// TestJudge: one value against its ranges.
+// TestJudge checks the comparison of one value with its ranges.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	unclear := func(min, max, outerMin, outerMax *float64) func(*v1alpha1.AnalysisMetric) {
@@ -67,8 +67,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// compare allows a message that only begins with the wanted one, if that ends
-// in ": ".
+// compare compares two measurements. If the wanted message ends in ": ", the message must only begin with it.
 func compare(t *testing.T, want, got Measurement) {
 	t.Helper()
 	want.Metric = "a"

@@ -34,7 +34,7 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Namespace limits the watches to one namespace; empty for all namespaces.
 	Namespace string
-	// Selector of Microservices; nil for all Microservices.
+	// Selector selects Microservices; nil selects all.
 	Selector labels.Selector
 	// Service is the service whose releases and pods are watched; empty for all services. For other services, only the fields on which this
 	// service depends are kept.
@@ -102,7 +102,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	}
 }
 
-// newCache returns a cache that keeps only what views need of the objects.
+// newCache returns a cache that keeps only the fields of objects that views need.
 func newCache(o Options) (cache.Cache, error) {
 	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {

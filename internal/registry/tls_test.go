@@ -42,7 +42,7 @@ func TestParseTLS(t *testing.T) {
 		data map[string][]byte
 		at   time.Time
 		want TLS
-		says string // of the error; "" is none
+		says string // part of the error; empty for no error
 	}{
 		"authority":          {kind: TypeOpaque, data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
 		"no type":            {data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
@@ -97,8 +97,7 @@ func TestParseTLS(t *testing.T) {
 	}
 }
 
-// A registry with its own certificates is read with them, all pages and images
-// included, and refused without.
+// TestOwnCertificates checks that all pages and images of a registry with its own certificates are read with these certificates, and rejected without them.
 func TestOwnCertificates(t *testing.T) {
 	authority, other := registrytest.NewAuthority(t), registrytest.NewAuthority(t)
 	soon := time.Now().Add(time.Hour)
@@ -155,8 +154,7 @@ func TestOwnCertificates(t *testing.T) {
 	}
 }
 
-// Where there are certificates, nothing is sent in clear, also where HTTP would be
-// allowed.
+// TestCertificatesForbidPlainHTTP checks that with certificates no request is sent unencrypted, even if HTTP would be allowed.
 func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -171,7 +169,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	}
 }
 
-// What is read with one client certificate is not reported to who has another, or none.
+// TestCertificatesPartTenants checks that a result that was read with one client certificate is not returned to callers with another certificate or none.
 func TestCertificatesPartTenants(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)
@@ -217,8 +215,8 @@ func TestTLSIsNotPrinted(t *testing.T) {
 	}
 }
 
-// A transport that is not of net/http cannot carry certificates: an error, and
-// never a request without.
+// TestCertificatesNeedATransport checks that certificates with a transport that is not a transport of net/http result in an error, and never in a request
+// without certificates.
 func TestCertificatesNeedATransport(t *testing.T) {
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
 		t.Error("asked without certificates")
@@ -230,7 +228,7 @@ func TestCertificatesNeedATransport(t *testing.T) {
 	}
 }
 
-// answering is a RoundTripper of a function.
+// answering is a function that implements RoundTripper.
 type answering func(*http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }

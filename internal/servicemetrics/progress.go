@@ -141,7 +141,7 @@ func waited(last, since, now time.Time) time.Duration {
 	return max(0, now.Sub(last))
 }
 
-// gateOf returns the gate of a state; "" if it is not a gate.
+// gateOf returns the gate of a state; empty if the state is not a gate.
 func gateOf(s view.State) string {
 	if !slices.Contains(gates, s.Word) {
 		return ""

@@ -68,7 +68,7 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides are the acts about releases, each with a verb of RBAC; changes are those that patch the service.
+// decides contains the actions on releases, each of which has a verb of RBAC. changes contains the actions that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
 // ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use a verb of RBAC on a resource of

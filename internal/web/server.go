@@ -77,7 +77,7 @@ type Options struct {
 	Hosts []string
 	// Title is the name of the cluster or context.
 	Title string
-	// Version of the program.
+	// Version is the version of the program.
 	Version string
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -219,7 +219,7 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, http.StatusOK, a.contentType, a.body)
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Serve serves requests of a listener until the context ends. The end of the context also ends open streams.
