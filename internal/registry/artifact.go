@@ -88,7 +88,7 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 }
 
 // Referrers returns the manifests whose subject is the digest, in the order of the registry. It uses the referrers API or, if the registry does not
-// support it, the index under the fallback tag of the digest. It reads only the first page, and at most most entries of it. A digest without referrers
+// support it, the index under the fallback tag of the digest. It reads only the first page, and no more than most entries of it. A digest without referrers
 // is not an error. Errors are the same as for List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)

@@ -248,7 +248,8 @@ func startsOf(in view.Input) starts {
 	return out
 }
 
-// later reports whether a release of a group has a newer version than another release, or the same version and a newer configuration.
+// later reports whether a release of a group has a newer version than another release, which was promoted after it, or the same version and a
+// newer configuration.
 func (s starts) later(g view.GroupState, i, other int) bool {
 	x, y := &g.Group.Releases[i], &g.Group.Releases[other]
 	if x.SemVer.Version != y.SemVer.Version {

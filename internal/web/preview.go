@@ -47,7 +47,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	}
 	switch {
 	case errors.Is(err, errNoTarget), q.Verb == "rollback" && asked == "" && err == nil:
-		return &Problem{Status: http.StatusConflict, Title: "Choose a " + what, Text: "The form did not specify a " + what + ". Nothing was changed. Check what will happen, and confirm."}
+		return &Problem{Status: http.StatusConflict, Title: "Choose a " + what, Text: "The form did not contain a choice. Nothing was changed. Check what will happen, and confirm."}
 	case err != nil:
 		return err
 	case q.shown != "" && q.previewed != q.chosen():
