@@ -17,30 +17,30 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// The keys of a Secret for Signature Version 4.
+// These are the keys of a Secret for Signature Version 4.
 const (
 	keyAccessID     = "access-key-id"
 	keyAccessSecret = "secret-access-key"
 	keySession      = "session-token"
 )
 
-// awsJSON is the type of bodies in the protocol AWS JSON 1.0.
+// awsJSON is the content type of the protocol AWS JSON 1.0.
 const awsJSON = "application/x-amz-json-1.0"
 
-// maxFailure is how many bytes of a response that reports a failure are read, to find its code.
+// maxFailure is the maximum number of bytes of a failure response that are read to find its code.
 const maxFailure = 16 << 10
 
 var (
-	// accessKeyID is the form that IAM's API reference gives an access key, without its minimum of 16 characters.
+	// accessKeyID matches access keys as specified in the API reference of IAM, but without the minimum length of 16 characters.
 	accessKeyID = regexp.MustCompile(`^\w{1,128}$`)
-	// failureCode is the name of an error in the APIs of AWS.
+	// failureCode matches the name of an error in the APIs of AWS.
 	failureCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 )
 
 // awsKeys are the credentials of an IAM user or role.
 type awsKeys struct {
-	secret          string // its name
-	id, key, ticket string // ticket is the session token, or ""
+	secret          string // name of the Secret
+	id, key, ticket string // ticket is the session token; empty if there is none
 }
 
 // signAWS signs the requests of a query with the credentials of its Secret.
@@ -58,7 +58,7 @@ func (s *sender) signAWS(ctx context.Context, q query, transport *asking) *Error
 	return nil
 }
 
-// awsKeysOf reads the keys of a Secret; no error contains a value.
+// awsKeysOf reads the keys of a Secret. Errors do not contain values.
 func awsKeysOf(secret string, data map[string][]byte) (awsKeys, *Error) {
 	keys := awsKeys{secret: secret, id: value(data[keyAccessID]), key: value(data[keyAccessSecret]), ticket: value(data[keySession])}
 	switch {
@@ -76,9 +76,9 @@ func awsKeysOf(secret string, data map[string][]byte) (awsKeys, *Error) {
 	return keys, nil
 }
 
-// sign sets the headers of Signature Version 4.
+// sign signs a request with Signature Version 4, and sets its headers.
 func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Error {
-	// The signer encodes the query again, and would omit what it cannot parse.
+	// The signer encodes the query again, and would omit the parts that it cannot parse.
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return errorf(BadQuery, "web.url: its query cannot be signed: write '%%25' for '%%', and '%%3B' for ';'")
 	}
@@ -99,8 +99,8 @@ func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Er
 	return nil
 }
 
-// explain returns the error for a response 4xx, by the code that the APIs of AWS report: many report
-// wrong credentials with 400. It returns nil for other responses.
+// explain returns the error for a response 4xx, based on the code that the APIs of AWS report. Many of these APIs report wrong credentials with 400. It
+// returns nil for other responses.
 func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	if r.StatusCode < 400 || r.StatusCode > 499 {
 		return nil
@@ -124,7 +124,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	}
 	switch r.StatusCode {
 	case http.StatusTooManyRequests:
-		return nil // means the same for every provider
+		return nil // 429 has the same meaning for every provider.
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return errorf(Unauthorized, "the provider responded with %s: check Secret %s, web.aws.region and web.aws.service%s", named, k.secret, after("; ", clockOff(r, now)))
 	}
@@ -134,7 +134,8 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	return errorf(ClientError, "the provider responded with %s (%s)", r.Status, code)
 }
 
-// awsCode returns the code of a response in the protocols AWS JSON and REST JSON: a header, or a field of the body; "" if there is none.
+// awsCode returns the code of a response in the protocols AWS JSON and REST JSON. The code is in a header or in a field of the body. It is empty if
+// there is none.
 func awsCode(r *http.Response) string {
 	code := r.Header.Get("X-Amzn-Errortype")
 	if code == "" {
@@ -148,15 +149,16 @@ func awsCode(r *http.Response) string {
 		}
 		code = cmp.Or(body.Type, body.Code)
 	}
-	code = code[strings.LastIndex(code, "#")+1:] // after a namespace
-	code, _, _ = strings.Cut(code, ":")          // before a URL
+	code = code[strings.LastIndex(code, "#")+1:] // drop the namespace
+	code, _, _ = strings.Cut(code, ":")          // drop the URL
 	if !failureCode.MatchString(code) {
 		return ""
 	}
 	return code
 }
 
-// clockOff describes the difference between this clock and that of a response; "" for less than a minute, which signatures tolerate.
+// clockOff describes the difference between the clock of this machine and that of a response; empty if the difference is less than a minute, which
+// signatures tolerate.
 func clockOff(r *http.Response, now time.Time) string {
 	date, err := http.ParseTime(r.Header.Get("Date"))
 	if err != nil {
@@ -171,7 +173,7 @@ func clockOff(r *http.Response, now time.Time) string {
 	return ""
 }
 
-// after returns a text with what precedes it; "" for an empty one.
+// after returns prefix and text; empty if text is empty.
 func after(prefix, text string) string {
 	if text == "" {
 		return ""

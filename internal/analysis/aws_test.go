@@ -17,18 +17,17 @@ import (
 	"time"
 )
 
-// serveTLS returns the address of a server, and its certificate in PEM.
+// serveTLS returns the URL of a server, and its certificate in PEM format.
 func serveTLS(t testing.TB, handler http.HandlerFunc) (string, []byte) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of failing handshakes
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops errors of failing handshakes
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// signature computes a signature by the steps of "Create a signed AWS API request" in the IAM user guide, for the headers that the
-// request names as signed.
+// signature computes a signature by the steps of "Create a signed AWS API request" in the IAM user guide, for the signed headers of the request.
 func signature(r *http.Request, body []byte, signed []string, secret, scope string) string {
 	// Step 1: the canonical request.
 	var query []string
@@ -43,7 +42,7 @@ func signature(r *http.Request, body []byte, signed []string, secret, scope stri
 		path = "/"
 	}
 	segments := strings.Split(path, "/")
-	for i := range segments { // once more: the path of the request is encoded already
+	for i := range segments { // The path of the request is already encoded, and must be encoded again.
 		segments[i] = escape(segments[i])
 	}
 	var headers strings.Builder
@@ -92,7 +91,7 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// verify returns why a server rejects a request that should be signed by a user; "" if it does not.
+// verify returns why a server rejects a request that a user should have signed; empty if it accepts the request.
 func verify(r *http.Request, body []byte, id, secret, region, service string, now time.Time) string {
 	rest, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	parts := map[string]string{}
@@ -115,7 +114,7 @@ func verify(r *http.Request, body []byte, id, secret, region, service string, no
 	case parts["Signature"] != signature(r, body, signed, secret, scope):
 		return "the signature is wrong"
 	}
-	for name := range r.Header { // what IAM requires, and what changes the meaning of a request
+	for name := range r.Header { // headers that IAM requires, and headers that change the meaning of a request
 		name = strings.ToLower(name)
 		if (strings.HasPrefix(name, "x-amz-") || name == "content-type") && !slices.Contains(signed, name) {
 			return name + " is not signed"
@@ -127,14 +126,14 @@ func verify(r *http.Request, body []byte, id, secret, region, service string, no
 	return ""
 }
 
-// The example of the test suite of AWS for Signature Version 4, get-vanilla.
+// These values are from get-vanilla, an example of the AWS test suite for Signature Version 4.
 const (
 	exampleID     = "AKIDEXAMPLE"
 	exampleKey    = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 	exampleResult = "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
 )
 
-// TestPublishedSignature compares both implementations, ours and that of the tests, with the published example.
+// TestPublishedSignature compares the implementation of this package and that of the tests with the published example.
 func TestPublishedSignature(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
@@ -159,7 +158,7 @@ func TestPublishedSignature(t *testing.T) {
 	}
 }
 
-// signedSender returns a sender for servers with a certificate, which trusts it by the Secret ca.
+// signedSender returns a sender for servers with a certificate. The sender trusts the certificate by the Secret ca.
 func signedSender(t testing.TB, ca []byte, more secrets) *sender {
 	t.Helper()
 	all := secrets{"shop/ca": {"ca.crt": ca}}
@@ -239,7 +238,7 @@ func TestSignedOnlyByHTTPS(t *testing.T) {
 	check(t, answered{reason: BadQuery}, s.send(t.Context(), q))
 }
 
-// TestSecretsOfAWS checks the errors for Secrets, and that none has a value.
+// TestSecretsOfAWS checks the errors for Secrets, and that no error contains a value.
 func TestSecretsOfAWS(t *testing.T) {
 	t.Parallel()
 	good := func(change map[string]string) map[string][]byte {
@@ -283,9 +282,9 @@ func TestRefusalsOfAWS(t *testing.T) {
 	const hours = 3 * time.Hour
 	for name, test := range map[string]struct {
 		status int
-		header string // X-Amzn-Errortype
+		header string // value of X-Amzn-Errortype
 		body   string
-		ahead  time.Duration // of the manager's clock
+		ahead  time.Duration // how far the clock of the manager is ahead
 		reason Reason
 		want   string
 	}{
@@ -319,7 +318,7 @@ func TestRefusalsOfAWS(t *testing.T) {
 			if got.err == nil {
 				t.Fatal("no error")
 			}
-			message := regexp.MustCompile(`(2h59m|3h0m)\d+s`).ReplaceAllString(got.err.Message, "3h0m0s") // a slow machine differs by seconds
+			message := regexp.MustCompile(`(2h59m|3h0m)\d+s`).ReplaceAllString(got.err.Message, "3h0m0s") // a slow machine may differ by seconds
 			if got.err.Reason != test.reason || !strings.Contains(message, test.want) {
 				t.Errorf("%v, want %s: %s", got.err, test.reason, test.want)
 			}

@@ -12,25 +12,22 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// source writes the built-in queries for one way of counting requests. A query returns a
-// percentage from 0 to 100, or seconds, and nothing if there was no request.
+// source defines the built-in queries for one way of counting requests. A query returns a percentage from 0 to 100 or a duration in seconds. It returns
+// nothing if there was no request.
 type source struct {
-	// requests is the counter of requests, and failed the counter of failed ones: the same one if bad
-	// selects them.
+	// requests is the counter of requests, and failed is the counter of failed requests. Both are the same counter if bad selects the failed requests.
 	requests, failed, bad string
-	// buckets is the histogram of response times, and perSecond its unit; empty: the source has none
-	// by release.
+	// buckets is the histogram of response times, and perSecond is its unit. If buckets is empty, the source has no histogram for each release.
 	buckets   string
 	perSecond int
-	// selectors returns selectors of a release's series, without braces. Series that match any of them
-	// are counted. It fails if the release does not have what they need.
+	// selectors returns selectors of the series of a release, without braces. Series that match any of them count. It fails if the release lacks an
+	// object that the selectors need.
 	selectors func(Target) ([]string, *Error)
-	// join restricts an expression to a release if labels cannot.
+	// join restricts an expression to a release if labels are not sufficient.
 	join func(expression string, t Target) string
 }
 
-// sources are the sources of built-in metrics. docs/explanation/analysis.md describes the origin
-// of the names.
+// sources contains the sources of built-in metrics. docs/explanation/analysis.md describes the origin of the names.
 var sources = map[v1alpha1.MetricsSource]source{
 	v1alpha1.SourceTraefik: {
 		requests: "traefik_service_requests_total", failed: "traefik_service_requests_total", bad: `code=~"5.."`,
@@ -59,7 +56,7 @@ var sources = map[v1alpha1.MetricsSource]source{
 		buckets: "nginx_ingress_controller_request_duration_seconds_bucket", perSecond: 1,
 		selectors: func(t Target) ([]string, *Error) {
 			services, err := servicesOf(t)
-			return []string{ // as the canary of an Ingress, and as its backend
+			return []string{ // series of the canary of an Ingress, and of its backend
 				fmt.Sprintf(`namespace="%s",canary=~"%s-(%s)-[^-]+"`, inQuotes(t.Namespace), regexp.QuoteMeta(t.Namespace), services),
 				fmt.Sprintf(`namespace="%s",canary="",service=~"%s"`, inQuotes(t.Namespace), services),
 			}, err
@@ -76,7 +73,7 @@ var sources = map[v1alpha1.MetricsSource]source{
 	},
 }
 
-// servicesOf returns the Services of a release as a pattern.
+// servicesOf returns a pattern that matches the Services of a release.
 func servicesOf(t Target) (string, *Error) {
 	if len(t.Services) == 0 {
 		return "", errorf(BadQuery, "release %s has no Service, which this source needs: reference the Microservice in a NetworkPolicy, or use source Application", t.Release)
@@ -84,7 +81,7 @@ func servicesOf(t Target) (string, *Error) {
 	return valuesOf(t, 0)["Service"], nil
 }
 
-// builtin returns the query of a built-in metric over an interval.
+// builtin returns the query for a built-in metric over an interval.
 func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, interval time.Duration) (string, *Error) {
 	name := spec.Source
 	if name == "" {
@@ -100,7 +97,7 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 	return s.latency(t, interval, enough(metric), metric.Latency.Quantile, name)
 }
 
-// enough returns a comparison of the number of requests with the minimum of a metric.
+// enough returns a comparison of the number of requests with the required minimum of a metric.
 func enough(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf(">= %d", n)
@@ -108,8 +105,8 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate returns 100 x (1 - bad / all). There may be no series of bad requests if there were
-// none; with too few requests there is no answer.
+// successRate returns 100 x (1 - bad / all). If there were no bad requests, their series may not exist. With too few requests, the query returns
+// nothing.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
@@ -122,8 +119,8 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
-// latency returns a quantile in seconds. A quantile above the highest bucket is the negated bound
-// of that bucket: more is not known.
+// latency returns a quantile in seconds. If the quantile is above the highest bucket, the result is the negated bound of that bucket, because only the
+// bound is known.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
@@ -148,9 +145,8 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns the increase of the counters of a release in the interval. A series that first
-// appeared in it began at 0: increase() alone would miss its first value, and thus the first error
-// of a status code.
+// rise returns the increase of the counters of a release in the interval. A series that first appeared in the interval began at 0. increase() alone
+// would miss its first value, and therefore the first error of a status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

@@ -5,29 +5,26 @@ import (
 	"time"
 )
 
-// Reason is why a metric could not be measured, one CamelCase word. There are no
-// others than these: they label the manager's metrics.
+// Reason is a CamelCase word for why a metric could not be measured. The set of reasons is fixed, because they are label values of metrics.
 type Reason string
 
-// The reasons.
+// These are the reasons.
 const (
-	// NotANumber is an answer of NaN.
+	// NotANumber is a response of NaN.
 	NotANumber Reason = "NotANumber"
-	// Infinite is an answer of plus or minus infinity.
+	// Infinite is a response of plus or minus infinity.
 	Infinite Reason = "Infinite"
-	// SeveralSeries is a vector with more than one series.
+	// SeveralSeries is a vector that contains more than one series.
 	SeveralSeries Reason = "SeveralSeries"
-	// WrongType is an answer that is not a number: a range vector, a string, a
-	// histogram, JSON of another type.
+	// WrongType is a response that is not a number: a range vector, a string, a histogram, or JSON of another type.
 	WrongType Reason = "WrongType"
-	// WrongUnit is a number that the metric cannot have: a percentage above 100, a
-	// negative time.
+	// WrongUnit is a number that is impossible for the metric: a percentage above 100, or a negative duration.
 	WrongUnit Reason = "WrongUnit"
-	// WrongTime is an answer for another time than the requested one.
+	// WrongTime is a response for a time other than the requested time.
 	WrongTime Reason = "WrongTime"
 	// ZeroBaseline is a ratio with the divisor 0.
 	ZeroBaseline Reason = "ZeroBaseline"
-	// Timeout means that there was no answer in time.
+	// Timeout means that there was no response in time.
 	Timeout Reason = "Timeout"
 	// Throttled is a response 429, or 503 with Retry-After.
 	Throttled Reason = "Throttled"
@@ -55,11 +52,11 @@ const (
 
 // Error describes why a metric could not be measured.
 type Error struct {
-	// Reason in one word.
+	// Reason is the reason as one word.
 	Reason Reason
-	// Message names the cause and the fix. It holds no credentials.
+	// Message contains the cause and the fix, but no credentials.
 	Message string
-	// RetryAfter is how long the provider asked to wait; 0: it did not specify it.
+	// RetryAfter is the delay that the provider requested; 0 if it requested none.
 	RetryAfter time.Duration
 }
 

@@ -17,7 +17,7 @@ var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func ptr[T any](v T) *T { return &v }
 
-// specOf returns an analysis with the metrics a and b, and d in dry run.
+// specOf returns an analysis with the metrics a and b, and with d as a dry run.
 func specOf(change func(*v1alpha1.CanaryAnalysis)) *v1alpha1.CanaryAnalysis {
 	metric := func(name string, dryRun bool) v1alpha1.AnalysisMetric {
 		return v1alpha1.AnalysisMetric{Name: name, SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: ptr(99.0)}, DryRun: dryRun}
@@ -32,14 +32,13 @@ func specOf(change func(*v1alpha1.CanaryAnalysis)) *v1alpha1.CanaryAnalysis {
 	return spec
 }
 
-// results are the results by letter.
+// results maps letters to results.
 var results = map[rune]v1alpha1.MeasurementResult{
 	'P': v1alpha1.MeasurementPassed, 'F': v1alpha1.MeasurementFailed, 'I': v1alpha1.MeasurementInconclusive,
 	'N': v1alpha1.MeasurementNoTraffic, 'S': v1alpha1.MeasurementSkipped, 'E': v1alpha1.MeasurementError,
 }
 
-// roundOf returns a round with a result for each of the metrics a, b and d; without a
-// letter, a metric passes.
+// roundOf returns a round with a result for each of the metrics a, b and d. A metric without a letter passes.
 func roundOf(at time.Time, letters string) Round {
 	letters = (letters + "PPP")[:3]
 	round := Round{At: at}
@@ -49,7 +48,7 @@ func roundOf(at time.Time, letters string) Round {
 	return round
 }
 
-// play folds the rounds of one step in sequence.
+// play adds the rounds of one step in sequence.
 func play(spec *v1alpha1.CanaryAnalysis, rounds string) *v1alpha1.ReleaseAnalysis {
 	point := Point{Run: 7, Step: 1, Since: start}
 	status := Begin(nil, spec, point)
@@ -142,7 +141,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestBaselineWithoutTraffic checks that the canary is not blamed for the active release.
+// TestBaselineWithoutTraffic checks that missing traffic of the active release does not count against the canary.
 func TestBaselineWithoutTraffic(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[v1alpha1.NoTrafficPolicy]v1alpha1.AnalysisPhase{
@@ -176,8 +175,7 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
-// TestHookErrors checks that a round without responses of hooks proves nothing, and hides
-// no failure.
+// TestHookErrors checks that a round without responses of hooks does not count as passed, and hides no failure.
 func TestHookErrors(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -201,8 +199,7 @@ func TestHookErrors(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredMetric checks that a metric that a round does not contain was not
-// measured.
+// TestUnmeasuredMetric checks that a metric that is missing in a round counts as not measured.
 func TestUnmeasuredMetric(t *testing.T) {
 	t.Parallel()
 	round := roundOf(start.Add(time.Minute), "PPP")
@@ -213,7 +210,7 @@ func TestUnmeasuredMetric(t *testing.T) {
 	}
 }
 
-// TestNextPoint checks what is kept from one point to the next.
+// TestNextPoint checks which values are kept from one point to the next.
 func TestNextPoint(t *testing.T) {
 	t.Parallel()
 	tolerant := specOf(func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](3) })
@@ -250,8 +247,8 @@ func TestNextPoint(t *testing.T) {
 	}
 }
 
-// TestEdited checks that rounds that passed before an edit of the analysis do not count
-// for the new one; failures, and what a person must decide, remain.
+// TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis. Failures, and results that a user must
+// decide, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {
@@ -390,8 +387,7 @@ func TestStaleRounds(t *testing.T) {
 	}
 }
 
-// TestSinceIsStored checks that a status that was stored by the API server belongs to the
-// same point.
+// TestSinceIsStored checks that a status that the API server has stored still belongs to the same point.
 func TestSinceIsStored(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start.Add(123456789 * time.Nanosecond)}
@@ -408,8 +404,7 @@ func TestSinceIsStored(t *testing.T) {
 	}
 }
 
-// TestMeasurementsAreKept checks that ten measurements are kept, newest first, of the
-// metrics of the specification only.
+// TestMeasurementsAreKept checks that ten measurements are kept, newest first, and only for the metrics of the specification.
 func TestMeasurementsAreKept(t *testing.T) {
 	t.Parallel()
 	spec, point := specOf(nil), Point{Run: 7, Step: 1, Since: start}
@@ -440,8 +435,8 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestFoldProperties checks for any input that a phase follows from its counters, that
-// Failed remains, and that nothing passes without passed rounds.
+// TestFoldProperties checks for any input that the phase results from its counters, that Failed remains, and that an analysis passes only with passed
+// rounds.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// An expression of a user over any response ends in time, with a number or a typed error.
+// FuzzCEL checks that an expression of a user over any response ends in time, with a number or a typed error.
 func FuzzCEL(f *testing.F) {
 	f.Add("body.a * 10.0", `{"a":1}`)
 	f.Add("body.a.map(x, body.a.map(y, body.a.map(z, x*y*z))).size()", `{"a":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}`)
@@ -27,7 +27,7 @@ func FuzzCEL(f *testing.F) {
 	f.Add("uint(body.a)", `{"a":-1}`)
 	f.Add("double(string(body.a)+'e999')", `{"a":1}`)
 	f.Fuzz(func(t *testing.T, expression, raw string) {
-		if len(expression) > 1024 || len(raw) > 20000 { // limits of the schema, and of the test
+		if len(expression) > 1024 || len(raw) > 20000 { // limits of the schema, and of this test
 			return
 		}
 		defer await.Quick(t)()
@@ -40,7 +40,7 @@ func FuzzCEL(f *testing.F) {
 	})
 }
 
-// judge: every answer gets a result with a message, and what is not a number never passes.
+// FuzzJudge checks that every answer gets a result with a message, and that an answer that is not a number never passes.
 func FuzzJudge(f *testing.F) {
 	f.Add(99.0, 98.0, 95.0, 100.0, 90.0, 101.0, uint8(0), uint8(3))
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, uint8(1), uint8(15))
@@ -75,7 +75,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// No value changes the host of a URL, nor the structure of a body.
+// FuzzFillURL checks that no value changes the host of a URL or the structure of a body.
 func FuzzFillURL(f *testing.F) {
 	f.Add("https://x.example/api/{{.Version}}?ns={{ .Namespace }}", "1.0.0", "prod/../..")
 	f.Add("https://{{.Namespace}}.example/", "1.0.0", "a@evil")
@@ -97,7 +97,7 @@ func FuzzFillURL(f *testing.F) {
 	})
 }
 
-// After a round trip through JSON, Fold continues as before; a round counts once.
+// FuzzFold checks that Fold continues in the same way after a round trip through JSON, and that a round counts only once.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 1, 0, 3}, uint8(2), uint8(1), int64(1000))
 	f.Fuzz(func(t *testing.T, results []byte, failures, consecutive uint8, step int64) {
@@ -136,7 +136,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// A pause that a server requests is never negative.
+// FuzzRetryAfter checks that a pause that a server requests is never negative.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("12")
 	f.Fuzz(func(t *testing.T, header string) {
@@ -146,8 +146,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// Any response of Prometheus, with any status code, results in a value or an error of one
-// line.
+// FuzzPrometheusAnswers checks that any response of Prometheus, with any status code, results in a value or in an error of one line.
 func FuzzPrometheusAnswers(f *testing.F) {
 	f.Add(200, []byte(vector("1")), int64(1_800_000_000_000_000_000), true)
 	f.Add(422, []byte(`{"status":"error","errorType":"execution","error":"x\u2028"}`), int64(1), false)
@@ -164,7 +163,7 @@ func FuzzPrometheusAnswers(f *testing.F) {
 	})
 }
 
-// coded answers every request with a code and a body.
+// coded responds to every request with the same code and body.
 type coded struct {
 	code int
 	raw  []byte

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// keyServiceAccount is the key of a Secret with the key of a service account.
+	// keyServiceAccount is the key of a Secret whose value is the key of a service account.
 	keyServiceAccount = "key.json"
-	// googleToken is the only address that access tokens are fetched from. A Secret must not choose another.
+	// googleToken is the only URL from which access tokens are fetched. A Secret must not select another URL.
 	googleToken = "https://oauth2.googleapis.com/token"
-	// googleScope of access tokens: reading metrics.
+	// googleScope is the scope of access tokens, which allows reading metrics.
 	googleScope = "https://www.googleapis.com/auth/monitoring.read"
-	// maxServiceAccount is the maximum size of a key, in bytes. Those of Google have about 2,400.
+	// maxServiceAccount is the maximum size of the key of a service account, in bytes. Google's keys have about 2,400 bytes.
 	maxServiceAccount = 16 << 10
-	// assertionLife is the lifetime of a signed request for a token, and the longest that Google accepts.
+	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
-	// clockTolerance is how far the beginning of that lifetime is in the past.
+	// clockTolerance is how long before the current time that lifetime begins.
 	clockTolerance = 10 * time.Second
-	// maxTokenLife limits how long a token is used, whatever the response reports.
+	// maxTokenLife limits how long a token is used, regardless of the lifetime in the response.
 	maxTokenLife = time.Hour
 )
 
-// serviceAccount has the fields of a service account's key that are needed.
+// serviceAccount contains the required fields of the key of a service account.
 type serviceAccount struct {
 	Type     string `json:"type"`
 	Email    string `json:"client_email"`
@@ -43,7 +43,7 @@ type serviceAccount struct {
 	TokenURI string `json:"token_uri"`
 }
 
-// signGoogle sends an access token of the service account in the Secret of a query.
+// signGoogle adds an access token of the service account in the Secret of a query to its requests.
 func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Error {
 	data, err := s.secret(ctx, q, "google.secretRef", q.secret)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Er
 	return nil
 }
 
-// fetchToken exchanges a signed assertion for an access token (RFC 7523, section 2.1), and returns it and its lifetime.
+// fetchToken exchanges a signed assertion for an access token (RFC 7523, section 2.1). It returns the token and its lifetime.
 func (s *sender) fetchToken(ctx context.Context, secret string, content []byte) (string, time.Duration, *Error) {
 	assertion, failure := assert(secret, content, s.tokenURL, s.now())
 	if failure != nil {
@@ -95,11 +95,11 @@ func (s *sender) fetchToken(ctx context.Context, secret string, content []byte) 
 	}
 	response, err := s.client.Do(r)
 	if err != nil {
-		failure := *classify(err) // a copy
+		failure := *classify(err) // copy the error before it is changed
 		failure.Message = "fetch an access token from Google: " + failure.Message
 		return "", 0, &failure
 	}
-	defer func() { _ = response.Body.Close() }() // the body was read, or is not used
+	defer func() { _ = response.Body.Close() }() // The body was read or is not needed.
 	if failure := tokenRefusal(response, secret, s.now()); failure != nil {
 		return "", 0, failure
 	}
@@ -118,7 +118,7 @@ func (s *sender) fetchToken(ctx context.Context, secret string, content []byte) 
 	return body.Token, life, nil
 }
 
-// tokenRefusal returns the error for a response without a token, else nil.
+// tokenRefusal returns the error for a response without a token, or nil.
 func tokenRefusal(r *http.Response, secret string, now time.Time) *Error {
 	wait := retryAfter(r.Header.Get("Retry-After"), now)
 	switch {
@@ -142,7 +142,7 @@ func tokenRefusal(r *http.Response, secret string, now time.Time) *Error {
 	return errorf(Unauthorized, "fetch an access token from Google: it responded with invalid_grant: the key %s of Secret %s was deleted or disabled, or its service account was: create a new key", keyServiceAccount, secret)
 }
 
-// assert signs a request for an access token with the key of a service account; no error contains a part of the key.
+// assert signs a request for an access token with the key of a service account. Errors do not contain any part of the key.
 func assert(secret string, content []byte, tokenURL string, now time.Time) (string, *Error) {
 	account, key, failure := readServiceAccount(secret, content, tokenURL)
 	if failure != nil {
@@ -163,7 +163,7 @@ func assert(secret string, content []byte, tokenURL string, now time.Time) (stri
 	return signed, nil
 }
 
-// readServiceAccount reads the key of a service account, which must be for one address.
+// readServiceAccount reads the key of a service account. The token URL in the key must be tokenURL.
 func readServiceAccount(secret string, content []byte, tokenURL string) (account serviceAccount, key *rsa.PrivateKey, failure *Error) {
 	switch err := json.Unmarshal(content, &account); {
 	case err != nil:

@@ -34,7 +34,7 @@ var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
 
 const robotEmail = "robot@shop.iam.gserviceaccount.com"
 
-// keyFile returns the key of a service account, in the form of Google Cloud, with changed fields.
+// keyFile returns the key of a service account in the form that Google Cloud uses, with changed fields.
 func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(robotKey())
@@ -56,11 +56,11 @@ func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 	return text
 }
 
-// tokenServer is a stand-in for Google's token endpoint: it verifies assertions, and counts its tokens.
+// tokenServer replaces Google's token endpoint. It verifies assertions, and counts its tokens.
 type tokenServer struct {
 	url    string
 	issued atomic.Int64
-	// life of tokens, in seconds, and refusal, which replaces them.
+	// life is the lifetime of tokens, in seconds. refusal, if set, responds in place of a token.
 	life    int
 	refusal http.HandlerFunc
 	delay   time.Duration
@@ -86,7 +86,7 @@ func newTokenServer(t testing.TB) *tokenServer {
 	return g
 }
 
-// reject returns why an assertion is not valid: RFC 7523, section 3, and Google's "Using OAuth 2.0 for Server to Server Applications".
+// reject returns why an assertion is not valid according to RFC 7523, section 3, and Google's "Using OAuth 2.0 for Server to Server Applications".
 func (g *tokenServer) reject(r *http.Request) string {
 	if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.Form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		return fmt.Sprintf("%s with %v: %v", r.Method, r.Form, err)
@@ -112,7 +112,7 @@ func (g *tokenServer) reject(r *http.Request) string {
 	return ""
 }
 
-// monitoring returns a sender and a query for a server of metrics, which accepts only these tokens.
+// monitoring returns a sender, and a query for a server of metrics that accepts only the tokens of g.
 func monitoring(t testing.TB, g *tokenServer, key []byte, handler http.HandlerFunc) (*sender, query) {
 	t.Helper()
 	address, ca := serveTLS(t, handler)
@@ -121,7 +121,7 @@ func monitoring(t testing.TB, g *tokenServer, key []byte, handler http.HandlerFu
 	return s, query{provider: providerWeb, address: address, text: "body.v", namespace: "shop", login: loginGoogle, secret: "robot", authority: "ca"}
 }
 
-// bearer returns a handler that responds to requests with a token.
+// bearer returns a handler that responds to requests, and checks that they contain the token.
 func bearer(t testing.TB, token *string) http.HandlerFunc {
 	t.Helper()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func TestGoogleToken(t *testing.T) {
 	if n := g.issued.Load(); n != 1 {
 		t.Fatalf("%d tokens before the expiry of the first", n)
 	}
-	clock = time.Now() // The stand-in compares with the clock of the machine.
+	clock = time.Now() // The token server compares times with the clock of the machine.
 	for _, k := range s.tokens.held {
 		k.until = clock
 	}
@@ -188,7 +188,7 @@ func TestGoogleToken(t *testing.T) {
 	}
 }
 
-// TestGoogleTokenOnce checks that concurrent queries fetch one token, per Secret and namespace.
+// TestGoogleTokenOnce checks that concurrent queries fetch one token for each Secret and namespace.
 func TestGoogleTokenOnce(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)
@@ -266,7 +266,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestSecretsOfGoogle checks the errors for Secrets, that none has a part of the content, and that no request is sent.
+// TestSecretsOfGoogle checks the errors for Secrets, that no error contains a part of the content, and that no request is sent.
 func TestSecretsOfGoogle(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)
@@ -302,7 +302,7 @@ func TestSecretsOfGoogle(t *testing.T) {
 	})
 }
 
-// TestTokenURI checks the only address that managers fetch tokens from.
+// TestTokenURI checks the only URL from which managers fetch tokens.
 func TestTokenURI(t *testing.T) {
 	t.Parallel()
 	s := openSender(t, nil)
@@ -318,7 +318,7 @@ func TestTokenURI(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfGoogle checks the errors for responses of both servers, and that none has a token.
+// TestRefusalsOfGoogle checks the errors for responses of both servers, and that no error contains a token.
 func TestRefusalsOfGoogle(t *testing.T) {
 	t.Parallel()
 	const (
@@ -373,7 +373,7 @@ func TestRefusalsOfGoogle(t *testing.T) {
 	}
 }
 
-// TestGoogleOutbound checks that the manager's flags apply to the address of tokens too, and that the Secret's authorities do not.
+// TestGoogleOutbound checks that the manager's flags also apply to the URL of tokens, and that the certificate authorities of the Secret do not.
 func TestGoogleOutbound(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)

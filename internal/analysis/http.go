@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// sender asks providers over HTTP.
+// sender sends queries to providers over HTTP.
 type sender struct {
 	policy, operatorPolicy *outbound.Policy
 	client, operator       *http.Client
@@ -27,11 +27,11 @@ type sender struct {
 	now                    func() time.Time
 }
 
-// maxElements is the maximum number of values in a JSON answer. Each may use some hundred bytes
-// when decoded, and each worker may decode one answer at the same time.
+// maxElements is the maximum number of values in a JSON response. Each value may use some hundred bytes when it is decoded, and each worker may decode
+// one response at the same time.
 const maxElements = 1 << 13
 
-// options of all clients. The context has the timeout of a query.
+// options are the options of all clients. The timeout of a query is in its context.
 var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, MaxElements: maxElements, Redirects: 3}
 
 func newSender(config Config) (*sender, error) {
@@ -128,11 +128,11 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 // maxHeader is the maximum size of a header from a Secret.
 const maxHeader = 8 << 10
 
-// headers returns the headers of a query whose values are in Secrets; no error contains a value.
+// headers returns the headers of a query whose values are in Secrets. Errors do not contain values.
 func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Error) {
 	headers := map[string]string{}
 	for line := range strings.SplitSeq(q.keys, "\n") {
-		of := strings.Fields(line) // names and keys have no spaces
+		of := strings.Fields(line) // Names and keys contain no spaces.
 		header, name, key := of[0], of[1], of[2]
 		data, err := s.secret(ctx, q, "headers[].secretKeyRef", name)
 		if err != nil {
@@ -155,10 +155,10 @@ func isHeader(text string) bool {
 	return len(text) <= maxHeader && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// value returns the value of a key without the line break that editors add.
+// value returns the value of a key without the line break that editors append.
 func value(data []byte) string { return strings.TrimSpace(string(data)) }
 
-// secret reads the Secret that a field of a provider names.
+// secret reads the Secret to which a field of a provider refers.
 func (s *sender) secret(ctx context.Context, q query, field, name string) (map[string][]byte, *Error) {
 	if s.secrets == nil {
 		return nil, errorf(BadSecret, "Secret %s: the manager reads no Secrets", name)
@@ -174,13 +174,12 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 	return data, nil
 }
 
-// asking signs requests, and turns status codes that mean the same for every provider into
-// errors.
+// asking is a transport that signs requests. It converts status codes that have the same meaning for every provider to errors.
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request) *Error
-	explain   func(*http.Response) *Error // the error for a response of this kind of provider, or nil
-	headers   map[string]string           // with credentials
+	explain   func(*http.Response) *Error // returns the error for a response of this kind of provider, or nil
+	headers   map[string]string           // may contain credentials
 	userAgent string
 	now       func() time.Time
 }
@@ -196,7 +195,7 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.authorize != nil {
 		if failure := a.authorize(r); failure != nil {
 			if r.Body != nil {
-				_ = r.Body.Close() // the body is not sent
+				_ = r.Body.Close() // The body is not sent.
 			}
 			return nil, failure
 		}
@@ -206,13 +205,13 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if failure := a.refusal(response); failure != nil {
-		_ = response.Body.Close() // the body is not used
+		_ = response.Body.Close() // The body is not needed.
 		return nil, failure
 	}
 	return response, nil
 }
 
-// refusal returns the error for a response whose status code reports one, else nil.
+// refusal returns the error that the status code of a response reports, or nil.
 func (a *asking) refusal(r *http.Response) error {
 	if a.explain != nil {
 		if failure := a.explain(r); failure != nil {
@@ -229,7 +228,7 @@ func (a *asking) refusal(r *http.Response) error {
 	return nil
 }
 
-// retryAfter parses seconds or a date; 0 if the header has neither.
+// retryAfter parses a header with seconds or a date. It returns 0 if the header contains neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -240,8 +239,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify returns an error of a client with its reason. The message contains no addresses and
-// bodies, which may not be meant for a status.
+// classify converts an error of a client to an Error. The message contains no URLs and no bodies, which may not be meant for a status.
 func classify(err error) *Error {
 	var (
 		own      *Error

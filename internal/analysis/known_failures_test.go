@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 56 of the known failures: for any response of a provider, its connections are
-// reused or closed, also with a certificate authority of the user.
+// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response of a provider, also with a
+// certificate authority of the user.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const questions, most = 60, 8
@@ -65,7 +65,7 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 				for range questions {
 					s.send(t.Context(), q)
 				}
-				await.Nil(t, func(context.Context) error { // the server notices it a little later
+				await.Nil(t, func(context.Context) error { // The server detects the close a little later.
 					if n := open.Load(); n > most {
 						return fmt.Errorf("%d connections are open after %d questions", n, questions)
 					}
@@ -76,7 +76,7 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// Row 56: the number of series does not grow with releases, queries or addresses.
+// TestSeriesDoNotGrow checks row 56: the number of series does not grow with releases, queries or addresses.
 func TestSeriesDoNotGrow(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -118,8 +118,7 @@ func TestSeriesDoNotGrow(t *testing.T) {
 	}
 }
 
-// Row 51: built-in latencies are in seconds, whatever the unit of a source, and
-// success rates are in percent.
+// TestUnitsOfSources checks row 51: built-in latencies are in seconds, regardless of the unit of a source, and success rates are in percent.
 func TestUnitsOfSources(t *testing.T) {
 	t.Parallel()
 	target := Target{Namespace: "shop", Microservice: "cart", Group: "1-x", Release: "cart-1-2-0", Version: "1.2.0", Services: []string{"web"}}

@@ -19,37 +19,35 @@ import (
 
 // Secrets reads the credentials of providers.
 type Secrets interface {
-	// Secret returns the data of a Secret. It may send a request to the API server.
+	// Secret returns the data of a Secret. The call may send a request to the API server.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
 }
 
-// Config of a Measurer.
+// Config configures a Measurer.
 type Config struct {
-	// PrometheusAddress is used if an analysis names no server; empty: none. It may be a loopback
-	// address, because the operator chose it.
+	// PrometheusAddress is used if an analysis specifies no server; empty for no default server. It may be a loopback address, because the operator
+	// chose it.
 	PrometheusAddress string
-	// Outbound defines the allowed addresses. nil rejects those that are rejected by default.
+	// Outbound defines the allowed addresses. If it is nil, addresses that are denied by default are rejected.
 	Outbound *outbound.Policy
-	// Secrets of the namespaces; nil: analyses with a secretRef cannot be measured.
+	// Secrets reads the Secrets of the namespaces. If it is nil, analyses with a secretRef cannot be measured.
 	Secrets Secrets
-	// Requeue is called once for each finished round, from another goroutine, and must
-	// not block. May be nil.
+	// Requeue is called once for each finished round, from another goroutine. It must not block. It may be nil.
 	Requeue func(key types.NamespacedName)
-	// UserAgent of requests.
+	// UserAgent is sent with each request.
 	UserAgent string
-	// Workers is the number of queries at the same time: at most a quarter of them for one namespace, a
-	// quarter for one host, and an eighth for one namespace and host. Defaults to 32.
+	// Workers is the maximum number of concurrent queries. At most a quarter of them may be for one namespace, a quarter for one host, and an eighth
+	// for one namespace and host. Defaults to 32.
 	Workers int
-	// QueriesPerSecond is the maximum rate of queries to one provider, with bursts of twice as many.
-	// Defaults to 20.
+	// QueriesPerSecond is the maximum rate of queries to one provider. Bursts may have twice as many queries. Defaults to 20.
 	QueriesPerSecond float64
-	// Registerer of the metrics; nil: they are not registered.
+	// Registerer registers the metrics. If it is nil, the metrics are not registered.
 	Registerer prometheus.Registerer
-	// Now is the clock. Defaults to that of the machine.
+	// Now returns the current time. Defaults to the clock of the machine.
 	Now func() time.Time
 }
 
-// Measurer sends the queries of rounds outside the reconcile. It is safe for concurrent use.
+// Measurer sends the queries of rounds outside of the reconcile. It is safe for concurrent use.
 type Measurer struct {
 	config  Config
 	metrics *metrics
@@ -62,15 +60,14 @@ type Measurer struct {
 	rounds map[types.NamespacedName]*pending
 }
 
-// pending is a round that was requested, or is finished and not yet replaced.
+// pending is a round that is in progress, or that is finished and has not been replaced yet.
 type pending struct {
 	request Request
 	cancel  context.CancelFunc
 	round   *Round // nil while it is in progress
 }
 
-// New returns a Measurer. It fails if the address of Prometheus is not a URL, or metrics of the
-// same name are registered.
+// New returns a Measurer. It fails if the address of Prometheus is not a URL, or if metrics with the same name are already registered.
 func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
@@ -97,17 +94,16 @@ func New(config Config) (*Measurer, error) {
 	}, nil
 }
 
-// Start waits for the end of ctx, and then stops all rounds. It implements Runnable of
-// controller-runtime.
+// Start waits until ctx ends, and then stops all rounds. It implements Runnable of controller-runtime.
 func (m *Measurer) Start(ctx context.Context) error {
 	<-ctx.Done()
 	m.stop()
 	return nil
 }
 
-// Ask returns the round that the request describes, or starts it and returns false: Requeue reports
-// when to ask again. Equal requests get the same round until another request, or Forget, replaces
-// it. It does not block, and keeps no memory of the request that the caller may change.
+// Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
+// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. Ask does not block, and keeps no reference
+// to memory of the request that the caller may change.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +135,7 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 	return Round{}, false
 }
 
-// Forget stops the round of a release that is in progress, and drops its last round.
+// Forget stops the round of a release if it is in progress, and drops the last round.
 func (m *Measurer) Forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +155,7 @@ func (m *Measurer) measure(ctx context.Context, request Request) Round {
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return no error
+	_ = group.Wait() // The functions return no errors.
 	return round
 }
 
@@ -174,11 +170,11 @@ func (m *Measurer) measureOne(ctx context.Context, request Request, metric *v1al
 	var group errgroup.Group
 	group.Go(func() error { canary = m.ask(ctx, request, metric, request.Canary); return nil })
 	group.Go(func() error { active = m.ask(ctx, request, metric, *request.Active); return nil })
-	_ = group.Wait() // the functions return no error
+	_ = group.Wait() // The functions return no errors.
 	return judge(metric, canary, &active)
 }
 
-// ask returns the answer for a metric of one release.
+// ask returns the response for a metric of one release.
 func (m *Measurer) ask(ctx context.Context, request Request, metric *v1alpha1.AnalysisMetric, target Target) answer {
 	q, err := question(&request.Spec, metric, target, request.At, m.config.PrometheusAddress)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestAsk(t *testing.T) {
 	want := Round{At: start, Measurements: []Measurement{
 		{Metric: "a", Result: "Passed", Value: "2"}, {Metric: "b", Result: "Failed", Value: "0", Message: "0 is below 1"},
 	}}
-	for range 2 { // a round is folded again if its status could not be written
+	for range 2 { // A round is added again if its status could not be written.
 		got, done := m.Ask(keyOf("cart-1"), request)
 		if !done {
 			t.Fatal("the round is gone")
@@ -148,7 +148,7 @@ func TestShared(t *testing.T) {
 	for range releases {
 		wait(t, requeued)
 	}
-	late := requestOf("late", queryMetric("a", "up")) // for the same time, after the answer
+	late := requestOf("late", queryMetric("a", "up")) // for the same time, but after the answer
 	m.Ask(keyOf("late"), late)
 	wait(t, requeued)
 	if n := asked.Load(); n != 1 {
@@ -197,8 +197,7 @@ func TestNotShared(t *testing.T) {
 	}
 }
 
-// TestBounded checks that one provider gets no more concurrent queries than its
-// share of the workers, and from one namespace at most half of that.
+// TestBounded checks that one provider gets at most its share of concurrent queries, and at most half of that share from one namespace.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ namespaces, want int64 }{
@@ -240,14 +239,13 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceStopsNoOther checks that a namespace whose providers hang, and
-// whose queries to the operator's Prometheus are slow, does not delay the answers
-// of others, even for the same queries.
+// TestOneNamespaceStopsNoOther checks that a namespace with hanging providers, and with slow queries to the operator's Prometheus, does not delay the
+// answers for other namespaces, even for the same queries.
 func TestOneNamespaceStopsNoOther(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1000)
 	hang := func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // a server notices the end of a request whose body is read
+		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	}
@@ -281,7 +279,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 		}
 		m.Ask(types.NamespacedName{Namespace: "evil", Name: name}, evil)
 	}
-	for range 8 { // its complete share
+	for range 8 { // the complete share of the namespace
 		<-arrived
 	}
 	request := requestOf("cart-1", queryMetric("a", "good"))
@@ -304,8 +302,7 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestEndpoints checks that different spellings of a server are one endpoint, and
-// one for each user.
+// TestEndpoints checks that different spellings of a server are one endpoint, and that each user has a separate endpoint.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	base := query{address: "http://metrics.example:9090/a", namespace: "shop"}
@@ -333,8 +330,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestThrottled: a provider that answers "too many" gets no requests for as long as it
-// asks for; all others do.
+// TestThrottled checks that a provider that responds with "too many requests" gets no requests for the requested time, while other providers do.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -410,12 +406,11 @@ func TestPoolForgets(t *testing.T) {
 	}
 }
 
-// TestSlowProvider checks that a provider that hangs only fails its own round, in
-// time.
+// TestSlowProvider checks that a hanging provider fails only its own round, and does so in time.
 func TestSlowProvider(t *testing.T) {
 	t.Parallel()
 	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // a server notices the end of a request whose body is read
+		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
 		<-r.Context().Done()
 	})
 	fast := serve(t, answers(200, vector("1")))
@@ -438,8 +433,7 @@ func TestSlowProvider(t *testing.T) {
 	}
 }
 
-// TestReplaced checks that a newer round, or Forget, stops the one in progress, and
-// that only the newer one requeues.
+// TestReplaced checks that a newer round or Forget stops the round in progress, and that only the newer round requeues.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan string, 10)
@@ -496,8 +490,7 @@ func TestBaselineIsAsked(t *testing.T) {
 	}
 }
 
-// TestMetrics checks what is counted, and that no label depends on what users
-// write.
+// TestMetrics checks the counters, and that no label depends on input of users.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -566,13 +559,12 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestStart checks that the end of the manager stops rounds in progress, and
-// requeues nothing.
+// TestStart checks that the end of the manager stops rounds in progress and requeues nothing.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // a server notices the end of a request whose body is read
+		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
 		close(arrived)
 		<-r.Context().Done()
 		close(ended)
@@ -595,8 +587,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestQuestions checks which server is queried, and what is rejected before a query
-// is sent.
+// TestQuestions checks which server is queried, and which queries are rejected before they are sent.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	target := Target{Namespace: "shop", Release: "cart-1", Services: []string{"cart-1"}}

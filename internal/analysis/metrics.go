@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the metrics about analyses. No label contains an object, an address or a query:
+// metrics are the metrics about analyses. No label contains an object, a URL or a query:
 //
 //	heighliner_analysis_queries_total{provider,result}
 //	    queries that were sent; provider is prometheus or web, result is Value,

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// keepAnswers is how long the answer to a query is reused for equal queries.
+	// keepAnswers is how long the response to a query is reused for equal queries.
 	keepAnswers = time.Minute
-	// keepEndpoints is how long an endpoint without queries is remembered.
+	// keepEndpoints is how long an unused endpoint is kept in memory.
 	keepEndpoints = 10 * time.Minute
-	// defaultRetryAfter is how long an endpoint that answers "too many" gets no requests,
-	// where it does not give a time, and maxRetryAfter is the longest.
+	// defaultRetryAfter is how long no requests are sent to an endpoint that responds with "too many requests" but without a time. maxRetryAfter is the
+	// maximum of such a pause.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )
 
-// pool limits how many queries run at a time and how often one endpoint is queried, and sends
-// equal queries once.
+// pool limits the number of concurrent queries and the rate of queries to each endpoint. It sends equal queries only once.
 type pool struct {
 	ctx   context.Context
 	slots *outbound.Slots
@@ -35,18 +34,18 @@ type pool struct {
 	pruned    time.Time
 }
 
-// call is a query that was sent. Its answer is available when done is closed.
+// call is a query that was sent. Its response is available when done is closed.
 type call struct {
 	done   chan struct{}
 	answer answer
 	asked  time.Time
 }
 
-// endpoint is one server with the credentials of one user.
+// endpoint is one server in combination with the credentials of one user.
 type endpoint struct {
 	limiter *rate.Limiter
 	used    time.Time
-	closed  time.Time // until then it wants no requests
+	closed  time.Time // end of the pause that the endpoint requested
 }
 
 func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
@@ -57,8 +56,8 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 	}
 }
 
-// do returns the answer to q: that of an equal query, or that of send, which runs with the
-// given timeout once there is a free slot. It does not wait beyond the end of ctx.
+// do returns the response to q. If an equal query was sent, it returns the response to that query. Otherwise, it calls send with the given timeout once
+// there is a free slot. It does not wait beyond the end of ctx.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()
@@ -68,7 +67,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 		p.calls[q] = c
 		go func() {
 			defer close(c.done)
-			own := p.ctx // others may wait for this answer after the first caller has returned
+			own := p.ctx // Other callers may wait for this response after the first caller has returned.
 			if deadline, ok := ctx.Deadline(); ok {
 				var cancel context.CancelFunc
 				own, cancel = context.WithDeadline(own, deadline)
@@ -86,7 +85,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 	}
 }
 
-// send sends a query when there is a free slot.
+// send sends a query when a slot is free.
 func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	full := answer{err: errorf(Timeout, "the query was queued during the whole round: providers of this namespace are slow, or the manager runs too many queries")}
 	leave, ok := p.slots.Enter(ctx, q.namespace, q.address)
@@ -122,7 +121,7 @@ func (p *pool) endpoint(name string) *endpoint {
 	return e
 }
 
-// leave sends no requests to an endpoint for a while.
+// leave stops requests to an endpoint for the given time.
 func (p *pool) leave(e *endpoint, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +137,7 @@ func (p *pool) throttled(e *endpoint) time.Duration {
 	return e.closed.Sub(p.now())
 }
 
-// prune occasionally drops old answers and endpoints. The caller holds p.mu.
+// prune drops old responses and endpoints from time to time. The caller holds p.mu.
 func (p *pool) prune() {
 	now := p.now()
 	if now.Sub(p.pruned) < keepAnswers/2 {

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// tolerance is the maximum difference between the requested time and that of
-// the answer: some servers answer for a slightly earlier time.
+// tolerance is the maximum difference between the requested time and the time of the response, because some servers respond for a slightly earlier
+// time.
 const tolerance = time.Minute
 
-// askPrometheus sends an instant query, or a range query for samples.
+// askPrometheus sends an instant query, or a range query if the metric uses samples.
 func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	server, err := api.NewClient(api.Config{Address: q.address, Client: client})
 	if err != nil {

@@ -171,7 +171,7 @@ func TestPrometheusRequest(t *testing.T) {
 	type request struct{ Method, Path, Query, Time, Authorization, Agent string }
 	for name, test := range map[string]struct {
 		secret map[string][]byte
-		want   string // of Authorization
+		want   string // value of Authorization
 		reason Reason
 	}{
 		"token":                   {map[string][]byte{"token": []byte("abc\n")}, "Bearer abc", ""},
@@ -210,7 +210,7 @@ func TestPrometheusRequest(t *testing.T) {
 	}
 }
 
-// The error names the field whose Secret does not exist.
+// TestMissingSecrets checks that the error contains the field whose Secret does not exist.
 func TestMissingSecrets(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -278,7 +278,7 @@ func TestUnreachable(t *testing.T) {
 				defer cancel()
 				got := openSender(t, nil).send(ctx, query{provider: provider, address: test.address, text: "body", at: start.UnixNano()})
 				if test.reason == BadAnswer && got.err != nil && got.err.Reason == Unreachable {
-					return // it depends on timing which of the two it is
+					return // Which of the two results occurs depends on timing.
 				}
 				check(t, answered{reason: test.reason}, got)
 			})
@@ -286,8 +286,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOperatorsAddress checks that the address of the flag may be a loopback
-// address, and that of a user may not.
+// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that the address of a user may not.
 func TestOperatorsAddress(t *testing.T) {
 	t.Parallel()
 	address := serve(t, answers(200, vector("1")))
@@ -301,11 +300,11 @@ func TestOperatorsAddress(t *testing.T) {
 	check(t, answered{reason: Refused}, s.send(t.Context(), q))
 }
 
-// TestAuthority: a server with its own certificate.
+// TestAuthority checks queries to a server with its own certificate.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(answers(200, `{"v": 1}`))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the failing handshake
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops the error of the failing handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -370,7 +369,7 @@ func TestWebAnswers(t *testing.T) {
 	}
 }
 
-// TestWebRequest checks method, headers and body of a request.
+// TestWebRequest checks the method, headers and body of a request.
 func TestWebRequest(t *testing.T) {
 	t.Parallel()
 	type request struct {
@@ -459,7 +458,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// bytesOf responds to every request.
+// bytesOf responds to every request with the same bytes.
 type bytesOf []byte
 
 func (b bytesOf) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -482,7 +481,7 @@ func FuzzPrometheus(f *testing.F) {
 	})
 }
 
-// FuzzWeb checks the same for JSON.
+// FuzzWeb checks the same property for JSON.
 func FuzzWeb(f *testing.F) {
 	for _, seed := range []string{`{"a":1}`, `{"a":"1"}`, `{"a":[1]}`, `{"a":null}`, `{"a":1e308}`, `1`, `null`, `[`, ``} {
 		f.Add([]byte(seed))

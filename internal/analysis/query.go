@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// provider is a kind of provider, and a label of metrics.
+// provider is the kind of a provider, and a label value of metrics.
 type provider string
 
 const (
@@ -21,48 +21,46 @@ const (
 	providerWeb        provider = "web"
 )
 
-// login is how a request gets the credentials of its Secret.
+// login is the method by which a request uses the credentials in its Secret.
 type login string
 
 const (
-	// loginPlain sends a token, or a name and a password.
+	// loginPlain sends a token, or a user name and a password.
 	loginPlain login = ""
-	// loginAWS signs with Signature Version 4.
+	// loginAWS signs requests with Signature Version 4.
 	loginAWS login = "aws"
 	// loginGoogle sends an access token of a service account.
 	loginGoogle login = "google"
 )
 
-// query is one complete query to a provider. Equal queries have the same answer and
-// are sent once. The namespace is part of it: otherwise a namespace whose queries
-// wait would delay those of others.
+// query is one complete query to a provider. Equal queries have the same response and are sent only once. The namespace is part of the query.
+// Otherwise, a namespace whose queries are queued would delay queries of other namespaces.
 type query struct {
 	provider provider
-	// address of the server, or the whole URL of a web metric.
+	// address is the URL of the server, or the whole URL of a web metric.
 	address string
-	// operator reports whether the address is that of the manager's flag.
+	// operator reports whether the address comes from the manager's flag.
 	operator bool
 	// text is PromQL, or the CEL expression of a web metric.
 	text string
 	// latency reports whether a negative value means "more than its absolute value".
 	latency bool
-	// body and headers of a web request; headers as lines.
+	// body and headers belong to a web request. Each header is a line.
 	body, headers string
-	// keys are headers whose values are in Secrets, as lines of header, Secret and key.
+	// keys contains a line for each header whose value is in a Secret: header, Secret and key.
 	keys string
-	// namespace of the analysis and of its Secrets.
+	// namespace is the namespace of the analysis and of its Secrets. secret and authority are names of Secrets.
 	namespace, secret, authority string
-	// login with the secret; region and service are those of loginAWS.
+	// login is the method for secret. region and service are parameters of loginAWS.
 	login           login
 	region, service string
-	// at is the time, in nanoseconds since 1970.
+	// at is the time of the query, in nanoseconds since 1970.
 	at int64
-	// samples is the number of values up to that time, and step the time between them in nanoseconds; 0 for one value.
+	// samples is the number of values up to that time, and step is the time between them in nanoseconds. samples is 0 for a single value.
 	samples, step int64
 }
 
-// endpoint returns the key of the rate limit: one server with the credentials of
-// one user.
+// endpoint returns the key of the rate limit, which identifies one server in combination with the credentials of one user.
 func (q query) endpoint() string {
 	server := q.address
 	if u, err := url.Parse(q.address); err == nil {
@@ -124,7 +122,7 @@ func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at ti
 		q.login, q.secret = loginGoogle, web.Google.SecretRef.Name
 	}
 	var err *Error
-	// Only these requests have the times of the interval; Prometheus has them as the time of a query.
+	// Only web requests contain the times of the interval. For Prometheus, the time of the query defines the interval.
 	fields["Start"], fields["End"] = strconv.FormatInt(at.Add(-interval).Unix(), 10), strconv.FormatInt(at.Unix(), 10)
 	if q.address, err = fields.fill(web.URL, inURL); err != nil {
 		return q, err

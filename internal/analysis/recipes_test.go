@@ -17,25 +17,25 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// store is a store of metrics as its documentation describes it.
+// store is a store of metrics according to its documentation.
 type store struct {
-	// method, host, path and query that its documentation names for the recipe.
+	// method, host, path and query are those in the documentation of the store for the recipe.
 	method, host, path string
 	query              url.Values
-	// body of the request, as JSON; "" for a GET.
+	// body is the JSON body of the request; empty for a GET.
 	body string
-	// header has the credential.
+	// header is the name of the header that contains credential.
 	header, credential string
-	// service that the request is signed for, by Signature Version 4; "": it is not.
+	// service is the service of Signature Version 4; empty if the request is not signed.
 	service string
-	// answers and the values that the recipe takes from them; nil: no traffic.
+	// answers maps responses to the values that the recipe extracts from them; nil means no traffic.
 	answers map[string]*float64
 }
 
-// stores by the names of the recipes. The answers have the form that the documentation of each store shows: Datadog's "Query timeseries
-// points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x
-// API, Graphite's "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in the protocol AWS
-// JSON 1.0, and the HTTP API of Prometheus at Amazon and Google.
+// stores contains the stores by the names of the recipes. The responses have the form in the documentation of each store: Datadog's "Query timeseries
+// points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x API, Graphite's
+// "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in the protocol AWS JSON 1.0, and the
+// HTTP API of Prometheus on Amazon and Google.
 var stores = map[string]store{
 	"datadog": {
 		method: http.MethodGet, host: "api.datadoghq.com", path: "/api/v1/query", header: "DD-API-KEY", credential: "api-key of datadog",
@@ -115,7 +115,7 @@ var stores = map[string]store{
 	},
 }
 
-// sharePromQL is the query of the recipes in PromQL, and sharesPromQL are answers to it.
+// sharePromQL is the query of the recipes in PromQL, and sharesPromQL contains responses to this query.
 var (
 	sharePromQL = url.Values{"time": {"1700000000"}, "query": {`sum(rate(http_requests_total{release="cart-1",code!~"5.."}[1m]))/(sum(rate(http_requests_total{release="cart-1"}[1m]))>0)`}}
 
@@ -125,7 +125,7 @@ var (
 	}
 )
 
-// credentials are the Secrets of the recipes: each key has its name and that of the Secret.
+// credentials contains the Secrets of the recipes. The value of each key consists of the name of the key and the name of the Secret.
 var credentials = func() secrets {
 	all := secrets{}
 	for name := range stores {
@@ -142,7 +142,7 @@ var credentials = func() secrets {
 	return all
 }()
 
-// TestRecipes sends the request of each recipe of the guide, and reads answers in the form that the store documents.
+// TestRecipes sends the request of each recipe in the guide, and reads responses in the form that the store documents.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/how-to/metrics-stores.md")
@@ -214,7 +214,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// document returns a JSON document; nil for "".
+// document returns a JSON document, or nil for an empty text.
 func document(t *testing.T, text string) (v any) {
 	t.Helper()
 	if text == "" {
@@ -226,7 +226,7 @@ func document(t *testing.T, text string) (v any) {
 	return v
 }
 
-// TestHeadersFromSecrets checks what a Secret may have for a header, and that no error has a value.
+// TestHeadersFromSecrets checks which values a Secret may contain for a header, and that no error contains a value.
 func TestHeadersFromSecrets(t *testing.T) {
 	t.Parallel()
 	s := openSender(t, secrets{"shop/a": {
@@ -250,8 +250,8 @@ func TestHeadersFromSecrets(t *testing.T) {
 	}
 }
 
-// TestRecipesOfFailures: an answer with which a store reports that it failed is an error of the round, and not missing traffic: with noTraffic: Ignore the
-// round would pass, and with Fail it would roll a good release back.
+// TestRecipesOfFailures checks that a response that reports a failure of the store is an error of the round, and not missing traffic. Otherwise, the
+// round would pass with noTraffic: Ignore, and a good release would be rolled back with noTraffic: Fail.
 func TestRecipesOfFailures(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/how-to/metrics-stores.md")
@@ -259,14 +259,15 @@ func TestRecipesOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for recipe, answers := range map[string][]string{
-		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200, and may have values that were read before.
+		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200, and may contain values that were
+		// read before the error.
 		"influxdb": {`{"results":[{"statement_id":0,"error":"database not found: shop"}]}`, `{"results":[{"statement_id":0,"series":[{"name":"requests","columns":["time","sum"],"values":[[1699999940,0.02]]}],"error":"timeout"}]}`},
 		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: Complete, InternalError, PartialData or Forbidden.
 		"cloudwatch": {
 			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"InternalError"}],"Messages":[]}`,
 			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[1699999500],"Values":[0.5],"StatusCode":"PartialData"}],"Messages":[]}`,
 		},
-		// A search that timed out has partial results: https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-search.
+		// A search that timed out returns partial results: https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-search.
 		"elasticsearch": {`{"took":2,"timed_out":true,"_shards":{"total":5,"successful":1,"failed":4},"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`},
 		// https://docs.datadoghq.com/api/latest/metrics/#query-timeseries-points: error is a message "if status is not ok".
 		"datadog": {`{"status":"error","error":"Query timed out","series":[],"res_type":"time_series"}`},

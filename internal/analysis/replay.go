@@ -10,12 +10,12 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Decided is a round with the decision of an analysis about it.
+// Decided is a round with the decision that an analysis makes about it.
 type Decided struct {
 	Round
-	// Result of the round: the worst result of its metrics.
+	// Result is the result of the round, which is the worst result of its metrics.
 	Result v1alpha1.MeasurementResult
-	// Phase of the analysis after the round, and its cause.
+	// Phase is the phase of the analysis after the round. Message contains the cause.
 	Phase   v1alpha1.AnalysisPhase
 	Message string
 }
@@ -31,8 +31,8 @@ func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time
 	return all
 }
 
-// Replay returns what an analysis decides for rounds, which are in chronological order, in a step that begins at
-// start. The phase Failed ends a rollout: the next round is the first one of another rollout.
+// Replay returns the decisions of an analysis about rounds in a step that begins at start. The rounds must be in chronological order. The phase Failed
+// ends a rollout, so the next round is the first round of another rollout.
 func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []Decided {
 	point := Point{Run: 1, Step: 1, Since: start}
 	status := Begin(nil, spec, point)
@@ -49,15 +49,15 @@ func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []De
 	return all
 }
 
-// Measure sends the queries of a round and waits for the answers, at most for the interval of the analysis.
+// Measure sends the queries of a round and waits for the responses, but no longer than the interval of the analysis.
 func (m *Measurer) Measure(ctx context.Context, request Request) Round {
 	ctx, cancel := context.WithTimeout(ctx, intervalOf(&request.Spec))
 	defer cancel()
 	return m.measure(ctx, request.clone())
 }
 
-// Requests returns how many requests a release answered in the window that ends at a time, by the counters of an
-// analysis' source. It is 0 if the provider has no counter for the release.
+// Requests returns how many requests a release handled in the window that ends at the given time, according to the counters of the source of an
+// analysis. It returns 0 if the provider has no counter for the release.
 func (m *Measurer) Requests(ctx context.Context, spec *v1alpha1.CanaryAnalysis, target Target, window time.Duration, at time.Time) (float64, error) {
 	name := spec.Source
 	if name == "" {
@@ -72,7 +72,7 @@ func (m *Measurer) Requests(ctx context.Context, spec *v1alpha1.CanaryAnalysis, 
 		return 0, failure
 	}
 	own := v1alpha1.CanaryAnalysis{Provider: spec.Provider}
-	metric := &v1alpha1.AnalysisMetric{Name: "requests", Prometheus: &v1alpha1.PrometheusMetric{}} // its query is set below
+	metric := &v1alpha1.AnalysisMetric{Name: "requests", Prometheus: &v1alpha1.PrometheusMetric{}} // The query is set below.
 	q, failure := question(&own, metric, target, at, m.config.PrometheusAddress)
 	if failure != nil {
 		return 0, failure

@@ -12,8 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTimes checks that the rounds of a past period are those that a rollout
-// would have had.
+// TestTimes checks that the rounds of a past period are the same as the rounds of a rollout in that period.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	spec := specOf(func(s *v1alpha1.CanaryAnalysis) { s.Interval = "90s" })
@@ -35,8 +34,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestReplay checks that the phases equal those of Fold, and that a failure
-// begins another rollout.
+// TestReplay checks that the phases are the same as those of Fold, and that a failure begins another rollout.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -80,7 +78,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRequests counts the requests of a release by the counters of its source.
+// TestRequests checks the number of requests of a release according to the counters of its source.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 10)

@@ -11,14 +11,13 @@ import (
 type Request struct {
 	// At is the time of all measurements of the round, as returned by [Due].
 	At time.Time
-	// Since is when the wait began that is measured. Samples do not cover traffic from before; zero: they may.
+	// Since is the start of the wait that is measured. Samples cover only traffic after this time. If it is zero, they may cover earlier traffic.
 	Since time.Time
 	// Spec is the analysis of the Microservice.
 	Spec v1alpha1.CanaryAnalysis
 	// Canary is the release that is measured.
 	Canary Target
-	// Active is the release that metrics with a baseline are compared with; nil if there is
-	// none, or its weight is 0.
+	// Active is the release with which metrics with a baseline are compared. It is nil if there is no such release, or if its weight is 0.
 	Active *Target
 }
 
@@ -36,19 +35,17 @@ func (r Request) clone() Request {
 
 // Target is a release to measure. All fields are used in queries.
 type Target struct {
-	// Namespace of the release.
+	// Namespace is the namespace of the release.
 	Namespace string
 	// Microservice is the name of the Microservice.
 	Microservice string
-	// Group is the slug of the release's group.
+	// Group is the slug of the group of the release.
 	Group string
-	// Release is the name of the VersionedMicroservice, and of the pods' label
-	// hlnr.io/release.
+	// Release is the name of the VersionedMicroservice, and the value of the label hlnr.io/release of the pods.
 	Release string
-	// Version of the release.
+	// Version is the version of the release.
 	Version string
-	// Services are the names of the release's own Services, one for each
-	// NetworkPolicy.
+	// Services are the names of the Services of the release, one for each NetworkPolicy.
 	Services []string
 }
 
@@ -56,17 +53,16 @@ type Target struct {
 type Round struct {
 	// At is the time of the measurements.
 	At time.Time
-	// Measurements of the metrics, in the order of the specification.
+	// Measurements contains one measurement for each metric, in the order of the specification.
 	Measurements []Measurement
-	// HookFailures are messages of rollout hooks that failed in this round; each makes the
-	// round fail. The caller adds them.
+	// HookFailures are messages of rollout hooks that failed in this round. Each of them makes the round fail. The caller adds them.
 	HookFailures []string
-	// HookErrors are messages about rollout hooks that did not respond: the round could not
-	// be measured, unless something else made it fail. The caller adds them.
+	// HookErrors are messages about rollout hooks that did not respond. They mean that the round could not be measured, unless another cause makes it
+	// fail. The caller adds them.
 	HookErrors []string
 }
 
-// Failed reports whether a metric that is not a dry run is outside of its ranges: the round fails whatever hooks answer.
+// Failed reports whether a metric that is not a dry run is outside of its ranges. If so, the round fails regardless of the responses of hooks.
 func (r Round) Failed(spec *v1alpha1.CanaryAnalysis) bool {
 	return spec != nil && slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
 		i := slices.IndexFunc(spec.Metrics, func(x v1alpha1.AnalysisMetric) bool { return x.Name == m.Metric })
@@ -78,25 +74,23 @@ func (r Round) Failed(spec *v1alpha1.CanaryAnalysis) bool {
 type Measurement struct {
 	// Metric is the name of the metric.
 	Metric string
-	// Result of the comparison with the ranges.
+	// Result is the result of the comparison with the ranges.
 	Result v1alpha1.MeasurementResult
-	// Value that was compared, as text; empty if there was none.
+	// Value is the value that was compared, as text; empty if there was no value.
 	Value string
-	// Message explains why there is no value, or how it was computed.
+	// Message explains why there is no value, or how the value was computed.
 	Message string
-	// Baseline reports that it is the active release that has no traffic; the canary is not
-	// blamed for that.
+	// Baseline reports whether the active release, and not the canary, has no traffic. This does not count against the canary.
 	Baseline bool
 }
 
-// Point identifies the wait that is measured. A new point starts a new analysis; what
-// counts for a rollout is kept across its steps.
+// Point identifies the wait that is measured. A new point starts a new analysis. Counters of the rollout are kept across its steps.
 type Point struct {
 	// Run is the sequence of the rollout state at which the rollout started.
 	Run int64
-	// Step, counted from 1.
+	// Step is the step, counted from 1.
 	Step int32
-	// Since is the start of the wait: the time at which the step's weight was
-	// confirmed, or at which the release came back after an interruption.
+	// Since is the start of the wait: the time at which the weight of the step was confirmed, or at which the release became available again after an
+	// interruption.
 	Since time.Time
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The defaults of samples, and the minimum number of samples of a release: with fewer, hardly any difference is significant.
+// These are the defaults of samples, and the minimum number of samples of a release. With fewer samples, hardly any difference is significant.
 const (
 	defaultSamples      = 20
 	defaultSignificance = 0.05
@@ -28,7 +28,7 @@ const (
 func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) answer {
 	step := time.Duration(q.step)
 	if q.samples < minSamples {
-		return answer{noTraffic: true} // of this step
+		return answer{noTraffic: true} // no traffic in this step
 	}
 	start := at.Add(-step * time.Duration(q.samples-1))
 	result, _, _, err := server.QueryRange(ctx, q.text, promv1.Range{Start: start, End: at, Step: step})
@@ -54,7 +54,7 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 	return sampledAnswer(matrix[0].Values, q.latency)
 }
 
-// sampledAnswer returns the samples of a series, with their median as the value. A sample that is not a number is one without requests.
+// sampledAnswer returns the samples of a series, and their median as the value. A sample that is not a number is a sample without requests.
 func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	type sample struct {
 		value   float64
@@ -85,7 +85,7 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	return out
 }
 
-// sampled compares the medians of samples with the ranges, which include equal medians. What is outside of them passes nevertheless if the
+// sampled compares the medians of samples with the ranges, which include equal medians. A result outside of the ranges nevertheless passes if the
 // samples do not differ significantly in the direction of their medians.
 func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
 	p, err := probability(canary.samples, active.samples, canary.value > active.value)
@@ -108,11 +108,11 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 	return out
 }
 
-// probability returns the p-value of a one-sided Mann-Whitney U test: that of samples at least as different between releases that are the
-// same, where the samples of the canary are above, or below, those of the active release. H. B. Mann and D. R. Whitney, "On a Test of Whether
-// one of Two Random Variables is Stochastically Larger than the Other", 1947.
+// probability returns the p-value of a one-sided Mann-Whitney U test. It is the probability that samples of equal releases differ at least as much,
+// with the samples of the canary above or below those of the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random
+// Variables is Stochastically Larger than the Other", 1947.
 func probability(canary, active []float64, above bool) (float64, error) {
-	if above { // With LocationGreater the library omits the halves that equal values add to U.
+	if above { // With LocationGreater, the library omits the halves that equal values add to U.
 		canary, active = active, canary
 	}
 	result, err := stats.MannWhitneyUTest(canary, active, stats.LocationLess)

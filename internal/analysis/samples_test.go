@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Values from tables of the one-sided test, and its symmetry.
+// TestProbability checks values from tables of the one-sided test, and the symmetry of the test.
 func TestProbability(t *testing.T) {
 	t.Parallel()
 	rising := func(n int, from, by float64) (out []float64) {
@@ -61,7 +61,7 @@ func pairs(values ...float64) (out []model.SamplePair) {
 	return out
 }
 
-// The results of comparisons of samples.
+// TestSampled checks the results of comparisons of samples.
 func TestSampled(t *testing.T) {
 	t.Parallel()
 	around := func(middle float64) (out []float64) {
@@ -84,7 +84,7 @@ func TestSampled(t *testing.T) {
 		"slower by two samples of nine": {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
 		"a difference":                  {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
 		"too few":                       {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
-		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests at the active release"},
+		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests of the active release"},
 		"beyond the buckets":            {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
 		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "slower than the highest bucket"},
 	} {
@@ -102,8 +102,8 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// drawn are response times of a release with little and uneven traffic, by intervals of 15 s. In one interval of thirty, a neighbour on the
-// node makes all requests five times as slow.
+// drawn returns response times of a release with little and uneven traffic, in intervals of 15 s. In one of thirty intervals, a neighbor on the node
+// makes all requests five times as slow.
 func drawn(r *rand.Rand, factor float64) (intervals [][]float64) {
 	for range 20 {
 		slow := factor
@@ -124,8 +124,8 @@ func p95(intervals ...[]float64) float64 {
 	return all[len(all)*95/100]
 }
 
-// TestSamplesDecideBetter compares decisions after five minutes over the same drawn series: of samples, and of five rounds of a minute with a
-// fixed ratio, of which one may fail. Equal releases are rolled back far less often, and slower ones are found as well.
+// TestSamplesDecideBetter compares two kinds of decisions after five minutes over the same series: by samples, and by five rounds of a minute with a
+// fixed ratio, of which one may fail. With samples, equal releases are rolled back far less often, and slower releases are found equally well.
 func TestSamplesDecideBetter(t *testing.T) {
 	t.Parallel()
 	const series, limit = 400, 1.25
@@ -161,14 +161,14 @@ func TestSamplesDecideBetter(t *testing.T) {
 	}
 }
 
-// TestSamplesOfPrometheus measures a slower and an equal canary by the built-in latency and a custom query in a real Prometheus.
+// TestSamplesOfPrometheus measures a slower canary and an equal canary by the built-in latency and by a custom query in a real Prometheus.
 func TestSamplesOfPrometheus(t *testing.T) {
 	t.Parallel()
 	const count = 12
 	var om bytes.Buffer
 	om.WriteString("# TYPE http_request_duration_seconds histogram\n")
 	begin := history.Add(-(count + 2) * time.Minute)
-	for release, slow := range map[string]float64{"shop-1": 0.5, "shop-2": 0.5, "shop-3": 0.05} { // the share of requests beyond 100 ms
+	for release, slow := range map[string]float64{"shop-1": 0.5, "shop-2": 0.5, "shop-3": 0.05} { // the share of requests that take longer than 100 ms
 		counts := map[string]float64{}
 		for i := range 4*count + 9 {
 			at := begin.Add(time.Duration(i) * every).Unix()
@@ -204,7 +204,7 @@ func TestSamplesOfPrometheus(t *testing.T) {
 	}
 }
 
-// sorted returns OpenMetrics text with the samples of a series next to each other, and its end.
+// sorted returns OpenMetrics text in which the samples of each series are adjacent, with its end marker.
 func sorted(text string) []byte {
 	head, rest, _ := strings.Cut(text, "\n")
 	lines := strings.Split(strings.TrimSpace(rest), "\n")
@@ -215,8 +215,8 @@ func sorted(text string) []byte {
 	return []byte(head + "\n" + strings.Join(lines, "\n") + "\n# EOF\n")
 }
 
-// exactP is the p-value of the one-sided Mann-Whitney U test by its definition: the share of all ways to choose the canary's samples among
-// the pooled ones that have a U at least as large. Equal values count one half.
+// exactP returns the p-value of the one-sided Mann-Whitney U test by its definition. It is the fraction of all ways to choose the canary's samples
+// among the pooled samples that have a U at least as large. Equal values count one half.
 func exactP(canary, active []float64) float64 {
 	pooled := slices.Concat(canary, active)
 	twoU := func(chosen uint) (u int) {
@@ -246,7 +246,7 @@ func exactP(canary, active []float64) float64 {
 	return float64(extreme) / float64(all)
 }
 
-// TestTies: with equal values the p-value is that of the definition, and the same from both sides.
+// TestTies checks that the p-value for equal values is the one of the definition, and that it is the same from both sides.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -262,7 +262,7 @@ func TestTies(t *testing.T) {
 			t.Errorf("canary %v above active %v: p %.4f, active below canary: p %.4f, exactly %.4f", canary, active, above, below, want)
 		}
 	}
-	// A canary with more failed requests in an interval: exactly 0.0479, which is significant.
+	// The canary has more failed requests in each interval. The p-value is exactly 0.0479, which is significant.
 	metric := sampledMetric(v1alpha1.BaselineDifference, v1alpha1.ValueRange{Max: ptr(1.0)})
 	metric.Latency, metric.Prometheus = nil, &v1alpha1.PrometheusMetric{Query: "x"}
 	canary, active := sampledAnswer(pairs(2, 3, 2, 5, 1, 4, 2, 5), false), sampledAnswer(pairs(0, 4, 3, 4, 0, 1, 1, 0), false)
@@ -271,7 +271,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestSamplesBeyondTheBuckets: "such a canary can fail but cannot pass" (docs/explanation/analysis.md), also with samples.
+// TestSamplesBeyondTheBuckets checks that "such a canary can fail but cannot pass" (docs/explanation/analysis.md) also applies to samples.
 func TestSamplesBeyondTheBuckets(t *testing.T) {
 	t.Parallel()
 	metric := sampledMetric(v1alpha1.BaselineRatio, v1alpha1.ValueRange{Max: ptr(1.3)})
@@ -282,13 +282,13 @@ func TestSamplesBeyondTheBuckets(t *testing.T) {
 	}
 }
 
-// TestSamplesOfAnotherTime: an answer for another time than the requested one is WrongTime, also for a range.
+// TestSamplesOfAnotherTime checks that a response for a time other than the requested time is WrongTime, also for a range.
 func TestSamplesOfAnotherTime(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		var values []string
 		for i := range 20 {
-			values = append(values, fmt.Sprintf("[%d,\"0.3\"]", start.Add(-24*time.Hour).Unix()+int64(15*i))) // of the day before
+			values = append(values, fmt.Sprintf("[%d,\"0.3\"]", start.Add(-24*time.Hour).Unix()+int64(15*i))) // from the previous day
 		}
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[%s]}]}}`, strings.Join(values, ","))
 	})
@@ -303,7 +303,7 @@ func TestSamplesOfAnotherTime(t *testing.T) {
 	}
 }
 
-// TestSamplesOfTheStep: the first round of a step takes place when there are enough samples of it, and has none from before.
+// TestSamplesOfTheStep checks that the first round of a step takes place when the step has enough samples, and uses no earlier samples.
 func TestSamplesOfTheStep(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Pointer[url.Values]

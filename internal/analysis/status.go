@@ -18,26 +18,24 @@ import (
 const (
 	// DefaultInterval is the time between two rounds.
 	DefaultInterval = time.Minute
-	// MaxErrors is the number of consecutive rounds that cannot be measured before a person must
-	// decide.
+	// MaxErrors is the number of consecutive rounds without a measurement after which a user must decide.
 	MaxErrors = 5
-	// MaxMeasurements is the number of measurements of a metric that a status keeps.
+	// MaxMeasurements is the maximum number of measurements of a metric in a status.
 	MaxMeasurements = 10
 
-	// bucket is the unit to which the times of rounds are rounded up, so that releases that are
-	// measured at about the same time send equal queries, and no window begins before the step.
+	// bucket is the unit to which the times of rounds are rounded up. As a result, releases that are measured at about the same time send equal
+	// queries, and no window begins before the step.
 	bucket = 5 * time.Second
 
 	maxPhaseMessage = 512
 	maxMessage      = 256
 )
 
-// Begin returns the status at a point before its next round: before itself, if it belongs to
-// this point and specification, otherwise a new status that keeps what counts for the rollout.
-// Passed rounds of another specification do not count, but its failures do. Phase Failed remains
-// for the whole rollout. before may be nil; it is not changed.
+// Begin returns the status at a point before its next round. If before belongs to this point and specification, Begin returns an equal status.
+// Otherwise, it returns a new status that keeps the counters of the rollout. Passed rounds of another specification do not count, but its failures do.
+// The phase Failed remains for the whole rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
-	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // as it is stored
+	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // in the stored precision
 	if before != nil && before.Run == point.Run {
 		status = before.DeepCopy()
 	}
@@ -48,7 +46,7 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	status.SpecHash = SpecHash(spec)
 	switch {
 	case status.Step != point.Step:
-		status.Inconclusive = 0 // a person continued, or nothing was inconclusive
+		status.Inconclusive = 0 // A user continued the rollout, or no round was inconclusive.
 	case status.Since.Time.Equal(since.Time) && measured == status.SpecHash:
 		return settled(status, spec)
 	case status.Since.Time.Equal(since.Time):
@@ -64,9 +62,8 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	return settled(status, spec)
 }
 
-// SpecHash returns a hash that differs between analyses whose passed rounds are not
-// interchangeable. The number of tolerated failures, the timeout and the order of the metrics do
-// not affect it. The hash of nil is empty.
+// SpecHash returns a hash that differs between analyses whose passed rounds are not interchangeable. The hash does not depend on the number of
+// tolerated failures, the timeout and the order of the metrics. The hash of nil is empty.
 func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	if spec == nil {
 		return ""
@@ -76,14 +73,14 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
 	text, err := json.Marshal(what)
 	if err != nil {
-		text = fmt.Append(nil, err) // a threshold that is not a number, which no API server accepts
+		text = fmt.Append(nil, err) // A threshold is not a number. API servers do not accept such a threshold.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time of the next round, and whether that time has come. A round that is late by
-// more than an interval is omitted. No round is due after the phase Failed.
+// Due returns the time of the next round, and whether that time has come. If a round is late by more than an interval, it is omitted. After the phase
+// Failed, no round is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
 	at := next(status, spec)
@@ -93,9 +90,8 @@ func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now ti
 	return at, status.Phase != v1alpha1.AnalysisFailed && !at.After(now)
 }
 
-// Fold adds a round to the status of its point. before is the result of [Begin], and is not
-// changed. A round that is not newer than the last one, or is older than the point, changes
-// nothing. spec may be nil for hooks without an analysis: then no failure is tolerated.
+// Fold adds a round to the status of its point. before is the result of [Begin] and is not changed. A round that is not newer than the last round, or
+// that is older than the point, changes nothing. spec may be nil for hooks without an analysis. In that case, no failure is tolerated.
 func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point, round Round) *v1alpha1.ReleaseAnalysis {
 	status := Begin(before, spec, point)
 	stale := status.LastTime != nil && !round.At.After(status.LastTime.Time) || !round.At.After(point.Since)
@@ -128,7 +124,7 @@ func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point
 	return settled(status, spec)
 }
 
-// settled returns status with the time of its next round.
+// settled sets the time of the next round in status and returns status.
 func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v1alpha1.ReleaseAnalysis {
 	status.NextTime = nil
 	if status.Phase != v1alpha1.AnalysisFailed {
@@ -138,8 +134,7 @@ func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v
 	return status
 }
 
-// verdict returns the phase that follows from the counters and the result of the last round,
-// and a text with the counters.
+// verdict returns the phase that results from the counters and from the result of the last round, and a text with the counters.
 func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
 	failures, consecutive := limits(spec)
 	switch {
@@ -167,8 +162,7 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize returns the result of a round, and its cause if it did not pass. The worst result of a
-// metric decides. Dry runs are ignored.
+// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric. Dry runs are ignored.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)
@@ -206,7 +200,7 @@ func describe(m Measurement) string {
 	return m.Value
 }
 
-// record adds the measurements to the status, which lists only the metrics of the specification.
+// record adds the measurements to the status. The status lists only the metrics of the specification.
 func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, round Round) {
 	before := status.Metrics
 	status.Metrics = nil
@@ -225,7 +219,7 @@ func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, rou
 	}
 }
 
-// of returns the measurement of a metric, with result Error if there is none.
+// of returns the measurement of a metric. If there is none, it returns a measurement with result Error.
 func (r Round) of(metric string) Measurement {
 	for _, m := range r.Measurements {
 		if m.Metric == metric {
@@ -235,7 +229,8 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
 }
 
-// next returns the time of the round after the last one, or of the first: then samples cover only traffic of the step.
+// next returns the time of the round after the last round, or of the first round. The first round is late enough that samples cover only traffic of the
+// step.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
 	at := status.Since.Add(max(intervalOf(spec), samplesTake(spec)))
 	if status.LastTime != nil {
@@ -247,7 +242,7 @@ func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.
 	return at
 }
 
-// samplesTake returns the time in which there is the minimum number of samples of each metric that has them.
+// samplesTake returns the time after which every metric with samples has the minimum number of them.
 func samplesTake(spec *v1alpha1.CanaryAnalysis) (longest time.Duration) {
 	if spec == nil {
 		return 0
@@ -274,7 +269,7 @@ func count(spec *v1alpha1.CanaryAnalysis) int32 {
 	return max(spec.Count, 1)
 }
 
-// limits returns the tolerated failed rounds, in total and consecutive; -1 means any number.
+// limits returns the numbers of tolerated failed rounds, in total and consecutive; -1 means any number.
 func limits(spec *v1alpha1.CanaryAnalysis) (failures, consecutive int32) {
 	failures, consecutive = 0, -1
 	if spec == nil {

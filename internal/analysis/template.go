@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// field matches a field of a template, as the schema of the API allows it.
+// field matches a field of a template in the form that the schema of the API allows.
 var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
 
 // values are the values of the fields of templates, by name.
 type values map[string]string
 
-// valuesOf returns the values for a target; names of Services become one pattern.
+// valuesOf returns the values for a target. The names of Services become one pattern.
 func valuesOf(t Target, interval time.Duration) values {
 	services := make([]string, len(t.Services))
 	for i, s := range t.Services {
@@ -28,7 +28,7 @@ func valuesOf(t Target, interval time.Duration) values {
 	}
 }
 
-// fill replaces the fields of a template by their values, each written by escape.
+// fill replaces the fields of a template by their values. escape is applied to each value.
 func (v values) fill(template string, escape func(string) string) (string, *Error) {
 	var unknown *Error
 	filled := field.ReplaceAllStringFunc(template, func(match string) string {
@@ -45,8 +45,7 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 	return filled, unknown
 }
 
-// inQuotes escapes a value for a string of PromQL or JSON in double quotes.
-// Values are names and versions, so that hardly any character needs an escape.
+// inQuotes escapes a value for a PromQL or JSON string in double quotes. Values are names and versions, so hardly any character needs an escape.
 func inQuotes(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }

@@ -14,12 +14,12 @@ type answer struct {
 	noTraffic bool
 	// atLeast reports whether value is only a lower bound.
 	atLeast bool
-	// samples of which value is the median; nil for one value.
+	// samples are the samples whose median is value; nil for a single value.
 	samples []float64
 	err     *Error
 }
 
-// number returns the answer for a value, which must be finite.
+// number returns the answer for a value. A value that is not finite is an error.
 func number(v float64) answer {
 	switch {
 	case math.IsNaN(v):
@@ -30,7 +30,7 @@ func number(v float64) answer {
 	return answer{value: v}
 }
 
-// inUnit rejects numbers that a built-in metric cannot have.
+// inUnit rejects numbers that are impossible for a built-in metric.
 func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	if a.err != nil || a.noTraffic {
 		return a
@@ -50,8 +50,8 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	return a
 }
 
-// judge compares the answer for the canary, and for the active release if the metric has a
-// baseline, with the ranges. active is nil if the active release gets no traffic by weight.
+// judge compares the answer for the canary with the ranges. If the metric has a baseline, it also uses the answer for the active release. active is nil
+// if the active release gets no traffic by weight.
 func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measurement {
 	m := Measurement{Metric: metric.Name}
 	if metric.Baseline == "" {
@@ -77,7 +77,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 		return m.without(lack(metric))
 	case active.noTraffic:
 		m.Baseline = true
-		return m.without(lack(metric) + " at the active release")
+		return m.without(lack(metric) + " of the active release")
 	}
 	both := fmt.Sprintf("canary %s, active %s", text(canary.value), text(active.value))
 	if metric.Samples != nil {
@@ -89,7 +89,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
 }
 
-// lack describes which traffic is missing.
+// lack describes the missing traffic.
 func lack(metric *v1alpha1.AnalysisMetric) string {
 	if metric.Samples != nil {
 		return fmt.Sprintf("fewer than %d samples with requests", minSamples)
@@ -100,8 +100,7 @@ func lack(metric *v1alpha1.AnalysisMetric) string {
 	return "no traffic"
 }
 
-// exact rejects results that are based on a bound, unless that is enough to know that the canary
-// is too slow.
+// exact rejects results that are based on a bound, unless the bound is sufficient to show that the canary is too slow.
 func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
 	for _, a := range active {
 		if a.atLeast {
@@ -115,8 +114,7 @@ func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, activ
 	return m
 }
 
-// ratio compares canary / active. Two zeros are equal. A ratio that is only known by a bound can
-// fail, but never pass.
+// ratio compares canary / active with the ranges. Two zeros are equal. If only a bound of the ratio is known, the ratio can fail but never pass.
 func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
 	if canary == 0 && active == 0 {
 		return m.placed(metric, 1, both)
@@ -131,7 +129,7 @@ func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float
 	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is not a number: use baseline Difference", both))
 }
 
-// compared returns the measurement for a value, which must be finite.
+// compared returns the measurement for a value. A value that is not finite is an error.
 func (m Measurement) compared(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
 	if a := number(value); a.err != nil {
 		return m.failing(a.err)
@@ -178,7 +176,7 @@ func within(r v1alpha1.ValueRange, v float64) bool {
 	return (r.Min != nil || r.Max != nil) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
 }
 
-// outside describes which bound of r is violated by v.
+// outside describes which bound of r the value v violates.
 func outside(r v1alpha1.ValueRange, v float64) string {
 	switch {
 	case r.Min != nil && v < *r.Min:

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxTokens is the maximum number of access tokens in memory. Each has at most 8 KiB.
+	// maxTokens is the maximum number of access tokens in memory. Each token has at most 8 KiB.
 	maxTokens = 1024
 	// tokenReserve is how long before its expiry a token is no longer used.
 	tokenReserve = time.Minute
-	// tokenTimeout of one request for a token. Others may wait for it after the first caller has returned.
+	// tokenTimeout limits one request for a token. Other callers may wait for the token after the first caller has returned.
 	tokenTimeout = 10 * time.Second
 )
 
@@ -24,13 +24,13 @@ type tokens struct {
 	held map[tokenKey]*token
 }
 
-// tokenKey is a Secret with its content: a changed Secret has another token.
+// tokenKey identifies a Secret and its content, so that a changed Secret gets another token.
 type tokenKey struct {
 	namespace, secret string
 	content           [sha256.Size]byte
 }
 
-// token is an access token, or a request for one. Its text is available when done is closed.
+// token is an access token or a request for an access token. Its text is available when done is closed.
 type token struct {
 	done  chan struct{}
 	text  string
@@ -40,8 +40,8 @@ type token struct {
 
 func newTokens(now func() time.Time) *tokens { return &tokens{now: now, held: map[tokenKey]*token{}} }
 
-// get returns the token for a key: one in memory, or that of fetch with its lifetime, which runs once for
-// concurrent callers. Errors are not kept.
+// get returns the token for a key. If no valid token is in memory, it calls fetch, which returns a token with its lifetime. For concurrent callers,
+// fetch runs only once. Errors are not cached.
 func (t *tokens) get(ctx context.Context, key tokenKey, fetch func(context.Context) (string, time.Duration, *Error)) (string, *Error) {
 	t.mu.Lock()
 	k := t.held[key]
@@ -60,7 +60,7 @@ func (t *tokens) get(ctx context.Context, key tokenKey, fetch func(context.Conte
 	}
 }
 
-// fill fetches a token, and keeps it for its lifetime.
+// fill fetches a token and keeps it for its lifetime.
 func (t *tokens) fill(ctx context.Context, key tokenKey, k *token, fetch func(context.Context) (string, time.Duration, *Error)) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (t *tokens) fill(ctx context.Context, key tokenKey, k *token, fetch func(co
 	}
 }
 
-// forget drops a token that was rejected, unless another one has replaced it.
+// forget drops a token that was rejected, unless another token has replaced it.
 func (t *tokens) forget(key tokenKey, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +84,7 @@ func (t *tokens) forget(key tokenKey, text string) {
 	}
 }
 
-// makeSpace drops expired tokens, and the one that expires first, if there are too many. The caller holds t.mu.
+// makeSpace drops expired tokens. If there are still too many, it drops the token that expires first. The caller holds t.mu.
 func (t *tokens) makeSpace() {
 	if len(t.held) < maxTokens {
 		return

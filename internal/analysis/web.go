@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// costLimit of one evaluation, in the units of CEL: about one for each step.
+	// costLimit limits the cost of one evaluation, in units of CEL: about one unit for each step.
 	costLimit = 1_000_000
-	// checkEvery is the number of steps of a comprehension between two checks of the
-	// clock.
+	// checkEvery is the number of steps of a comprehension between two checks whether the context has ended.
 	checkEvery = 100
 )
 
@@ -59,7 +58,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	if err != nil {
 		return answer{err: classify(err)}
 	}
-	defer func() { _ = response.Body.Close() }() // the body was read, or is not used
+	defer func() { _ = response.Body.Close() }() // The body was read or is not needed.
 	switch {
 	case response.StatusCode >= 500:
 		return answer{err: errorf(ServerError, "the provider responded with %s", response.Status)}
@@ -73,10 +72,10 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	return evaluate(ctx, program, raw)
 }
 
-// argument matches what is meant as an argument of a template.
+// argument matches text that looks like an argument of a template, whether it is valid or not.
 var argument = regexp.MustCompile(`[{][{]\s*[.]?Args\b[^}]*[}]*`)
 
-// textsOf returns the texts of a metric in which a template has arguments, by their fields.
+// textsOf returns the texts of a metric in which templates may have arguments, by field.
 func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	texts := map[string]string{}
 	if m.Prometheus != nil {
@@ -93,8 +92,8 @@ func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	return texts
 }
 
-// Check compiles the expressions of web metrics, which the schema of the API
-// cannot check, and refuses arguments: those of a template are filled in before. Errors name the metric.
+// Check compiles the expressions of web metrics, which the schema of the API cannot check. It rejects arguments, because the arguments of a template
+// are replaced before. Errors contain the name of the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {
 		texts := textsOf(&metric)
@@ -113,7 +112,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 	return nil
 }
 
-// compile compiles an expression over body.
+// compile compiles an expression over the variable body.
 func compile(expression string) (cel.Program, *Error) {
 	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
 	if err != nil {
@@ -135,7 +134,7 @@ func compile(expression string) (cel.Program, *Error) {
 	return program, nil
 }
 
-// evaluate returns the number that a program takes from a JSON document.
+// evaluate returns the number that a program extracts from a JSON document.
 func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	var body any
 	if err := json.Unmarshal(raw, &body); err != nil {
@@ -153,7 +152,7 @@ func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	return plain(result)
 }
 
-// plain returns a CEL value as a number.
+// plain converts a CEL value to a number.
 func plain(v ref.Val) answer {
 	switch v := v.(type) {
 	case types.Double:

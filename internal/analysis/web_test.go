@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestArgumentsOfAnInlineAnalysis: an analysis of a Microservice has no arguments, so {{.Args.x}} in it can never be measured. The schema accepts it
-// since templates exist, and so does the check before a release starts: the canary starts, and waits in its first step for a decision.
+// TestArgumentsOfAnInlineAnalysis checks that {{.Args.x}} is rejected in an analysis of a Microservice, which has no arguments. The schema accepts it.
+// Without this check, the canary would start and be blocked in its first step until a decision.
 func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 	t.Parallel()
 	spec := &v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{
@@ -29,7 +29,7 @@ func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 	}
 }
 
-// TestHugeNumber: one number of an answer that is out of range does not make the answer unreadable, or the message names the cause.
+// TestHugeNumber checks that a response in which one number is out of range is either readable, or results in a message that contains the cause.
 func TestHugeNumber(t *testing.T) {
 	t.Parallel()
 	const raw = `{"errors":3,"total":200,"max":1e400}`

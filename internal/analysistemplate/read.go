@@ -10,9 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Read returns the analysis of a Microservice: its own, or the one that its reference means, with the
-// name of the template. It returns nil without an analysis. An error is an *[Error], or one of the API
-// server.
+// Read returns the analysis of a Microservice: either its own, or the resolved analysis of the template that it refers to, together with the
+// name of the template. It returns nil if the Microservice has no analysis. An error is an *[Error] or an error of the API server.
 func Read(ctx context.Context, c client.Reader, ms *v1alpha1.Microservice) (spec *v1alpha1.CanaryAnalysis, template string, err error) {
 	canary := ms.Spec.UpdateStrategy.Canary
 	if canary == nil || canary.AnalysisTemplateRef == nil {
@@ -44,8 +43,8 @@ func Uses(ms *v1alpha1.Microservice, template client.Object) bool {
 	return template.GetNamespace() == ms.Namespace
 }
 
-// Among returns the analysis of a Microservice if its template, if it refers to one, is among some; nil if it has none, or the
-// template cannot be used.
+// Among returns the analysis of a Microservice and looks up its template, if any, in the given lists. It returns nil if the Microservice has no
+// analysis, or if the template is not in the lists or cannot be used.
 func Among(ms *v1alpha1.Microservice, namespaced []v1alpha1.AnalysisTemplate, cluster []v1alpha1.ClusterAnalysisTemplate) *v1alpha1.CanaryAnalysis {
 	canary := ms.Spec.UpdateStrategy.Canary
 	switch {
@@ -72,7 +71,7 @@ func Among(ms *v1alpha1.Microservice, namespaced []v1alpha1.AnalysisTemplate, cl
 	return spec
 }
 
-// get reads the template of a reference; nil if it does not exist.
+// get reads the template that a reference refers to. It returns nil if the template does not exist.
 func get(ctx context.Context, c client.Reader, ref *v1alpha1.AnalysisTemplateReference, namespace string) (*Template, error) {
 	if kindOf(ref) == v1alpha1.KindClusterAnalysisTemplate {
 		var t v1alpha1.ClusterAnalysisTemplate
@@ -88,7 +87,7 @@ func get(ctx context.Context, c client.Reader, ref *v1alpha1.AnalysisTemplateRef
 	return Namespaced(&t), nil
 }
 
-// missing drops the error of an object that does not exist.
+// missing returns nil for a NotFound error, and wraps any other error.
 func missing(err error, ref *v1alpha1.AnalysisTemplateReference) error {
 	if apierrors.IsNotFound(err) {
 		return nil

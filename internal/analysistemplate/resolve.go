@@ -1,5 +1,5 @@
-// Package analysistemplate resolves references to shared analyses: a template, the arguments that a
-// Microservice sets, and its changes of metrics, make one analysis, as if the Microservice defined it.
+// Package analysistemplate resolves references to shared analyses. It combines a template, the arguments that a Microservice sets, and the
+// changes of metrics that it makes into one analysis, as if the Microservice defined that analysis.
 //
 //	resolve.go  Resolve, which is pure, and its errors
 //	read.go     reads the template of a Microservice
@@ -15,44 +15,44 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 )
 
-// place is the field of a Microservice that refers to a template, for messages.
+// place is the field of a Microservice that refers to a template. Messages begin with it.
 const place = "spec.updateStrategy.canary.analysisTemplateRef"
 
 // Template is an AnalysisTemplate or a ClusterAnalysisTemplate.
 type Template struct {
 	Kind, Name string
 	Generation int64
-	// Namespaces to which a ClusterAnalysisTemplate is offered; nil for all.
+	// Namespaces are the namespaces that may use a ClusterAnalysisTemplate; nil means all.
 	Namespaces []string
 	Spec       v1alpha1.AnalysisTemplateSpec
 }
 
-// Namespaced returns the template of an AnalysisTemplate. It shares its specification.
+// Namespaced returns an AnalysisTemplate as a Template, which shares the memory of the specification.
 func Namespaced(t *v1alpha1.AnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindAnalysisTemplate, Name: t.Name, Generation: t.Generation, Spec: t.Spec}
 }
 
-// Cluster returns the template of a ClusterAnalysisTemplate. It shares its specification.
+// Cluster returns a ClusterAnalysisTemplate as a Template, which shares the memory of the specification.
 func Cluster(t *v1alpha1.ClusterAnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: t.Name, Generation: t.Generation, Namespaces: t.Spec.Namespaces, Spec: t.Spec.AnalysisTemplateSpec}
 }
 
-// String names a template with its generation, as status.analysis.template of a release does.
+// String returns the kind, name and generation of a template, in the form of status.analysis.template of a release.
 func (t *Template) String() string { return fmt.Sprintf("%s/%s@%d", t.Kind, t.Name, t.Generation) }
 
-// Error is why a reference cannot be resolved.
+// Error reports why a reference cannot be resolved.
 type Error struct {
-	// Missing: the template does not exist, or is not offered to the namespace. Creating or changing the
-	// template ends that.
+	// Missing is true if the template does not exist or is not offered to the namespace. The error ends when the template is created or
+	// changed.
 	Missing bool
-	// Message names the field and the fix.
+	// Message contains the field and the fix.
 	Message string
 }
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// invalid returns the error for what the reference or its template has to change.
+// invalid returns the error for a fault in the reference or in its template.
 func invalid(format string, args ...any) *Error { return &Error{Message: fmt.Sprintf(format, args...)} }
 
 // absent returns the error for a template that does not exist.
@@ -64,11 +64,11 @@ func absent(ref *v1alpha1.AnalysisTemplateReference, namespace string) *Error {
 	return &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q does not exist %s", place, kindOf(ref), ref.Name, where)}
 }
 
-// argument matches a field for an argument.
+// argument matches a placeholder for an argument, such as {{.Args.name}}.
 var argument = regexp.MustCompile(`[{][{] ?[.]Args[.]([a-z][A-Za-z0-9]*) ?[}][}]`)
 
-// Resolve returns the analysis that a reference from a namespace means. t is nil if the template does
-// not exist. The result shares nothing with its input. Expressions are not compiled: analysis.Check does that.
+// Resolve returns the analysis that a reference in a namespace selects. t is nil if the template does not exist. The result shares no memory
+// with the input. Resolve does not compile expressions: analysis.Check does.
 func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Template) (*v1alpha1.CanaryAnalysis, *Error) {
 	switch {
 	case t == nil:
@@ -94,7 +94,7 @@ func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Templ
 	return spec, nil
 }
 
-// kindOf returns the kind that a reference names.
+// kindOf returns the kind of the template that a reference refers to.
 func kindOf(ref *v1alpha1.AnalysisTemplateReference) string {
 	if ref.Kind == "" {
 		return v1alpha1.KindAnalysisTemplate
@@ -163,8 +163,8 @@ func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 // server matches the scheme and the server of a URL.
 var server = regexp.MustCompile(`^[a-z]+://([^/?]*)`)
 
-// checkURL refuses values that change to which server, or outside of which path, a request with credentials goes: in the server of a URL an
-// argument is its first label, and a path has no segment "..".
+// checkURL rejects argument values with which a request with credentials would reach a different server or leave the path of the URL. In the
+// server part, an argument must be the first label. Arguments must not add a segment ".." to the path.
 func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	host := server.FindStringSubmatch(m.Web.URL)
 	filled := argument.ReplaceAllStringFunc(m.Web.URL, func(match string) string { return args[argument.FindStringSubmatch(match)[1]] })
@@ -176,7 +176,7 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 		value := args[name]
 		switch {
 		case strings.Contains(value, ".."):
-			return fmt.Errorf("metric %s: the value %q of argument %s must not have .. in a URL", m.Name, value, name)
+			return fmt.Errorf("metric %s: the value %q of argument %s must not contain .. in a URL", m.Name, value, name)
 		case host == nil || at[0] >= len(host[0]):
 		case at[0] != len(host[0])-len(host[1]) || at[1] >= len(host[0]) || m.Web.URL[at[1]] != '.':
 			return fmt.Errorf("metric %s: in the server of web.url {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
@@ -219,14 +219,14 @@ func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *
 	return nil
 }
 
-// wider reports whether an inconclusive range has bounds only where the other one has, outside of them.
+// wider reports whether an inconclusive range contains another one. A missing bound means that the range is open on that side.
 func wider(w, than v1alpha1.ValueRange) bool {
 	low := w.Min == nil || than.Min != nil && *w.Min <= *than.Min
 	high := w.Max == nil || than.Max != nil && *w.Max >= *than.Max
 	return low && high
 }
 
-// bounds checks the rules of the schema for the range of a metric, which the API server could not check.
+// bounds checks the schema's rules for the threshold range of a metric. The API server could not check them in a template.
 func bounds(m *v1alpha1.AnalysisMetric) error {
 	r := m.ThresholdRange
 	if m.Baseline != "" {
@@ -248,8 +248,8 @@ func bounds(m *v1alpha1.AnalysisMetric) error {
 	return nil
 }
 
-// Check returns what is wrong with a template on its own: an argument that it does not declare, or an
-// expression that does not compile. Arguments without a default have the value "x".
+// Check reports faults of a template that do not depend on a reference: an argument that is not declared, or an expression that does not
+// compile. Arguments without a default get the value "x".
 func Check(t *Template) *Error {
 	ref := &v1alpha1.AnalysisTemplateReference{Kind: t.Kind, Name: t.Name}
 	for _, a := range t.Spec.Args {

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// example is a template with an argument that has a default, and one that has none.
+// example returns a template with one argument that has a default and one that has none.
 func example() *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http", Generation: 3, Spec: v1alpha1.AnalysisTemplateSpec{
 		Args: []v1alpha1.AnalysisArgument{{Name: "route"}, {Name: "unit", Default: new("s")}},
@@ -36,7 +36,7 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &v1alpha1.CanaryAnalysis{Count: 2, Interval: "30s", Metrics: []v1alpha1.AnalysisMetric{
-		// The range of the change is wider than the inconclusive one, which is therefore removed.
+		// The range of the change is wider than the inconclusive range, which is therefore removed.
 		{Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `rate(e{route="cart",r="{{.Release}}"}[{{.Interval}}])`}, ThresholdRange: v1alpha1.ValueRange{Max: new(3.0)}},
 		{Name: "score", Web: &v1alpha1.WebMetric{URL: "https://q.example.com/cart?u=s", Body: `{"u":"s"}`, Value: "body.a", Headers: []v1alpha1.WebHeader{{Name: "X-Route", Value: new("cart")}}}, ThresholdRange: v1alpha1.ValueRange{Min: new(0.5)}},
 		{Name: "success", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}, DryRun: true},
@@ -94,7 +94,7 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// TestCheck checks that a template is checked without a Microservice that uses it.
+// TestCheck checks that Check needs no Microservice that uses the template.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	template := example()
@@ -112,7 +112,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUses checks that a reference means a template of its kind, and of the Microservice's namespace.
+// TestUses checks that a reference refers only to a template of the same kind, and only from its own namespace.
 func TestUses(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
@@ -141,8 +141,8 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// TestArgumentChangesTheHost: by the API the characters of a value do not "change the host of a URL". All of these URLs and values
-// are accepted by the schema.
+// TestArgumentChangesTheHost checks that values do not "change the host of a URL", as documented in the API. The schema accepts all of these URLs and
+// values.
 func TestArgumentChangesTheHost(t *testing.T) {
 	t.Parallel()
 	for of, tc := range map[string]struct{ value, host, path string }{
@@ -160,7 +160,7 @@ func TestArgumentChangesTheHost(t *testing.T) {
 		}}
 		spec, unusable := Resolve(&v1alpha1.AnalysisTemplateReference{Kind: template.Kind, Name: "score", Args: []v1alpha1.AnalysisArgumentValue{{Name: "account", Value: tc.value}}}, "shop", template)
 		if unusable != nil {
-			continue // refused
+			continue // The value was refused.
 		}
 		u, err := url.Parse(spec.Metrics[0].Web.URL)
 		if err != nil {
@@ -172,7 +172,8 @@ func TestArgumentChangesTheHost(t *testing.T) {
 	}
 }
 
-// TestNoNamespaces: an operator who removes the last namespace of the list withdraws the template from all, and does not offer it to all.
+// TestNoNamespaces checks that an operator who removes the last namespace of the list withdraws the template from all namespaces, and does not offer it
+// to all of them.
 func TestNoNamespaces(t *testing.T) {
 	t.Parallel()
 	template := example()
@@ -182,7 +183,7 @@ func TestNoNamespaces(t *testing.T) {
 	}
 }
 
-// TestArgumentInAHeader: a template is not accepted if it sends "{{.Args.…}}" as it is written. The schema checks the forms in queries, URLs and
+// TestArgumentInAHeader checks that a template is rejected if it would send "{{.Args.…}}" unchanged. The schema checks this in queries, URLs and
 // bodies, but not in headers.
 func TestArgumentInAHeader(t *testing.T) {
 	t.Parallel()

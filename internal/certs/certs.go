@@ -1,9 +1,8 @@
 // Package certs parses untrusted keys and certificates.
 //
-// A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with
-// the cube of its numbers, and parsing a key cannot be canceled. So the size of numbers is
-// checked before parsing. No other package calls the parsers of crypto/tls and crypto/x509 with
-// untrusted input.
+// A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with the cube of the size of its numbers, and the
+// parsing of a key cannot be canceled. Therefore this package checks the size of the numbers before it parses them. No other package calls the
+// parsers of crypto/tls and crypto/x509 with untrusted input.
 package certs
 
 import (
@@ -19,24 +18,24 @@ import (
 	"strings"
 )
 
-// MaxBits of an RSA modulus, the same limit that crypto/tls has for servers.
+// MaxBits is the maximum size of an RSA modulus. It equals the limit of crypto/tls for servers.
 const MaxBits = 8192
 
-// maxPrimeBits of a factor of the modulus: two of them make one of MaxBits.
+// maxPrimeBits is the maximum size of a factor of the modulus. The product of two such factors has MaxBits.
 const maxPrimeBits = MaxBits / 2
 
-// ErrTooLarge is the error for an RSA key of more than MaxBits.
+// ErrTooLarge is the error for an RSA key with more than MaxBits.
 var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 to 4096 bits, or ECDSA P-256", MaxBits)
 
-// Errors of input without valid content.
+// These errors report input without valid content.
 var (
-	errNoCertificate = errors.New("no certificate in PEM format found: it begins with -----BEGIN CERTIFICATE-----")
-	errNoKey         = errors.New("no valid RSA private key in PEM found")
-	errNoPair        = errors.New("the certificate and the key are not a pair in PEM")
+	errNoCertificate = errors.New("no certificate in PEM format found: a certificate begins with -----BEGIN CERTIFICATE-----")
+	errNoKey         = errors.New("no valid RSA private key in PEM format found")
+	errNoPair        = errors.New("the certificate and the key are not a matching pair in PEM format")
 )
 
-// Check rejects PEM with an RSA key, alone or in a certificate, of more than MaxBits. It takes
-// linear time. It does not reject input that is not PEM.
+// Check rejects PEM data that contains an RSA key with more than MaxBits, either alone or in a certificate. It runs in linear time. It accepts
+// input that is not in PEM format.
 func Check(text []byte) error {
 	for rest := text; ; {
 		var block *pem.Block
@@ -49,7 +48,7 @@ func Check(text []byte) error {
 	}
 }
 
-// CheckDER is Check for the content of one block.
+// CheckDER does the same as Check for the content of one PEM block.
 func CheckDER(der []byte) error {
 	if tooLarge(der, 0) {
 		return ErrTooLarge
@@ -57,16 +56,15 @@ func CheckDER(der []byte) error {
 	return nil
 }
 
-// maxDepth is more than any key or certificate nests its numbers.
+// maxDepth is greater than the nesting depth of the numbers in any key or certificate.
 const maxDepth = 12
 
-// firstPrime is the place of the first factor in a private key (RFC 8017, A.1.2):
-// version, modulus, two exponents, then the factors.
+// firstPrime is the index of the first factor in a private key (RFC 8017, A.1.2). The version, the modulus and two exponents precede the
+// factors.
 const firstPrime = 4
 
-// tooLarge finds an INTEGER that is too large for the parsers. It visits everything that
-// encoding/asn1 visits, including octet strings, which contain keys in PKCS #8 and in
-// certificates.
+// tooLarge reports whether the input contains an INTEGER that is too large for the parsers. It visits the same elements as encoding/asn1, and
+// also octet strings, which contain keys in PKCS #8 and in certificates.
 func tooLarge(der []byte, depth int) bool {
 	if depth == maxDepth {
 		return false
@@ -108,8 +106,8 @@ func bitLen(number []byte) int {
 	return len(number)*8 - bits.LeadingZeros8(number[0])
 }
 
-// Pool adds certificates in PEM to base, or to an empty pool if it is nil. It fails with
-// ErrTooLarge, or if there are no certificates.
+// Pool adds the certificates of a text in PEM format to base, or to an empty pool if base is nil. It fails with ErrTooLarge, or if the text
+// contains no certificates.
 func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	if base == nil {
 		base = x509.NewCertPool()
@@ -123,8 +121,7 @@ func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	return base, nil
 }
 
-// Pair parses a certificate, with its chain, and its key. It fails with ErrTooLarge, or if they
-// do not match.
+// Pair parses a certificate with its chain, and its key. It fails with ErrTooLarge, or if the certificate and the key do not match.
 func Pair(certificate, key []byte) (tls.Certificate, error) {
 	for _, text := range [][]byte{certificate, key} {
 		if err := Check(text); err != nil {
@@ -155,8 +152,8 @@ func PublicKey(der []byte) (any, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// RSAKey parses the first private key in PEM, in PKCS #1 or PKCS #8. It fails with ErrTooLarge,
-// or if it is not an RSA key.
+// RSAKey parses the first private key in a text in PEM format, in PKCS #1 or PKCS #8. It fails with ErrTooLarge, or if the key is not an RSA
+// key.
 func RSAKey(text []byte) (*rsa.PrivateKey, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -20,8 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/certs/certstest"
 )
 
-// TestTooLarge: what keeps crypto/x509 busy is refused before it is parsed, in any
-// form and under any name of a PEM block.
+// TestTooLarge checks that input that would keep crypto/x509 busy is rejected before it is parsed, in any form and with any type of a PEM block.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	inPKCS8 := func(der []byte) []byte {
@@ -83,7 +82,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestUsual: keys that people have are read.
+// TestUsual checks that common keys are accepted.
 func TestUsual(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -131,7 +130,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-// TestOnlyHere: nothing else in the product gives keys and certificates to a parser.
+// TestOnlyHere checks that no other code of the product passes keys and certificates to a parser.
 func TestOnlyHere(t *testing.T) {
 	t.Parallel()
 	parsers := regexp.MustCompile(`x509\.Parse|X509KeyPair|AppendCertsFromPEM|ParseRSAP|ParseECP|ParseEdP`)
@@ -161,7 +160,7 @@ func TestOnlyHere(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what is let through is parsed in a bounded time, whatever it is.
+// FuzzCheck checks that any input that Check accepts is parsed in a bounded time.
 func FuzzCheck(f *testing.F) {
 	f.Add(certstest.Key(f, 2048))
 	f.Add(certstest.Key(f, 16_384))

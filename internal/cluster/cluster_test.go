@@ -27,8 +27,8 @@ var env *apiserver.Env
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, apiserver.Options{}, &env)) }
 
-// TestWatch checks that the store has what is read and what changes, that an outage is noticed, and that changes during it
-// arrive after it.
+// TestWatch checks that the store contains the initial objects and their changes, that an outage is detected, and that changes during the outage arrive
+// afterwards.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -139,7 +139,7 @@ type answers func(*http.Request) (*http.Response, error)
 // RoundTrip implements [http.RoundTripper].
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// TestMonitor checks that there is an outage while the last request for one resource has failed; other requests do not count.
+// TestMonitor checks that an outage lasts while the last request for a resource has failed, and that other requests do not count.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	var seen []*Outage

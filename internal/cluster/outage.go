@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Outage is since when, and why, objects may be outdated.
+// Outage reports since when, and why, objects may be outdated.
 type Outage struct {
 	Since time.Time
 	Cause string
 }
 
-// Monitor observes the requests of watches by the transport that Wrap returns. There is an outage while the
-// last request for one of the resources has failed.
+// Monitor observes the list and watch requests that are sent through the transport of Wrap. An outage lasts while the last request for at least
+// one resource has failed.
 type Monitor struct {
 	now     func() time.Time
 	changed func(*Outage)
 
 	mu      sync.Mutex
-	failing map[string]string // cause, by path
+	failing map[string]string // cause, by request path
 	since   time.Time
 }
 
-// NewMonitor returns a monitor that reports the beginning of each outage, and its end as nil.
+// NewMonitor returns a monitor that calls changed at the beginning of each outage, and with nil at its end.
 func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }
 
-// Wrap returns a transport that observes its requests.
+// Wrap returns a transport that observes the requests it sends.
 func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
 
 type observed struct {
@@ -39,7 +39,7 @@ type observed struct {
 	monitor *Monitor
 }
 
-// RoundTrip sends a request, and records the result of a list or watch.
+// RoundTrip sends a request and records the result if the request is a list or watch.
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if q := r.URL.Query(); !q.Has("watch") && !q.Has("resourceVersion") {

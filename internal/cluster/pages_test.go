@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// paged is an API server with a number of Microservices, which forgets a revision after some pages.
+// paged is an API server with a number of Microservices. It drops a revision after some pages.
 type paged struct {
 	client.Reader
 	services, calls, forgets int
@@ -34,7 +34,7 @@ func (p *paged) List(_ context.Context, list client.ObjectList, options ...clien
 		to = min(to, from+int(o.Limit))
 	}
 	out := list.(*v1alpha1.MicroserviceList)
-	out.Items = out.Items[:0] // as a decoder does, which writes into the array that is there
+	out.Items = out.Items[:0] // A decoder also writes into the existing array.
 	for i := from; i < to; i++ {
 		ms := v1alpha1.Microservice{}
 		ms.Name, ms.Annotations = fmt.Sprintf("s%d", i), map[string]string{"a": "b"}
@@ -47,7 +47,7 @@ func (p *paged) List(_ context.Context, list client.ObjectList, options ...clien
 	return nil
 }
 
-// A list is complete, also if its revision is forgotten while it is read.
+// TestPages checks that a list is complete even if its revision is dropped while it is read.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ services, forgets, calls int }{{0, 0, 1}, {page, 0, 1}, {2*page + 50, 0, 3}, {3 * page, 3, 4}} {

@@ -1,9 +1,9 @@
-// Package cluster reads the objects that views are made from, and keeps them up to date by watches.
+// Package cluster reads the objects from which views are built, and uses watches to keep them up to date.
 //
-//	read.go    the kinds, and a single list of each
-//	watch.go   watches, with changes collected
-//	outage.go  whether the requests of the watches succeed
-//	store.go   the newest objects, for many readers
+// read.go    the kinds, and one list request for each of them
+// watch.go   watches, which collect changes before they report them
+// outage.go  whether the requests of the watches succeed
+// store.go   the newest objects, for many readers
 package cluster
 
 import (
@@ -28,32 +28,32 @@ import (
 
 // Query selects the objects to read.
 type Query struct {
-	// Namespace; "" for all namespaces.
+	// Namespace limits the query to one namespace; empty for all namespaces.
 	Namespace string
-	// Selector of Microservices; nil for all.
+	// Selector selects Microservices; nil selects all.
 	Selector labels.Selector
-	// Service is the Microservice whose releases and pods are read; "" for all. Objects of other kinds are all read, because a
-	// service may wait for others.
+	// Service is the Microservice whose releases and pods are read; empty for all Microservices. Objects of other kinds are always read,
+	// because a service may depend on other services.
 	Service string
-	// Pods of releases, and Events of objects of hlnr.io, are read too if set.
+	// Pods and Events select whether the pods of releases, and Events about objects of hlnr.io, are also read.
 	Pods, Events bool
-	// CronJobs that follow releases are read if set. Without the permission to read CronJobs, which is not part of the roles of Heighliner, they
-	// are omitted without an error.
+	// CronJobs selects whether the CronJobs that follow releases are read. The roles of Heighliner do not include the permission to read
+	// CronJobs. Without that permission, CronJobs are omitted without an error.
 	CronJobs bool
-	// Notifications reports whether NotificationPolicies are read.
+	// Notifications selects whether NotificationPolicies are read.
 	Notifications bool
-	// Namespaces are read for their labels if set; else only if a ClusterFreeze selects by labels.
+	// Namespaces selects whether the labels of namespaces are always read. Otherwise, they are read only if a ClusterFreeze selects by labels.
 	Namespaces bool
 }
 
-// Objects are the input of views. A nil list was not read; an empty one was.
+// Objects are the input of views. A nil list was not read. A list that was read is not nil, even if it is empty.
 type Objects struct {
 	view.Input
-	// Events of objects of hlnr.io.
+	// Events are about objects of hlnr.io.
 	Events []eventsv1.Event
 }
 
-// lists are the kinds as lists of objects.
+// lists contains one list of objects for each kind.
 type lists struct {
 	services     v1alpha1.MicroserviceList
 	releases     v1alpha1.VersionedMicroserviceList
@@ -71,12 +71,12 @@ type lists struct {
 	events       eventsv1.EventList
 }
 
-// ofHeighliner selects the events of objects of hlnr.io.
+// ofHeighliner selects the events about objects of hlnr.io.
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
-// Read lists all kinds at the same time. Microservices must be readable; of the other kinds, those that the user may not read
-// are omitted, and the errors are returned. Errors about cluster-scoped kinds are not: permissions in a namespace do not include them,
-// and a service that waits for a freeze reports it.
+// Read lists all kinds concurrently. The user must be able to read Microservices. Other kinds that the user cannot read are omitted, and the
+// corresponding errors are returned. Errors about cluster-scoped kinds are not returned: permissions in a namespace do not include these kinds,
+// and the status of a service reports the freeze that blocks it.
 func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
 	var l lists
 	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster, &l.templates, &l.shared}
@@ -147,15 +147,15 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	return l.objects(), missing, nil
 }
 
-// page is the number of objects that are read at a time: the memory of the command grows with its answers.
+// page is the number of objects per list request. Paging keeps the memory of the command proportional to its result.
 const page = 100
 
-// pages lists objects in pages, and removes from the objects of each page what is not needed if only one service is read. If the
-// list takes longer than the API server keeps its revision, it is read again as a whole.
+// pages lists objects in pages. If only one service is read, it removes unneeded fields from the objects of each page. If the API server drops
+// the revision before all pages are read, the whole list is read again.
 func pages(ctx context.Context, c client.Reader, list client.ObjectList, service string, options []client.ListOption) error {
 	var all []runtime.Object
 	for limit, next := int64(page), ""; ; {
-		one, ok := list.DeepCopyObject().(client.ObjectList) // a new one, because all refers to its items
+		one, ok := list.DeepCopyObject().(client.ObjectList) // a new list, because all refers to the items of the previous one
 		if !ok {
 			return fmt.Errorf("%T is not a list", list)
 		}
@@ -190,7 +190,7 @@ func ofCluster(list client.ObjectList) bool {
 	return false
 }
 
-// isOlder reports whether the CRDs of the cluster are of a version without a kind that was added later.
+// isOlder reports whether the CRDs in the cluster are older than the kind of the list.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
 	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList, *v1alpha1.AnalysisTemplateList, *v1alpha1.ClusterAnalysisTemplateList:
@@ -199,7 +199,7 @@ func isOlder(list client.ObjectList, err error) bool {
 	return false
 }
 
-// readLabels reads the labels of namespaces if a ClusterFreeze selects by them. Without the permission to do so it reads nothing.
+// readLabels reads the labels of namespaces if a ClusterFreeze selects by labels. Without the permission to list namespaces, it reads nothing.
 func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)
 	if !needed || l.namespaces.Items != nil {
@@ -215,7 +215,7 @@ func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	return err
 }
 
-// ofService selects the releases, or the pods, of a service; "" selects those of all.
+// ofService selects the releases or the pods of a service. If the name is empty, it selects those of all services.
 func ofService(name string, pods bool) client.ListOption {
 	switch {
 	case name != "":
@@ -226,7 +226,7 @@ func ofService(name string, pods bool) client.ListOption {
 	return client.MatchingLabels{}
 }
 
-// followersOf selects the CronJobs that follow a service; "" selects those that follow any.
+// followersOf selects the CronJobs that follow a service. If the name is empty, it selects all CronJobs that follow a service.
 func followersOf(name string) client.ListOption {
 	if name == "" {
 		return client.HasLabels{v1alpha1.LabelFollow}
@@ -234,7 +234,7 @@ func followersOf(name string) client.ListOption {
 	return client.MatchingLabels{v1alpha1.LabelFollow: name}
 }
 
-// read makes the items of an empty list not nil, to show that it was read.
+// read replaces a nil slice of items by an empty one, to show that the list was read.
 func (l *lists) read(list client.ObjectList) {
 	switch list {
 	case client.ObjectList(&l.releases):

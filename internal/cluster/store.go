@@ -2,14 +2,14 @@ package cluster
 
 import "sync"
 
-// Data is the content of a store at one moment.
+// Data is the content of a store at a point in time.
 type Data struct {
 	Objects
 	// Revision increases with each change of the objects.
 	Revision uint64
 	// Outage is nil if the objects are up to date.
 	Outage *Outage
-	// Missing are messages about kinds that could not be read.
+	// Missing contains messages about kinds that could not be read.
 	Missing []string
 }
 
@@ -20,13 +20,12 @@ type Store struct {
 	changed chan struct{}
 }
 
-// NewStore returns a store of objects that were read.
+// NewStore returns a store with the given objects.
 func NewStore(o Objects, missing ...string) *Store {
 	return &Store{data: Data{Objects: o, Revision: 1, Missing: missing}, changed: make(chan struct{})}
 }
 
-// Data returns the newest objects, which must not be changed, and a channel that is closed when there are newer
-// ones.
+// Data returns the newest objects, which must not be changed, and a channel that is closed when newer objects are available.
 func (s *Store) Data() (Data, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +37,7 @@ func (s *Store) Set(o Objects) {
 	s.change(func(d *Data) { d.Objects, d.Revision = o, d.Revision+1 })
 }
 
-// SetOutage records an outage; nil ends it.
+// SetOutage records an outage; nil ends the outage.
 func (s *Store) SetOutage(o *Outage) { s.change(func(d *Data) { d.Outage = o }) }
 
 func (s *Store) change(f func(*Data)) {

@@ -24,32 +24,33 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// together is how long changes are collected before they are reported: a step changes several objects.
+// together is the time for which changes are collected before they are reported, because one step of a rollout changes several objects.
 const together = 50 * time.Millisecond
 
 // Options configure watches.
 type Options struct {
-	// Config of the cluster, and Scheme with the kinds of views.
+	// Config is the configuration of the cluster. Scheme contains the kinds of views.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	// Namespace; "" for all namespaces.
+	// Namespace limits the watches to one namespace; empty for all namespaces.
 	Namespace string
-	// Selector of Microservices; nil for all Microservices.
+	// Selector selects Microservices; nil selects all.
 	Selector labels.Selector
-	// Service whose releases and pods are watched; "" for all. Of other services only what it depends on is kept.
+	// Service is the service whose releases and pods are watched; empty for all services. For other services, only the fields on which this
+	// service depends are kept.
 	Service string
 	// Clock is the only source of time.
 	Clock clock.Clock
 	// Changed is called after each change, with objects that must not be changed.
 	Changed func(Objects)
-	// Lost is called when a watch is interrupted, which is then resumed. It may be nil.
+	// Lost is called when a watch is interrupted. The watch is then resumed. Lost may be nil.
 	Lost func(error)
 }
 
-// Watch watches the objects until the context ends. seen are the objects that were read before; a kind that could not
-// be read is not watched. Changed gets an Input with the Program and Namespace of seen.
+// Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read are not
+// watched. The Input that Changed receives has the Program and Namespace of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
-	log.SetLogger(logr.Discard()) // Lost gets the errors of the watches
+	log.SetLogger(logr.Discard()) // Lost receives the errors of the watches.
 	objects, err := newCache(o)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	}
 }
 
-// newCache returns a cache that keeps only what views need of the objects.
+// newCache returns a cache that keeps only the fields of objects that views need.
 func newCache(o Options) (cache.Cache, error) {
 	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
@@ -143,7 +144,7 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert returns a Microservice with its status in the current form. The template of services that are not followed
+// convert converts the status of a Microservice to the current form. It removes the template of services other than the watched one, because it
 // is not needed.
 func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
@@ -154,7 +155,7 @@ func (o Options) convert(object any) (any, error) {
 	return object, nil
 }
 
-// policy removes from a policy what is not needed of services that are not followed.
+// policy removes unneeded fields from the policies of services other than the watched one.
 func (o Options) policy(object any) (any, error) {
 	if p, ok := object.(*v1alpha1.NetworkPolicy); ok {
 		p.ManagedFields = nil
@@ -163,7 +164,7 @@ func (o Options) policy(object any) (any, error) {
 	return object, nil
 }
 
-// trim removes from the objects of other services what is not needed of them; "" removes nothing.
+// trim removes unneeded fields from the objects of services other than the given one. If service is empty, it removes nothing.
 func trim(object any, service string) {
 	switch o := object.(type) {
 	case *v1alpha1.Microservice:
@@ -177,7 +178,7 @@ func trim(object any, service string) {
 	}
 }
 
-// kinds returns empty lists of the kinds that were read.
+// kinds returns an empty list for each kind that was read.
 func (o Objects) kinds() Objects {
 	out := Objects{Input: view.Input{Namespace: o.Namespace, Program: o.Program, Observed: o.Observed}}
 	if o.Releases != nil {
@@ -243,7 +244,7 @@ func onlyLabels(o any) (any, error) {
 	return o, nil
 }
 
-// watched returns the kinds to watch: those that could be read.
+// watched returns the kinds to watch, which are the kinds that could be read.
 func watched(seen Objects) []client.Object {
 	kinds := []client.Object{&v1alpha1.Microservice{}}
 	for _, k := range []struct {
@@ -263,7 +264,7 @@ func watched(seen Objects) []client.Object {
 	return kinds
 }
 
-// cached returns the objects in the cache, with which they share memory.
+// cached returns the objects in the cache. The result shares memory with the cache.
 func cached(ctx context.Context, c client.Reader, namespace string, seen Objects) (Objects, error) {
 	var l lists
 	for _, x := range []struct {

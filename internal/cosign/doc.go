@@ -1,29 +1,25 @@
-// Package cosign verifies whether an image is signed with a key, as the tool cosign does: a public
-// key (ECDSA P-256 or P-384, or Ed25519) and signatures in the image's repository.
+// Package cosign verifies that an image is signed with a key in the way of the tool cosign: with a public key (ECDSA P-256 or P-384, or Ed25519), and
+// with signatures in the repository of the image.
 //
-// Two forms of signature count:
+// Signatures may have two forms:
 //
 //   - simple signing: the layers of the manifest under the tag sha256-<hex>.sig, and
 //     of referrers of the type application/vnd.dev.cosign.artifact.sig.v1+json;
 //   - the Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json) among the
-//     referrers, when it holds a DSSE envelope with an in-toto statement whose
+//     referrers, if it contains a DSSE envelope with an in-toto statement whose
 //     predicate is that of an image signature. Attestations (provenance, SBOM) are
-//     signed statements about something else, and are not signatures of the image.
+//     signed statements about other facts, and not signatures of the image.
 //
-// Referrers are found by the referrers API and, where a registry has none, by the
-// index under the tag sha256-<hex>.
+// Referrers are found through the referrers API. If a registry does not support that API, they are found through the index under the tag sha256-<hex>.
 //
-// A signature counts if it is valid for the key and the signed content names the digest. The
-// signed repository (docker-reference) is reported, but not checked, because images are copied
-// between registries with their signatures. Therefore a user who can push to a repository can put
-// an older image there, or an image of another repository that is signed with the same key: use
-// separate keys for separate applications. The transparency log and timestamps are not checked
-// either, because only the key is trusted. Keyless signatures, by a certificate, are rejected.
+// A signature counts if it is valid for the key and if the signed content contains the digest. The signed repository (docker-reference) is reported but
+// not checked, because images are copied between registries together with their signatures. Therefore, a user who can push to a repository can push an
+// older image, or an image of another repository that is signed with the same key. Use separate keys for separate applications. The transparency log
+// and timestamps are not checked either, because only the key is trusted. Keyless signatures, which use a certificate, are rejected.
 //
-// Everything that is read is bounded in number and size: 64 layers or referrers, 64 KiB of
-// a simple signing payload, 1 MiB of a bundle.
+// All content that is read is limited in number and size: 64 layers or referrers, 64 KiB for a simple signing payload, and 1 MiB for a bundle.
 //
-//	key.go     public keys of a Secret
-//	form.go    the two forms of signatures
-//	verify.go  finds and checks the signatures of an image
+// key.go     the public keys in a Secret
+// form.go    the two forms of signatures
+// verify.go  finds and checks the signatures of an image
 package cosign

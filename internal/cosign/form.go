@@ -8,20 +8,20 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Values that identify the signature of an image.
+// These values identify the signature of an image.
 const (
 	simpleSigningType = "cosign container image signature"
 	predicateSign     = "https://sigstore.dev/cosign/sign/v1"
 	payloadInToto     = "application/vnd.in-toto+json"
 )
 
-// maxEnvelope is the maximum number of signatures of an envelope that are checked.
+// maxEnvelope is the maximum number of signatures in an envelope that are checked.
 const maxEnvelope = 8
 
-// statementTypes are the types of in-toto statements.
+// statementTypes contains the types of in-toto statements.
 var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "https://in-toto.io/Statement/v0.1": true}
 
-// refuseKey rejects a signature by another key.
+// refuseKey rejects a signature that was made with another key.
 func (s *search) refuseKey(certificate bool) {
 	if certificate {
 		s.refuse("the image is signed by a certificate (keyless), which is not supported: sign it with a key")
@@ -30,7 +30,7 @@ func (s *search) refuseKey(certificate bool) {
 	s.refuse("the image is signed with another key")
 }
 
-// simpleSigning checks a payload, whose signature is an annotation of its layer.
+// simpleSigning checks a payload. Its signature is an annotation of its layer.
 func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
 	if err != nil || len(signature) == 0 {
@@ -64,7 +64,7 @@ func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	}
 }
 
-// bundle of Sigstore, reduced to the fields of an image's signature.
+// bundle is a Sigstore bundle, reduced to the fields of the signature of an image.
 type bundle struct {
 	Material struct {
 		Certificate *struct{} `json:"certificate"`
@@ -79,7 +79,7 @@ type bundle struct {
 	} `json:"dsseEnvelope"`
 }
 
-// statement of in-toto.
+// statement is an in-toto statement.
 type statement struct {
 	Type    string `json:"_type"`
 	Subject []struct {
@@ -89,8 +89,8 @@ type statement struct {
 	PredicateType string `json:"predicateType"`
 }
 
-// bundle checks a Sigstore bundle. Its type is read before the signature is checked, to skip
-// attestations; it counts only after the check.
+// bundle checks a Sigstore bundle. It reads the type of the statement before it checks the signature, to skip attestations. The type counts only after
+// the check.
 func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	var b bundle
 	if err := json.Unmarshal(content, &b); err != nil {
@@ -98,7 +98,7 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 		return
 	}
 	if b.Envelope == nil {
-		s.refuse("a Sigstore bundle contains no DSSE envelope, in which cosign signs images")
+		s.refuse("a Sigstore bundle contains no DSSE envelope, which cosign uses to sign images")
 		return
 	}
 	var claim statement
@@ -127,8 +127,7 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	s.refuse("the signed content is for another digest")
 }
 
-// preAuthentication returns the signed content of a DSSE envelope: type and payload, each with its
-// length.
+// preAuthentication returns the signed content of a DSSE envelope, which consists of the type and the payload, each preceded by its length.
 func preAuthentication(payloadType string, payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// pushed is a registry that gives one manifest, blob and list of referrers.
+// pushed is a registry that returns one manifest, one blob and one list of referrers.
 type pushed struct {
 	manifest, blob []byte
 	media          string
@@ -34,7 +34,7 @@ func (p pushed) Referrers(context.Context, registry.Request, string, int) ([]v1.
 }
 func (p pushed) Key(registry.Request) string { return "key" }
 
-// Manifest, referrers and blob as any user may push them: never verified, never a panic.
+// FuzzVerify checks that a manifest, referrers and a blob that any user may push are never verified, and never cause a panic.
 func FuzzVerify(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	keys := keysOf(f, cosigntest.NewKey(f))
@@ -57,7 +57,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What the key signed counts if, and only if, it is a signature of this image's digest.
+// FuzzSigned checks that content that the key has signed counts if, and only if, it is a signature of the digest of this image.
 func FuzzSigned(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	hash, _ := v1.NewHash(digest)

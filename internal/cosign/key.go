@@ -17,34 +17,31 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// SecretKey is the key of a Secret with the public key, as cosign names it.
+// SecretKey is the key of the public key in a Secret. It is the name that cosign uses.
 const SecretKey = "cosign.pub"
 
-// Bounds of a Secret's public keys.
+// These are the limits for the public keys of a Secret.
 const (
 	maxKeys     = 8
 	maxKeyBytes = 64 << 10
 )
 
-// Keys are public keys, a signature by any of which is sufficient. The zero value has none, and
-// verifies nothing.
+// Keys are public keys. A signature by any of them is sufficient. The zero value contains no keys and verifies nothing.
 type Keys struct {
 	keys []crypto.PublicKey
 	id   string
 }
 
-// ID identifies the keys and their order: the SHA-256 of their encodings, in
-// hexadecimal; "" for none. It is not a secret.
+// ID identifies the keys and their order. It is the SHA-256 of their encodings in hexadecimal, or empty if there are no keys. It is not a secret.
 func (k Keys) ID() string { return k.id }
 
-// ParseKeys reads the public keys of a Secret: one in PEM, as cosign
-// generate-key-pair writes it, or up to 8 of which any counts, so that a key can be
-// replaced while both are in use. The error names the Secret, its key and the fix, and does not
-// contain the content.
+// ParseKeys reads the public keys of a Secret. The Secret contains one key in PEM format, as written by cosign generate-key-pair, or up to 8 keys. Any
+// of several keys counts, so that a key can be replaced while both keys are in use. The error contains the name of the Secret, its key and the fix, but
+// no content.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	text, ok := data[SecretKey]
 	if !ok {
-		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the public key of cosign there", secret, SecretKey)
+		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the public key of cosign under this key", secret, SecretKey)
 	}
 	keys, err := parseKeys(text)
 	if err != nil {
@@ -55,7 +52,7 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 
 func parseKeys(text []byte) (Keys, error) {
 	if len(text) > maxKeyBytes {
-		return Keys{}, fmt.Errorf("has more than %d bytes: put public keys there", maxKeyBytes)
+		return Keys{}, fmt.Errorf("has more than %d bytes: store only public keys under this key", maxKeyBytes)
 	}
 	var found []crypto.PublicKey
 	id := sha256.New()
@@ -75,14 +72,14 @@ func parseKeys(text []byte) (Keys, error) {
 	case len(found) == 0 && bytes.Contains(text, []byte("PRIVATE KEY")):
 		return Keys{}, errPrivate
 	case len(found) == 0:
-		return Keys{}, fmt.Errorf("contains no public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+		return Keys{}, fmt.Errorf("contains no public key in PEM format: a public key begins with -----BEGIN PUBLIC KEY-----")
 	case len(found) > maxKeys:
-		return Keys{}, fmt.Errorf("contains %d public keys: keep the %d that are in use", len(found), maxKeys)
+		return Keys{}, fmt.Errorf("contains %d public keys: keep at most %d", len(found), maxKeys)
 	}
 	return Keys{found, hex.EncodeToString(id.Sum(nil))}, nil
 }
 
-var errPrivate = fmt.Errorf("contains a private key: store the public key there, and generate a new key pair, because others could have read the private key")
+var errPrivate = fmt.Errorf("contains a private key: store the public key instead, and generate a new key pair, because others could have read the private key")
 
 func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	const use = "use ECDSA P-256, which cosign generate-key-pair creates"
@@ -90,11 +87,11 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	case strings.Contains(block.Type, "PRIVATE KEY"):
 		return nil, errPrivate
 	case block.Type == "CERTIFICATE":
-		return nil, fmt.Errorf("contains a certificate: store the public key there; signatures by certificates (keyless) are not supported")
+		return nil, fmt.Errorf("contains a certificate: store the public key instead; signatures by certificates (keyless) are not supported")
 	case block.Type == "RSA PUBLIC KEY":
 		return nil, fmt.Errorf("contains an RSA key: %s", use)
 	case block.Type != "PUBLIC KEY":
-		return nil, fmt.Errorf("contains something other than a public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+		return nil, fmt.Errorf("contains something other than a public key in PEM format: a public key begins with -----BEGIN PUBLIC KEY-----")
 	}
 	parsed, err := certs.PublicKey(block.Bytes)
 	if err != nil {
@@ -114,7 +111,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("contains a public key of another kind: %s", use)
 }
 
-// signed reports whether the signature of a message is by one of the keys.
+// signed reports whether one of the keys made the signature of a message.
 func (k Keys) signed(message, signature []byte) bool {
 	for _, key := range k.keys {
 		if verify(key, message, signature) {
@@ -124,7 +121,7 @@ func (k Keys) signed(message, signature []byte) bool {
 	return false
 }
 
-// verify uses the hash that cosign uses with a key. For P-384 that changed from SHA-256 to SHA-384.
+// verify checks a signature with the hash that cosign uses for the kind of key. For P-384, cosign changed the hash from SHA-256 to SHA-384.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

@@ -15,30 +15,30 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// Verdict on an image.
+// Verdict is the result of the verification of an image.
 type Verdict string
 
-// The verdicts.
+// These are the verdicts.
 const (
-	// Verified: one of the keys has signed the digest.
+	// Verified means that one of the keys has signed the digest.
 	Verified Verdict = "Verified"
-	// NotSigned: the repository contains no signature of the digest.
+	// NotSigned means that the repository contains no signature of the digest.
 	NotSigned Verdict = "NotSigned"
-	// Invalid: there are signatures, but none of them is valid.
+	// Invalid means that there are signatures, but none of them is valid.
 	Invalid Verdict = "Invalid"
 )
 
-// Result of a verification.
+// Result is the result of a verification with its reason.
 type Result struct {
 	Verdict Verdict
-	// Reason why the image is not Verified, on one line; "" if it is.
+	// Reason explains in one line why the image is not Verified; empty if it is.
 	Reason string
-	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not
-	// compared with anything. Set for Verified only, if the signature contains one.
+	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not compared with any other name. It is set only for
+	// Verified, and only if the signature contains a name.
 	Reference string
 }
 
-// Registry reads signatures: a *registry.Scanner.
+// Registry reads signatures. It is implemented by *registry.Scanner.
 type Registry interface {
 	Manifest(ctx context.Context, r registry.Request, identifier string) (registry.Manifest, error)
 	Blob(ctx context.Context, r registry.Request, digest string, limit int64) ([]byte, error)
@@ -46,7 +46,7 @@ type Registry interface {
 	Key(r registry.Request) string
 }
 
-// Limits of what is read for one image.
+// These are the limits of the content that is read for one image.
 const (
 	maxSignatures = 64       // layers and referrers together
 	maxPayload    = 64 << 10 // bytes of a simple signing payload
@@ -55,45 +55,44 @@ const (
 	maxVerified = 16_384
 )
 
-// Types of media and annotations of cosign and Sigstore.
+// These are the media types and annotations of cosign and Sigstore.
 const (
 	typeSimpleSigning     = "application/vnd.dev.cosign.simplesigning.v1+json"
 	typeSignature         = "application/vnd.dev.cosign.artifact.sig.v1+json"
-	typeBundle            = "application/vnd.dev.sigstore.bundle" // and a version
+	typeBundle            = "application/vnd.dev.sigstore.bundle" // followed by a version
 	annotationSignature   = "dev.cosignproject.cosign/signature"
 	annotationCertificate = "dev.sigstore.cosign/certificate"
 	annotationPredicate   = "dev.sigstore.bundle.predicateType"
 )
 
-// Verifier verifies images. It is safe for concurrent use, and caches which images are Verified,
-// which does not change. It caches for a while that an image is not Verified, the longer it has
-// been so. The zero value is not usable; see New.
+// Verifier verifies images. It is safe for concurrent use. It caches which images are Verified, because that does not change. It also caches that an
+// image is not Verified, but only for a limited time, which grows with the time for which the image has not been Verified. Create a Verifier with New;
+// the zero value is not usable.
 type Verifier struct {
 	registry Registry
 	clock    clock.PassiveClock
-	verified *lru.Cache // of Result by memory
-	refused  *lru.Cache // of refusal by memory
+	verified *lru.Cache // contains Result by memory
+	refused  *lru.Cache // contains refusal by memory
 }
 
-// refusal of an image, which may be signed later.
+// refusal is the result for an image that is not Verified, but may be signed later.
 type refusal struct {
 	result      Result
-	first, last time.Time // checks of its signatures
+	first, last time.Time // first and last check of its signatures
 }
 
-// Limits of how long a refusal is cached: a fraction of the time for which it has held, and at most
-// an hour.
+// A refusal is cached for a fraction of the time since it was first found, up to a maximum of an hour.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
 )
 
-// holds reports whether a refusal need not be checked again.
+// holds reports whether the refusal is still valid without another check.
 func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
-// memory is the key of a cached result. The key of the request separates tenants.
+// memory is the key of a cached result. The key of the request separates different users of the registry.
 type memory struct{ request, digest, keys string }
 
 // New returns a Verifier.
@@ -101,17 +100,15 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
-// Verify reports whether one of the keys has signed the image with the digest, an index or a
-// manifest, in the repository of r. r.Timeout bounds the whole call. Without r.MaxAge a cached
-// refusal does not count.
+// Verify reports whether one of the keys has signed the image with the digest, which is the digest of an index or a manifest in the repository of r.
+// r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal does not count.
 //
-// An error is not a result: the registry did not respond, or not with this credential
-// (registry.KindOf distinguishes them), or the digest or the keys are invalid. Repeat the call
-// later, and assume neither that the image is signed nor that it is not.
+// An error is not a result. It means that the registry did not respond, or rejected the credential (registry.KindOf distinguishes these cases), or that
+// the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is not signed.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
 	if err != nil {
-		return Result{}, fmt.Errorf("verify image: digest %.80q cannot be read: give sha256: and 64 hexadecimal digits", digest)
+		return Result{}, fmt.Errorf("verify image: digest %.80q cannot be read: use sha256: and 64 hexadecimal digits", digest)
 	}
 	if len(keys.keys) == 0 {
 		return Result{}, fmt.Errorf("verify image %s: no public key is given: see ParseKeys", digest)
@@ -151,8 +148,8 @@ type search struct {
 
 	left      int    // number of signatures that may still be checked
 	reason    string // why the first signature is not valid
-	found     bool   // a valid signature
-	reference string // its reference
+	found     bool   // whether a valid signature was found
+	reference string // signed name in the valid signature
 }
 
 func (s *search) run(ctx context.Context) (Result, error) {
@@ -171,20 +168,19 @@ func (s *search) run(ctx context.Context) (Result, error) {
 	return Result{Verdict: NotSigned, Reason: "the repository contains no signature of the image"}, nil
 }
 
-// accept accepts a signature; a longer reference is dropped.
+// accept accepts a signature, and truncates its reference to 512 bytes.
 func (s *search) accept(reference string) {
 	s.found, s.reference = true, reference[:min(len(reference), 512)]
 }
 
-// refuse rejects a signature, and keeps the first reason.
+// refuse rejects a signature, and keeps only the first reason.
 func (s *search) refuse(format string, args ...any) {
 	if s.reason == "" {
 		s.reason = fmt.Sprintf(format, args...)
 	}
 }
 
-// judge classifies errors of reading: missing content is not an error, unusable content is an
-// invalid signature, and any other error ends the verification.
+// judge classifies read errors. Missing content is not an error, unusable content is an invalid signature, and any other error ends the verification.
 func (s *search) judge(err error) error {
 	switch registry.KindOf(err) {
 	case registry.NotFound:
@@ -201,7 +197,7 @@ func (s *search) byTag(ctx context.Context) error {
 	return s.manifest(ctx, s.digest.Algorithm+"-"+s.digest.Hex+".sig")
 }
 
-// byReferrers reads the manifests whose subject is the image and whose type is that of a signature.
+// byReferrers reads the manifests whose subject is the image and whose type is the type of a signature.
 func (s *search) byReferrers(ctx context.Context) error {
 	referrers, err := s.registry.Referrers(ctx, s.request, s.digest.String(), 4*maxSignatures)
 	if err != nil {
@@ -223,7 +219,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 	return nil
 }
 
-// take counts the signatures that are checked, and returns false at the limit.
+// take counts a signature that is checked, and returns false if the limit is reached.
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
@@ -233,7 +229,7 @@ func (s *search) take() bool {
 	return true
 }
 
-// manifest checks the layers of a manifest until one is a valid signature.
+// manifest checks the layers of a manifest until a layer contains a valid signature.
 func (s *search) manifest(ctx context.Context, identifier string) error {
 	raw, err := s.registry.Manifest(ctx, s.request, identifier)
 	if err != nil {
@@ -255,7 +251,7 @@ func (s *search) manifest(ctx context.Context, identifier string) error {
 	return nil
 }
 
-// layer checks a layer if it is that of a signature.
+// layer checks a layer if its type is the type of a signature.
 func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 	check, limit := s.simpleSigning, int64(maxPayload)
 	switch kind := string(layer.MediaType); {

@@ -47,7 +47,7 @@ func scanner() *registry.Scanner {
 	return registry.New(registry.Options{Outbound: registrytest.Outbound(), Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 2}, Burst: 10_000})
 }
 
-// pushSigned pushes layers as cosign keeps them under the tag of a digest.
+// pushSigned pushes layers in the form in which cosign stores them under the tag of a digest.
 func pushSigned(t testing.TB, s *registrytest.Server, digest string, layers ...mutate.Addendum) {
 	t.Helper()
 	s.PushImage(t, path, cosigntest.Tag(digest), cosigntest.Artifact(t, "", layers...))
@@ -69,7 +69,7 @@ func TestVerify(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		sign      func(s *registrytest.Server, digest string)
-		keys      []cosigntest.Key // key when nil
+		keys      []cosigntest.Key // nil means key
 		want      Verdict
 		reason    string
 		reference string
@@ -193,7 +193,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A registry that does not answer gives no verdict, and a later answer does.
+// TestErrorsDecideNothing checks that an error of the registry produces no result, and that a later response does.
 func TestErrorsDecideNothing(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
@@ -202,7 +202,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 		when   func(*http.Request) bool
 		answer http.HandlerFunc
 		want   registry.Kind
-		// timeout of the request, where it is what ends it.
+		// timeout of the request, if the timeout ends it
 		timeout time.Duration
 	}{
 		"tag fails":          {sig, registrytest.Status(http.StatusBadGateway, "X"), registry.Unreachable, 0},
@@ -232,7 +232,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 	}
 }
 
-// What a registry answers wrongly is a signature that does not count.
+// TestBadAnswers checks that an invalid response of a registry is a signature that does not count.
 func TestBadAnswers(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
@@ -263,7 +263,7 @@ func TestBadAnswers(t *testing.T) {
 			server := registrytest.New(t, registrytest.WithReferrers())
 			key := cosigntest.NewKey(t)
 			digest := server.Push(t, path, "1.0.0")
-			key.SignAsReferrer(t, server, path, server.Push(t, path, "2.0.0")) // of another image
+			key.SignAsReferrer(t, server, path, server.Push(t, path, "2.0.0")) // a signature of another image
 			cosigntest.NewKey(t).SignAsReferrer(t, server, path, digest)
 			server.FailWhen(tc.when, -1, tc.answer)
 			got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
@@ -274,7 +274,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// Many referrers cost a bounded number of requests.
+// TestManyReferrers checks that many referrers cause a limited number of requests.
 func TestManyReferrers(t *testing.T) {
 	server := registrytest.New(t, registrytest.WithReferrers())
 	key := cosigntest.NewKey(t)
@@ -296,7 +296,7 @@ func TestManyReferrers(t *testing.T) {
 	}
 }
 
-// A signature that counts is not asked for again; what is not signed may be later.
+// TestVerifiedIsRemembered checks that a valid signature is not requested again, and that an unsigned image may be signed later.
 func TestVerifiedIsRemembered(t *testing.T) {
 	server := registrytest.New(t)
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
@@ -320,7 +320,7 @@ func TestVerifiedIsRemembered(t *testing.T) {
 		t.Errorf("%d requests for what is known, want none", n)
 	}
 	verify(r, keysOf(t, other), Invalid)
-	// Another tenant sees what the registry shows them.
+	// Another tenant sees only what the registry allows them to see.
 	server.RequireBasic("robot", "hunter2")
 	r.Auth = registry.Credential{Username: "robot", Password: "guess"}
 	if got, err := verifier.Verify(t.Context(), r, digest, keysOf(t, key)); registry.KindOf(err) != registry.Unauthorized {
@@ -328,9 +328,8 @@ func TestVerifiedIsRemembered(t *testing.T) {
 	}
 }
 
-// Images that are not signed cost a login and few requests, and the less often any the
-// longer they have not been. A scan that is requested, and one that is due, finds the
-// signature.
+// TestRefusalIsRememberedForAWhile checks that unsigned images cause a login and few requests. The longer an image has been unsigned, the fewer
+// requests it causes. Requested scans and due scans find a new signature.
 func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t, registrytest.WithReferrers())
@@ -379,7 +378,7 @@ func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	if n := scan(Verified); n != 0 {
 		t.Errorf("%d requests for what is known, want none", n)
 	}
-	// Who wants to know now is not reported what was.
+	// A caller who requires a current result does not get a cached one.
 	late := server.Push(t, path, "2.0.0")
 	for i, want := range []Verdict{NotSigned, NotSigned, Verified} {
 		if i == 2 {
@@ -420,7 +419,7 @@ func TestVerifyNeedsADigestAndKeys(t *testing.T) {
 	}
 }
 
-// The example of the DSSE protocol.
+// TestPreAuthentication uses the example of the DSSE protocol.
 func TestPreAuthentication(t *testing.T) {
 	const want = "DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 	if got := string(preAuthentication("http://example.com/HelloWorld", []byte("hello world"))); got != want {
@@ -428,7 +427,7 @@ func TestPreAuthentication(t *testing.T) {
 	}
 }
 
-// What is signed is decoded from what anybody may have pushed.
+// FuzzForms checks that signed content is decoded safely, because any user may have pushed it.
 func FuzzForms(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	hash, err := v1.NewHash(digest)

@@ -1,9 +1,8 @@
-// Package domains decides which namespace may use which host, by the same rules as the
-// ValidatingAdmissionPolicy of config/policies/domains.yaml: the policy checks what users
-// write, and this package what templates expand to.
+// Package domains decides which hosts a namespace may use. It applies the same rules as the ValidatingAdmissionPolicy in
+// config/policies/domains.yaml. The policy checks the domains that users write; this package checks the hosts to which templates expand.
 //
-// The list is the data of a ConfigMap. A key is the name of a namespace; its lines are the
-// hosts that the namespace may use:
+// The list is the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the namespace may
+// use:
 //
 //	data:
 //	  shop: |
@@ -13,14 +12,12 @@
 //	    namespaces: team=shop,stage=preview
 //	    *.preview.example.com
 //
-// A line with a leading "*." matches every host below the rest, at any depth, as in the Gateway
-// API. If a value has lines "namespaces: label=value,...", the key is an arbitrary name, and the
-// hosts are for namespaces that have all labels of one such line. Empty lines and lines that
-// begin with "#" are ignored.
+// A line with a leading "*." matches every host below the rest, at any depth, as in the Gateway API. If a value contains lines "namespaces:
+// label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such line. Empty
+// lines and lines that begin with "#" are ignored.
 //
-// A host that is listed by name is reserved for domains without a field of the group,
-// in the namespaces of its key. No "*." line grants it to others, and no field of a group (the
-// branch of a pull request, for example) can expand to it.
+// A host that is listed by name is reserved for domains without a field of the group, in the namespaces of its key. No "*." line grants such a
+// host to other namespaces, and no field of a group (the branch of a pull request, for example) can expand to it.
 package domains
 
 import (
@@ -35,12 +32,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConfigMapName is the ConfigMap with the list, in the namespace of the manager. If it does not
-// exist, every namespace may use every host.
+// ConfigMapName is the name of the ConfigMap that contains the list, in the namespace of the manager. Without the ConfigMap, every namespace
+// may use every host.
 const ConfigMapName = "heighliner-domains"
 
-// MaxSize is the maximum number of characters of all values of a list. It limits the cost of
-// the admission policy.
+// MaxSize is the maximum number of characters in all values of a list. The limit bounds the cost of the admission policy.
 const MaxSize = 32768
 
 const maxHost = 253
@@ -62,15 +58,15 @@ var (
 // grants nothing.
 type Rules struct {
 	entries []entry
-	// named are the hosts listed by name, for any namespace.
+	// named contains the hosts that are listed by name for any namespace.
 	named map[string]bool
 }
 
-// entry is one key.
+// entry is one key of the list with its hosts.
 type entry struct {
 	key string
-	// selectors are sets of label=value; all labels of one set must match. If nil, the entry is for the
-	// namespace that the key names.
+	// selectors are sets of label=value pairs. A namespace matches if it has all labels of at least one set. If selectors is nil, the entry is
+	// for the namespace whose name is the key.
 	selectors [][]string
 	hosts     []string
 }
@@ -78,14 +74,13 @@ type entry struct {
 // Read reads the list from its ConfigMap.
 func Read(list *corev1.ConfigMap) (Rules, error) {
 	if len(list.BinaryData) > 0 {
-		return Rules{}, errors.New("read list of domains: binaryData is not read: move it to data")
+		return Rules{}, errors.New("read list of domains: binaryData is not supported: move its content to data")
 	}
 	return Parse(list.Data)
 }
 
-// Parse parses the data of the ConfigMap. The error names the first invalid key, in order, and
-// its line. In that case the whole list must not be used, because a host in the invalid part may
-// be reserved.
+// Parse parses the data of the ConfigMap. The error reports the first invalid key in alphabetical order, and its line. After an error, no part
+// of the list may be used, because a host in the invalid part may be reserved.
 func Parse(data map[string]string) (Rules, error) {
 	rules := Rules{named: map[string]bool{}}
 	size := 0
@@ -93,7 +88,7 @@ func Parse(data map[string]string) (Rules, error) {
 		size += utf8.RuneCountInString(text)
 	}
 	if size > MaxSize {
-		return Rules{}, fmt.Errorf("read list of domains: its values have %d characters: shorten it to %d", size, MaxSize)
+		return Rules{}, fmt.Errorf("read list of domains: its values have %d characters: shorten them to at most %d characters in total", size, MaxSize)
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		e, err := parseEntry(key, data[key])
@@ -154,14 +149,14 @@ func (r Rules) ByLabels() bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.selectors != nil })
 }
 
-// Hosts are what the list grants to one namespace.
+// Hosts contains the hosts that the list grants to one namespace.
 type Hosts struct {
 	namespace string
-	// own are the hosts listed by name, and below those under which every host is
-	// given, without the "*.".
+	// own contains the hosts that are listed by name. below contains the parents of the wildcards, without the "*.": the namespace may use
+	// every host below them.
 	own, below map[string]bool
-	// named are the hosts listed by name for any namespace, and foreign those in keys
-	// that are not for this one.
+	// named contains the hosts that are listed by name for any namespace. foreign contains those that are listed only in keys for other
+	// namespaces.
 	named, foreign map[string]bool
 }
 
@@ -185,9 +180,8 @@ func (r Rules) For(namespace string, labels map[string]string) Hosts {
 	return h
 }
 
-// Allowed checks whether a namespace with the given labels may use a host. The error contains
-// the fix. With rendered, a field of the group is part of the host. To check several hosts of a
-// namespace, call For once.
+// Allowed checks whether a namespace with the given labels may use a host. The error contains the fix. rendered is true if a field of the group
+// is part of the host. To check several hosts of a namespace, call For once instead.
 func (r Rules) Allowed(namespace string, labels map[string]string, host string, rendered bool) error {
 	h := r.For(namespace, labels)
 	if rendered {
@@ -196,9 +190,8 @@ func (r Rules) Allowed(namespace string, labels map[string]string, host string, 
 	return h.Literal(host)
 }
 
-// Literal checks a host, or a wildcard such as *.shop.example.com, without fields of a group:
-// {{.Name}}, {{.Microservice}} and {{.Namespace}} are known when a domain is written. A wildcard
-// must not match hosts that are listed by name for other namespaces.
+// Literal checks a host, or a wildcard such as *.shop.example.com, that contains no field of a group. {{.Name}}, {{.Microservice}} and
+// {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name for other namespaces.
 func (h Hosts) Literal(host string) error {
 	if h.own[host] {
 		return nil
@@ -206,14 +199,12 @@ func (h Hosts) Literal(host string) error {
 	return h.judge(host, h.foreign)
 }
 
-// Rendered checks a host that contains a field of a group. Hosts that are listed by name, and
-// wildcards that match one, are not allowed.
+// Rendered checks a host that contains a field of a group. It rejects hosts that are listed by name, and wildcards that match such a host.
 func (h Hosts) Rendered(host string) error {
 	return h.judge(host, h.named)
 }
 
-// judge checks a host against the wildcards of the namespace. If it is a wildcard itself, it
-// must not match any of reserved.
+// judge checks a host against the wildcards of the namespace. A host that is a wildcard itself must not match any reserved host.
 func (h Hosts) judge(host string, reserved map[string]bool) error {
 	if !h.covers(host) {
 		return fmt.Errorf("%q is not allowed in namespace %q: use a host of this namespace, or have it listed by an administrator in ConfigMap %q", host, h.namespace, ConfigMapName)
@@ -227,8 +218,8 @@ func (h Hosts) judge(host string, reserved map[string]bool) error {
 	return nil
 }
 
-// Template checks a domain in which only fields of a group remain, as the admission policy does:
-// nil means that Rendered allows each host that it can expand to.
+// Template checks a domain that contains only fields of a group, by the rules of the admission policy. It returns nil if Rendered allows every
+// host to which the domain can expand.
 func (h Hosts) Template(domain string) error {
 	head, _, templated := strings.Cut(domain, "{{")
 	if !templated {
@@ -240,7 +231,7 @@ func (h Hosts) Template(domain string) error {
 	}
 	tail := domain[end+len("}}"):]
 	if !h.covers(tail) {
-		return fmt.Errorf("%q is not allowed in namespace %q: what follows its last field must end as a line such as *.example.com that an administrator listed in ConfigMap %q", domain, h.namespace, ConfigMapName)
+		return fmt.Errorf("%q is not allowed in namespace %q: the part after its last field must end like a line such as *.example.com that an administrator listed in ConfigMap %q", domain, h.namespace, ConfigMapName)
 	}
 	if strings.HasPrefix(head, "*") {
 		head = ""
@@ -248,7 +239,7 @@ func (h Hosts) Template(domain string) error {
 	return h.clash(domain, head, tail, h.named)
 }
 
-// covers reports whether a host that ends with tail is below one of the namespace.
+// covers reports whether a host that ends with tail is below a wildcard of the namespace.
 func (h Hosts) covers(tail string) bool {
 	for {
 		_, parent, found := strings.Cut(tail, ".")
@@ -262,7 +253,7 @@ func (h Hosts) covers(tail string) bool {
 	}
 }
 
-// clash returns the error for the first of reserved that a domain can expand to.
+// clash returns the error for the alphabetically first reserved host to which a domain can expand, or nil.
 func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error {
 	first := ""
 	for name := range reserved {

@@ -77,7 +77,7 @@ func TestParseErrors(t *testing.T) {
 		"a line":     {map[string]string{"b": "a.example.com", "c": "http://x", "d": "http://y"}, `key "c": line "http://x"`},
 		"a selector": {map[string]string{"b": "namespaces: all"}, `key "b": line "namespaces: all"`},
 		"a key":      {map[string]string{"b_c": "a.example.com"}, `key "b_c" is not the name of a namespace`},
-		"too large":  {map[string]string{"b": "#" + strings.Repeat("x", MaxSize)}, "shorten it to 32768"},
+		"too large":  {map[string]string{"b": "#" + strings.Repeat("x", MaxSize)}, "shorten them to at most 32768 characters in total"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Parse(test.data)
@@ -94,9 +94,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestTemplate: a template that is allowed when it is written becomes only hosts that
-// are allowed, whatever the group is called; and what is refused for a reserved host
-// could have become it.
+// TestTemplate checks that an accepted template expands only to allowed hosts, regardless of the name of the group. It also checks that a template that
+// is rejected because of a reserved host could expand to that host.
 func TestTemplate(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
@@ -108,7 +107,7 @@ func TestTemplate(t *testing.T) {
 		}
 		return text
 	}
-	// What a group may be called, and what it may not be and is here all the same.
+	// Names that a group may have, and some that it may not have.
 	group := func() string {
 		text := pick(label(), label()+"."+label(), host(), "w", "", ".", "*", "-", "www.example.com.", label()+".", "."+label(), "*."+label())
 		if random.IntN(3) == 0 {
@@ -139,7 +138,7 @@ func TestTemplate(t *testing.T) {
 				text = strings.Replace(text, "{{.X}}", group(), 1)
 			}
 			if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(text, "*."))) > 0 {
-				continue // No host: it is not routed.
+				continue // The text is not a host, so it is not routed.
 			}
 			hosts++
 			if err := mine.Rendered(text); err != nil {
@@ -155,7 +154,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateClash: text before the field keeps a template apart from a reserved host.
+// TestTemplateClash checks that the text before the field prevents a clash with a reserved host.
 func TestTemplateClash(t *testing.T) {
 	mine := rules(t, map[string]string{"shop": "*.example.com\nwww.example.com"}).For("shop", nil)
 	for template, want := range map[string]bool{
@@ -173,7 +172,7 @@ func TestTemplateClash(t *testing.T) {
 	}
 }
 
-// BenchmarkRendered judges 1,000 hosts against the largest list.
+// BenchmarkRendered measures the check of 1,000 hosts against the largest list.
 func BenchmarkRendered(b *testing.B) {
 	var text strings.Builder
 	for i := 0; text.Len() < MaxSize-100; i++ {

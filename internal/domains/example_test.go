@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// A line with "*." gives a namespace every host below it; other hosts are listed by name.
+// A line with "*." allows a namespace to use every host below it. Other hosts are listed by name.
 func ExampleRules_Allowed() {
 	rules, err := domains.Parse(map[string]string{"shop": "www.example.com\n*.shop.example.com"})
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// hostname is what a host must be.
+// hostname matches valid hosts.
 var hostname = regexp.MustCompile(`^([*][.])?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// What Template allows, Rendered allows for every value that gives a host; what a list reads never panics.
+// FuzzTemplate checks that Rendered allows every host to which a template that Template allows can expand, and that no list causes a panic.
 func FuzzTemplate(f *testing.F) {
 	f.Add("shop", "www.example.com\n*.shop.example.com", "other", "api.shop.example.com", "shop", "{{.ReleaseGroupName}}.shop.example.com", "api", "x")
 	f.Add("previews", "namespaces: team=shop,stage=preview\n*.preview.example.com", "b", "*.example.com", "x", "a-{{.A}}.{{.B}}.preview.example.com", "a", "b.c")
@@ -30,7 +30,7 @@ func FuzzTemplate(f *testing.F) {
 			}
 			return
 		}
-		// render as networkpolicy does, with fields {{.A}} and {{.B}}
+		// Expand the domain like package networkpolicy, with fields {{.A}} and {{.B}}.
 		if strings.Count(domain, "{{") != strings.Count(domain, "{{.A}}")+strings.Count(domain, "{{.B}}") {
 			return
 		}

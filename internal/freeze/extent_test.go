@@ -12,8 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// byDefinition is extent as its comment defines it: it looks at each period for each period that is
-// passed.
+// byDefinition implements extent by the definition in its comment. It visits each period again for each period that has passed.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at
 	for {
@@ -36,7 +35,7 @@ func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause
 	}
 }
 
-// TestExtent: periods that overlap, touch and have no end give what the definition gives.
+// TestExtent checks that the result is equal to the definition for periods that overlap, touch each other, or have no end.
 func TestExtent(t *testing.T) {
 	t.Parallel()
 	epoch := time.Date(2026, 12, 20, 0, 0, 0, 0, time.UTC)
@@ -71,8 +70,8 @@ func TestExtent(t *testing.T) {
 	})
 }
 
-// TestManyFreezes: as many periods as a user of a namespace likes, one after the other, take no time that others
-// notice. By the definition they take hours.
+// TestManyFreezes checks that any number of consecutive periods of a user takes no time that other users notice. An implementation by the definition
+// would take hours.
 func TestManyFreezes(t *testing.T) {
 	t.Parallel()
 	const freezes, periods = 2000, 64

@@ -1,5 +1,4 @@
-// Package freeze resolves Freezes and ClusterFreezes: which Microservices they select, and when
-// they apply. It is pure.
+// Package freeze decides which Microservices a Freeze or ClusterFreeze selects, and when it applies. The package is pure.
 package freeze
 
 import (
@@ -20,19 +19,19 @@ import (
 
 // Freeze is a Freeze or a ClusterFreeze.
 type Freeze struct {
-	// Kind and Name of the object, and its namespace; "" for a ClusterFreeze.
+	// Kind, Namespace and Name identify the object. Namespace is empty for a ClusterFreeze.
 	Kind, Namespace, Name string
-	// By is the user who created it or changed it last, as admission has checked; "": unknown.
+	// By is the user who created or last changed the object, as verified at admission; empty if unknown.
 	By string
-	// Rules of the specification.
+	// Rules are the rules in the specification.
 	Rules v1alpha1.FreezeRules
-	// NamespaceSelector of a ClusterFreeze; nil: all namespaces.
+	// NamespaceSelector is the selector of a ClusterFreeze; nil selects all namespaces.
 	NamespaceSelector *metav1.LabelSelector
-	// exceptions, by namespace and name, with their reasons.
+	// exceptions contains the reason of each exception, by namespace and name of the Microservice.
 	exceptions map[[2]string]string
 }
 
-// Namespaced returns a Freeze.
+// Namespaced converts a Freeze of the API.
 func Namespaced(f *v1alpha1.Freeze) Freeze {
 	out := Freeze{
 		Kind: "Freeze", Namespace: f.Namespace, Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -44,7 +43,7 @@ func Namespaced(f *v1alpha1.Freeze) Freeze {
 	return out
 }
 
-// Cluster returns a ClusterFreeze.
+// Cluster converts a ClusterFreeze of the API.
 func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
 	out := Freeze{
 		Kind: "ClusterFreeze", Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -56,7 +55,7 @@ func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
 	return out
 }
 
-// All returns the Freezes and ClusterFreezes of two lists.
+// All converts the objects of two lists, ClusterFreezes first.
 func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []Freeze {
 	var out []Freeze
 	for i := range clusterFreezes {
@@ -68,18 +67,18 @@ func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []F
 	return out
 }
 
-// String returns the kind and name, as messages have it.
+// String returns the kind and name in the form that messages use.
 func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 
 // Subject is a Microservice that may be frozen.
 type Subject struct {
 	Namespace, Name string
-	// Labels of the Microservice, and of its namespace, which are read only by a freeze that needs
-	// them: the name of the namespace is among them in any case.
+	// Labels are the labels of the Microservice. NamespaceLabels are those of its namespace. They always contain the name of the namespace.
+	// Other labels are read only if a freeze needs them.
 	Labels, NamespaceLabels map[string]string
 }
 
-// Check reports which selector is invalid, and selects nothing for that.
+// Check returns an error for an invalid selector. A freeze with an invalid selector selects nothing.
 func (f Freeze) Check() error {
 	_, wrong := selector(f.Rules.Selector)
 	if wrong != nil {
@@ -92,7 +91,7 @@ func (f Freeze) Check() error {
 	return errors.Join(wrong, other)
 }
 
-// selector reads a selector; nil selects everything.
+// selector converts a selector; nil selects everything.
 func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -100,14 +99,13 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Exception returns the reason for which a freeze does not apply to a Microservice by name.
+// Exception returns the reason why a Microservice is exempt from a freeze, and whether it is exempt.
 func (f Freeze) Exception(namespace, name string) (reason string, excepted bool) {
 	reason, excepted = f.exceptions[[2]string{namespace, name}]
 	return reason, excepted
 }
 
-// NeedsNamespaceLabels reports whether what a freeze selects depends on labels of namespaces other than
-// their names.
+// NeedsNamespaceLabels reports whether the selection of a freeze depends on labels of namespaces other than the name.
 func (f Freeze) NeedsNamespaceLabels() bool {
 	s, err := selector(f.NamespaceSelector)
 	if err != nil {
@@ -117,7 +115,7 @@ func (f Freeze) NeedsNamespaceLabels() bool {
 	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
-// Selects reports whether a freeze is about a Microservice, at the times at which it applies.
+// Selects reports whether a freeze applies to a Microservice during its periods.
 func (f Freeze) Selects(s Subject) bool {
 	if _, excepted := f.Exception(s.Namespace, s.Name); excepted || f.Namespace != "" && f.Namespace != s.Namespace {
 		return false
@@ -130,7 +128,7 @@ func (f Freeze) Selects(s Subject) bool {
 	return err == nil && of.Matches(labels.Merge(s.NamespaceLabels, labels.Set{corev1.LabelMetadataName: s.Namespace}))
 }
 
-// span is a time in which a freeze applies; zero: without a begin, or an end.
+// span is a period in which a freeze applies. A zero from or to means that the period has no beginning or no end.
 type span struct {
 	from, to time.Time
 	reason   string
@@ -141,7 +139,7 @@ func (s span) holds(t time.Time) bool {
 	return !t.Before(s.from) && (s.to.IsZero() || t.Before(s.to))
 }
 
-// spans of a freeze, by their begin.
+// spans returns the periods of a freeze, sorted by their beginning.
 func (f Freeze) spans() []span {
 	r := f.Rules
 	if r.Indefinite {
@@ -158,19 +156,19 @@ func (f Freeze) spans() []span {
 	return out
 }
 
-// State is whether a freeze applies at a time.
+// State reports whether a freeze applies at a given time.
 type State struct {
-	// Active: it applies. Over: it does not, and never will again.
+	// Active is true while the freeze applies. Over is true if it does not apply and never will again.
 	Active, Over bool
-	// From is when it applies next; zero while it applies.
+	// From is the time at which the freeze applies next; zero while it applies.
 	From time.Time
-	// Until is when it ends, or ends after From; zero: never, or it is over.
+	// Until is the time at which the current or next period ends; zero if it has no end, or if the freeze is over.
 	Until time.Time
-	// Reason of the period that applies or is next; of a freeze that is over, its own.
+	// Reason is the reason of the current or next period. For a freeze that is over, it is the reason of the freeze itself.
 	Reason string
 }
 
-// Next returns when the state changes; zero: never.
+// Next returns the time at which the state changes; zero means never.
 func (s State) Next() time.Time {
 	if s.Active {
 		return s.Until
@@ -178,8 +176,7 @@ func (s State) Next() time.Time {
 	return s.From // zero if it is over
 }
 
-// State reports whether a freeze applies at a time. Periods that overlap or follow each other
-// are one.
+// State returns the state of a freeze at a time. Periods that overlap or directly follow each other count as one period.
 func (f Freeze) State(now time.Time) State {
 	spans := f.spans()
 	at := now
@@ -201,15 +198,15 @@ func (f Freeze) State(now time.Time) State {
 	return s
 }
 
-// cause is a freeze and the reason of one of its periods.
+// cause is a freeze with the reason of one of its periods.
 type cause struct {
 	freeze Freeze
 	reason string
 }
 
-// extent returns until when freezes apply one after the other from a time; zero: without an end.
-// first is what applies at that time and ends last, or nil. Each period is read a single time, in
-// the order of their begins: a user of a namespace may have any number of them.
+// extent returns the time until which the freezes apply without interruption from the given time on; zero if there is no end. first is the
+// cause that applies at the given time and ends last, or nil. Each period is read only once, in the order of the beginnings, because a user of
+// a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -246,8 +243,8 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	}
 }
 
-// Of returns what keeps a Microservice frozen at a time, or nil. Of several freezes it names the
-// one that ends last; it lasts until none of them applies any more.
+// Of returns the freeze that applies to a Microservice at a time, or nil. If several freezes apply, the result refers to the one that ends
+// last, and its end is the time at which none of them applies any more.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {
@@ -260,7 +257,7 @@ func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
 }
 
-// End returns when a freeze applied or applies for the last time; zero: it has no end.
+// End returns the end of the last period of a freeze; zero if the freeze has no end.
 func (f Freeze) End() (end time.Time) {
 	for _, s := range f.spans() {
 		if s.to.IsZero() {

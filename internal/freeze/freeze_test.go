@@ -112,7 +112,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A selector that cannot be read is reported with its field.
+// TestCheck checks that an invalid selector is reported with its field.
 func TestCheck(t *testing.T) {
 	f := v1alpha1.ClusterFreeze{Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: v1alpha1.FreezeRules{Selector: invalid}, NamespaceSelector: invalid}}
 	want := "spec.selector: \"Like\" is not a valid label selector operator\nspec.namespaceSelector: \"Like\" is not a valid label selector operator"

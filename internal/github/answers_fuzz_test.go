@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// played answers two answers in turn, and notes where the token was shown.
+// played sends two responses in turn, and records the hosts that received the token.
 type played struct {
 	code   []int
 	header []string
@@ -39,7 +39,8 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: p.code[i], Status: http.StatusText(p.code[i]), Header: h, Body: io.NopCloser(strings.NewReader(p.body[i])), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// Whatever GitHub answers: typed errors, bounded numbers of requests, bounded pauses, no credential for others.
+// FuzzAnswers checks for any responses of GitHub that errors are typed, that the numbers of requests and pauses are limited, and that no other host
+// receives the credential.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, "Link: <https://ghe.example/api/v3/x?page=2>; rel=\"next\"\nETag: \"a\"", `[{"number":1,"state":"open","head":{"ref":"a","sha":"`+strings.Repeat("a", 40)+`"}}]`, 304, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1900000000", ``, uint8(0))
 	f.Add(301, "Location: https://evil.example/x", ``, 403, "Retry-After: Thu, 31 Jan 2030 12:01:00 GMT", `{"message":"You have exceeded a secondary rate limit"}`, uint8(1))
@@ -59,7 +60,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		repo := Repo{"acme", "shop"}
 		defer await.Quick(t)()
-		for range 2 { // the second time with what is stored
+		for range 2 { // the second time with a stored response
 			switch op % 7 {
 			case 0:
 				var all PullRequests
@@ -101,7 +102,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// The address of an API is read as itself.
+// FuzzBase checks that the address of an API is parsed to itself.
 func FuzzBase(f *testing.F) {
 	for _, s := range []string{"", "https://ghe.example.com/", "http://[::1]:80/api/v3", "https://api.github.com/x", "https://GITHUB.com.", "https://github.com:443"} {
 		f.Add(s)
@@ -121,8 +122,7 @@ func FuzzBase(f *testing.F) {
 	})
 }
 
-// Whatever a Secret holds: a credential that can be used, or an error that does not show
-// what is in it.
+// FuzzCredential checks that any content of a Secret results in a usable credential, or in an error that does not reveal the content.
 func FuzzCredential(f *testing.F) {
 	f.Add("github_pat_1", "", "", []byte(nil))
 	f.Add("", "7", "8", []byte("-----BEGIN RSA PRIVATE KEY-----\nMAA=\n-----END RSA PRIVATE KEY-----\n"))

@@ -18,42 +18,41 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// PublicURL is the API of github.com.
+// PublicURL is the URL of the API of github.com.
 const PublicURL = "https://api.github.com/"
 
-// Limits of every client.
+// These limits apply to every client.
 const (
 	requestTimeout = 30 * time.Second // of one request, including its response
 	maxRedirects   = 3
 	perPage        = 100
-	fewPerPage     = 10 // if a page of perPage is too large for one response
-	maxPages       = 20 // of perPage
+	fewPerPage     = 10 // used if a page of perPage items is too large for one response
+	maxPages       = 20 // pages of perPage items
 )
 
 // Config identifies a client.
 type Config struct {
-	// BaseURL of the server: "" and https://github.com are github.com;
-	// https://acme.ghe.com is GitHub Enterprise Cloud with data residency, whose API is
-	// https://api.acme.ghe.com; https://ghe.example.com is a GitHub Enterprise Server,
-	// whose API is below /api/v3/. Plain http is for servers in the same cluster.
+	// BaseURL is the URL of the server. An empty value and https://github.com mean github.com. https://acme.ghe.com is GitHub Enterprise Cloud with
+	// data residency, whose API is https://api.acme.ghe.com. https://ghe.example.com is a GitHub Enterprise Server, whose API is below /api/v3/.
+	// Use plain http only for servers in the same cluster.
 	BaseURL string
-	// Credential to send; the zero value sends none.
+	// Credential is sent with each request. The zero value sends none.
 	Credential Credential
-	// CA are certificates in PEM that are trusted instead of the system's.
+	// CA contains certificates in PEM format that are trusted instead of those of the system.
 	CA []byte
 }
 
-// Repo names a repository.
+// Repo identifies a repository.
 type Repo struct{ Owner, Name string }
 
 // String returns owner/name.
 func (r Repo) String() string { return r.Owner + "/" + r.Name }
 
-// maxRepoPart is the longest name of an owner or a repository that is sent to GitHub, in characters.
+// maxRepoPart is the maximum length, in characters, of the name of an owner or a repository that is sent to GitHub.
 const maxRepoPart = 100
 
-// The lengths are checked apart from the patterns of this package: a bounded repetition such as
-// {1,100} is compiled into as many copies, at every start of every program.
+// The patterns of this package do not check lengths. Every start of a program compiles a bounded repetition such as {1,100} into as many copies, so
+// the lengths are checked separately.
 var (
 	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
@@ -65,7 +64,7 @@ func validName(name string) bool {
 	return len(name) <= maxRepoPart && namePattern.MatchString(name) && name != "." && name != ".."
 }
 
-// check rejects names that GitHub does not allow, because they become part of paths.
+// check rejects names that GitHub does not allow, because the names become part of URL paths.
 func (r Repo) check() error {
 	if !validOwner(r.Owner) || !validName(r.Name) {
 		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", remedy: "set spec.owner to the owner and spec.repo to the name of the repository"}
@@ -73,15 +72,14 @@ func (r Repo) check() error {
 	return nil
 }
 
-// Client calls one server with one credential. It is safe for concurrent use. Get one from a
-// [Pool].
+// Client sends requests to one server with one credential. It is safe for concurrent use. A [Pool] provides clients.
 type Client struct {
 	api       *github.Client
 	base      *url.URL
 	gate      *gate
 	anonymous bool
-	apps      *github.Client         // authenticates as the GitHub App; nil without one
-	login     atomic.Pointer[string] // of the credential; nil while it is not known
+	apps      *github.Client         // authenticates as the GitHub App; nil if the credential is not an App
+	login     atomic.Pointer[string] // login of the credential; nil while it is unknown
 }
 
 // Host returns the host of the API, with its port, for metrics.
@@ -90,20 +88,20 @@ func (c *Client) Host() string { return c.base.Host }
 // Budget returns the limits that GitHub last reported for this credential.
 func (c *Client) Budget() Budget { return c.gate.budget() }
 
-// newClient returns a client with its own http.Client: go-github v57 modifies the one that it gets,
-// so none is shared. go-github never gets a credential.
+// newClient returns a client with its own http.Client, because go-github v57 modifies the http.Client that it receives. go-github never gets a
+// credential.
 func newClient(config Config, base *url.URL, transport http.RoundTripper, answers *store, scope string, c clock.PassiveClock) (*Client, error) {
 	client := &Client{base: base, gate: newGate(transport, c), anonymous: config.Credential.anonymous()}
 	var source tokenSource = static(config.Credential.Token)
 	if app := config.Credential.App; app != nil {
 		key, err := certs.RSAKey(app.PrivateKey)
 		if err != nil {
-			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", remedy: "store an RSA key in PEM under the key " + KeyAppPrivateKey}
+			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", remedy: "store an RSA key in PEM format under the key " + KeyAppPrivateKey}
 		}
 		if app.InstallationID == 0 && !validOwner(app.Owner) {
 			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
 		}
-		// Requests as the App itself have separate limits.
+		// Requests that authenticate as the App itself have separate limits.
 		self := &authorize{next: newGate(transport, c), base: base, source: &signer{id: app.ID, key: key, clock: c}}
 		client.apps = newAPI(base, &held{next: self, decoding: answers.decoding})
 		source = &installation{app: *app, clock: c, apps: client.apps}
@@ -115,7 +113,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 	return client, nil
 }
 
-// newAPI returns go-github's client for a transport.
+// newAPI returns a go-github client that uses the given transport.
 func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	api := github.NewClient(&http.Client{Transport: silent{transport}, Timeout: requestTimeout, CheckRedirect: checkRedirect})
 	api.BaseURL = base
@@ -123,8 +121,8 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	return api
 }
 
-// silent hides the rate limits from go-github, which would apply them by the clock of the machine,
-// without 429 and the reserve; the gate applies them.
+// silent hides the rate limits from go-github, which would enforce them by the clock of the machine, and without support for status 429 and for the
+// reserve. The gate enforces the limits instead.
 type silent struct{ next http.RoundTripper }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -137,8 +135,7 @@ func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// checkRedirect follows redirects of renamed repositories on the same server, and never changes a
-// write into a read.
+// checkRedirect follows redirects of renamed repositories on the same server. It never follows a redirect that changes a write into a read.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -187,7 +184,7 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// call describes a request about a repository, for errors.
+// call describes a request about a repository for error messages.
 func (c *Client) call(op string, repo Repo, part, permission string) call {
 	return call{op: op, object: repo.String() + part, permission: permission, anonymous: c.anonymous}
 }
@@ -195,17 +192,16 @@ func (c *Client) call(op string, repo Repo, part, permission string) call {
 // number formats the number of an issue or pull request.
 func number(n int) string { return fmt.Sprintf("#%d", n) }
 
-// List is a complete list, or its beginning if Truncated.
+// List is a complete list, or the beginning of a list if Truncated is true.
 type List[T any] struct {
 	Items []T
-	// Truncated: there are more pages than the limit (20 pages of 100).
+	// Truncated reports whether there are more pages than the limit (20 pages of 100).
 	Truncated bool
-	// Unchanged: no page changed since the last poll; all responses were 304.
+	// Unchanged reports whether no page changed since the last poll: all responses were 304.
 	Unchanged bool
 }
 
-// pages reads all pages of a list, or fails as a whole. A page that is too large, because of long
-// texts, is read in smaller ones.
+// pages reads all pages of a list, or fails as a whole. If a page is too large because of long texts, pages continues with smaller pages.
 func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
 	result := List[To]{Unchanged: true}
 	options := github.ListOptions{PerPage: perPage, Page: 1}
@@ -218,7 +214,7 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		if err != nil {
 			return List[To]{}, classify(what, err)
 		}
-		if items == nil { // "null" or nothing, which is not a list
+		if items == nil { // "null" or an empty body, which is not a list
 			return List[To]{}, classify(what, errUnusable)
 		}
 		for _, item := range items {
@@ -238,8 +234,8 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		result.Unchanged = result.Unchanged && unchanged
 		next, err := nextPage(c.base, response)
 		if err == nil && next == 0 && unchanged && len(items) == options.PerPage {
-			// The ETag of a page covers its items: a full last page does not change if there is one more item,
-			// which only its Link shows. That may be outdated.
+			// The ETag of a page covers only its items. If the last page is full and one more item is added, the page does not change; only its
+			// Link header shows the next page, and a cached Link header may be outdated.
 			next = options.Page + 1
 		}
 		if err == nil && next != 0 && next <= options.Page {
@@ -262,9 +258,8 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 
 var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
 
-// nextPage returns the number of the next page, or 0 for the last one. Only the number is used,
-// never the address; a link to another host is an error, because it shows that the response comes
-// from a different server.
+// nextPage returns the number of the next page, or 0 for the last page. It uses only the number of the link, never its address. A link to another
+// host is an error, because it shows that the response comes from a different server.
 func nextPage(base *url.URL, response *github.Response) (int, error) {
 	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))
 	if match == nil {

@@ -42,7 +42,7 @@ const (
 
 var shop = Repo{Owner: "acme", Name: "shop"}
 
-// world is a server with one repository, and a pool of clients on the same clock.
+// world contains a server with one repository, and a pool of clients that use the same clock.
 type world struct {
 	*githubtest.Server
 	t     *testing.T
@@ -52,11 +52,10 @@ type world struct {
 	pool  *Pool
 
 	mu   sync.Mutex
-	seen []string // values of Authorization, in their order
+	seen []string // values of Authorization, in the order of the requests
 }
 
-// newWorld makes one; at its end there must be no request that the reference does
-// not describe.
+// newWorld returns a world. At the end of the test, it fails if there was a request that the reference does not describe.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, clock: testclock.NewFakeClock(time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC))}
@@ -82,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// loopback returns a policy that lets tests dial themselves.
+// loopback returns a policy that allows tests to connect to loopback addresses.
 func loopback(t testing.TB) *outbound.Policy {
 	t.Helper()
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
@@ -92,7 +91,7 @@ func loopback(t testing.TB) *outbound.Policy {
 	return policy
 }
 
-// restart forgets all that the process knows.
+// restart drops the state that the process keeps in memory.
 func (w *world) restart() { w.pool = NewPool(Options{Clock: w.clock, Outbound: loopback(w.t)}) }
 
 func (w *world) client(credential Credential) *Client {
@@ -113,7 +112,7 @@ func (w *world) open(n int) {
 	}
 }
 
-// counts checks all requests since the last poll.
+// counts checks the numbers of all requests since the last poll.
 func (w *world) counts(want map[githubtest.Request]int) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.Counts()); diff != "" {
@@ -122,8 +121,7 @@ func (w *world) counts(want map[githubtest.Request]int) {
 	w.ResetCounts()
 }
 
-// isKind checks the kind of an error, and that its message can stand in a
-// condition.
+// isKind checks the kind of an error, and that its message is suitable for a condition.
 func isKind(t *testing.T, err error, want Kind) {
 	t.Helper()
 	if got := KindOf(err); got != want {
@@ -172,8 +170,7 @@ func TestThreePagesOfPullRequests(t *testing.T) {
 	w.counts(map[githubtest.Request]int{{Route: pullsRoute, Status: 304}: 2, {Route: pullsRoute, Status: 200}: 1})
 }
 
-// TestFullPageGetsASuccessor: the first page stays the same, byte for byte, when a
-// second one begins.
+// TestFullPageGetsASuccessor checks that a new second page is found although the bytes of the first page do not change.
 func TestFullPageGetsASuccessor(t *testing.T) {
 	w := newWorld(t)
 	w.open(100)
@@ -241,7 +238,7 @@ func TestReads(t *testing.T) {
 	w.repo.Publish(githubtest.Release{Tag: "v1.0.0", Name: "One"})
 	w.repo.Publish(githubtest.Release{Tag: "v1.1.0-rc.1", Prerelease: true})
 	w.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
-	w.repo.Publish(githubtest.Release{Tag: "v0.9.0", Draft: true, Published: w.clock.Now()}) // withdrawn
+	w.repo.Publish(githubtest.Release{Tag: "v0.9.0", Draft: true, Published: w.clock.Now()}) // a draft, which was withdrawn
 	c := w.token()
 
 	opened := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -319,7 +316,7 @@ func TestDeletedForkAndGhost(t *testing.T) {
 	}
 }
 
-// TestLinkOfNotModified has a server that sends the Link of today with 304.
+// TestLinkOfNotModified uses a server that sends the current Link header with 304.
 func TestLinkOfNotModified(t *testing.T) {
 	more := false
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -344,8 +341,7 @@ func TestLinkOfNotModified(t *testing.T) {
 	}
 }
 
-// TestShiftedPages has a pull request on two pages, because another was opened
-// between them.
+// TestShiftedPages checks a list in which a pull request is on two pages, because another one was opened between the requests.
 func TestShiftedPages(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("page") == "1" {
@@ -485,8 +481,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestUndocumentedAnswers has a server that is not GitHub, or one broken by a
-// proxy.
+// TestUndocumentedAnswers uses servers that are not GitHub, or whose responses were damaged by a proxy.
 func TestUndocumentedAnswers(t *testing.T) {
 	page := func(link, body string) http.HandlerFunc {
 		return func(rw http.ResponseWriter, r *http.Request) {
@@ -530,8 +525,8 @@ func TestUndocumentedAnswers(t *testing.T) {
 	}
 }
 
-// A few bytes of text make kilobytes of memory once they are decoded: what has more
-// elements than GitHub's answers have is not decoded.
+// TestAnswerOfManyElements checks that a response with more elements than GitHub sends is not decoded, because a few bytes of text need kilobytes of
+// memory after decoding.
 func TestAnswerOfManyElements(t *testing.T) {
 	for name, objects := range map[string]int{"as many as there may be": maxElements/2 - 1, "more": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -562,8 +557,7 @@ func TestAnswerOfManyElements(t *testing.T) {
 	}
 }
 
-// Strangers may write long texts: 60 of them make a page that is too large, which loses
-// none of the list.
+// TestPullRequestsWithLongTexts checks that no pull request is missing if 60 users write such long texts that a page is too large.
 func TestPullRequestsWithLongTexts(t *testing.T) {
 	const strangers = 60
 	long := strings.Repeat("😀", 65536)
@@ -695,7 +689,7 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
-// TestTokensStayApart has tenants with different tokens on one server.
+// TestTokensStayApart uses tenants with different tokens on one server.
 func TestTokensStayApart(t *testing.T) {
 	w := newWorld(t)
 	w.repo.SetPrivate(true)
@@ -709,7 +703,7 @@ func TestTokensStayApart(t *testing.T) {
 	if w.token() != a {
 		t.Error("the same credential got another client")
 	}
-	for range 2 { // the second time with a stored answer of tenant A
+	for range 2 { // the second time with a stored response of tenant A
 		if got := must(a.OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 1 {
 			t.Errorf("tenant A sees %d pull requests, want 1", len(got.Items))
 		}
@@ -728,7 +722,7 @@ func TestTokensStayApart(t *testing.T) {
 	}
 }
 
-// key of the GitHub App of tests; making one takes long.
+// key is the key of the GitHub App of the tests. It is created only once, because this takes long.
 var key = sync.OnceValue(func() *rsa.PrivateKey {
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -860,7 +854,7 @@ func TestReadCredential(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse has several callers of one client while the repository changes.
+// TestConcurrentUse uses one client from several goroutines while the repository changes.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
 	w.open(120)
@@ -886,8 +880,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// What people write ends no list: a branch whose name shows nothing is omitted, and
-// counted, and a tag that would show as another one is none.
+// TestNamesThatShowNothing checks that names of users do not make a list fail. A pull request is omitted and counted if the name of its branch has no
+// printable character. A tag is omitted if its shown name would be that of another tag.
 func TestNamesThatShowNothing(t *testing.T) {
 	w := newWorld(t)
 	c := w.token()

@@ -8,10 +8,10 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// CommitState is the state of a commit status, as GitHub spells it.
+// CommitState is the state of a commit status, in GitHub's spelling.
 type CommitState string
 
-// The states of a commit status.
+// These are the states of a commit status.
 const (
 	CommitPending CommitState = "pending"
 	CommitSuccess CommitState = "success"
@@ -19,25 +19,24 @@ const (
 	CommitError   CommitState = "error"
 )
 
-// CommitStatus is a status of a commit, which pull requests with this head commit show.
+// CommitStatus is a status of a commit. GitHub shows it in pull requests whose head is this commit.
 type CommitStatus struct {
-	// SHA is the full commit.
+	// SHA is the full SHA of the commit.
 	SHA   string
 	State CommitState
-	// Context distinguishes the statuses of a commit: GitHub shows the last one of each context.
+	// Context distinguishes the statuses of a commit. GitHub shows only the last status of each context.
 	Context string
-	// Description, truncated to 140 bytes.
+	// Description is truncated to 140 bytes.
 	Description string
-	// TargetURL is the address of details; "" for none.
+	// TargetURL is the URL of a page with details; empty if there is none.
 	TargetURL string
 }
 
-// IsCommit reports whether a text is a full SHA.
+// IsCommit reports whether a text is the full SHA of a commit.
 func IsCommit(sha string) bool { return shaPattern.MatchString(sha) }
 
-// SetCommitStatus adds a status to a commit. It replaces the last one of the same context, so that
-// it can be repeated; GitHub accepts 1000 for a commit and context. Every error is an *Error;
-// Invalid also means that the repository has no such commit.
+// SetCommitStatus adds a status to a commit. It replaces the last status with the same context, so the call can be repeated. GitHub accepts up to
+// 1000 statuses for each commit and context. Every error is an *Error. The kind Invalid may also mean that the repository has no such commit.
 func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus) error {
 	what := c.call("set commit status of", repo, "@"+s.SHA, "statuses=write")
 	if err := repo.check(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 const commitStatusRoute = "POST /repos/{owner}/{repo}/statuses/{sha}"
 
-// Statuses of a commit are added in order, within GitHub's bounds.
+// TestSetCommitStatus checks that statuses of a commit are added in order, within GitHub's limits.
 func TestSetCommitStatus(t *testing.T) {
 	w := newWorld(t)
 	sha := w.repo.Commit()
@@ -34,7 +34,7 @@ func TestSetCommitStatus(t *testing.T) {
 	}
 }
 
-// A status that GitHub cannot take is an error of a kind, which names the fix.
+// TestCommitStatusErrors checks that a status that GitHub rejects is a typed error that contains the fix.
 func TestCommitStatusErrors(t *testing.T) {
 	w := newWorld(t)
 	w.AddToken("reader", githubtest.Access{Permissions: map[string]string{"statuses": "read", "metadata": "read"}})
@@ -64,12 +64,12 @@ func TestCommitStatusErrors(t *testing.T) {
 	w.Fail(githubtest.Fault{Route: commitStatusRoute, Times: 1, Answer: githubtest.SecondaryLimit})
 	c := w.token()
 	s := CommitStatus{SHA: sha, State: CommitError, Context: "x"}
-	for range 2 { // The second one is not sent: GitHub asked for a pause.
+	for range 2 { // The second status is not sent, because GitHub requested a pause.
 		if err := c.SetCommitStatus(t.Context(), shop, s); KindOf(err) != RateLimited {
 			t.Errorf("limited: %v", err)
 		}
 	}
-	if n := w.Count(commitStatusRoute, 403); n != 2 { // one of them without the permission
+	if n := w.Count(commitStatusRoute, 403); n != 2 { // one of them because of the missing permission
 		t.Errorf("%d refused requests", n)
 	}
 }

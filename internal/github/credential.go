@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// Credential of a client: a token, a GitHub App, or neither for anonymous reads, of which GitHub
-// allows 60 per hour and IP address.
+// Credential is the credential of a client: a token, a GitHub App, or neither. Without a token and an App, GitHub allows only 60 anonymous reads
+// per hour and IP address.
 type Credential struct {
 	// Token is a personal access token, fine-grained or classic.
 	Token string
@@ -29,19 +29,19 @@ type Credential struct {
 	App *App
 }
 
-// App is a GitHub App and which of its installations to use.
+// App identifies a GitHub App and the installation to use.
 type App struct {
-	// ID of the App.
+	// ID is the ID of the App.
 	ID int64
-	// InstallationID, if known; otherwise the installation of Owner is used.
+	// InstallationID is the ID of the installation. If it is 0, the installation of Owner is used.
 	InstallationID int64
 	// Owner is the organization or user that installed the App.
 	Owner string
-	// PrivateKey is an RSA key in PEM.
+	// PrivateKey is an RSA key in PEM format.
 	PrivateKey []byte
 }
 
-// Keys of the data of a Secret with a credential.
+// These are the keys in the data of a Secret that contains a credential.
 const (
 	KeyToken             = "token"
 	KeyAppID             = "appID"
@@ -49,9 +49,8 @@ const (
 	KeyAppPrivateKey     = "privateKey"
 )
 
-// ReadCredential reads the data of a Secret: either token, or appID and
-// privateKey, with installationID or else the installation of
-// owner. Errors are of kind BadConfig, and name the key.
+// ReadCredential reads the data of a Secret. The data must contain either token, or appID and privateKey. If it contains an App without an
+// installationID, the installation of owner is used. Errors are of kind BadConfig and contain the affected key.
 func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	bad := func(detail, remedy string) (Credential, error) {
 		return Credential{}, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: detail, remedy: remedy}
@@ -72,7 +71,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	app := &App{Owner: owner, PrivateKey: key}
 	var err error
 	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
-		return bad("the ID of the GitHub App is not a number", "store the App ID, which the page of the App shows, under the key "+KeyAppID)
+		return bad("the ID of the GitHub App is not a number", "store the App ID, which is on the page of the App, under the key "+KeyAppID)
 	}
 	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
 		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
@@ -88,10 +87,10 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	return Credential{App: app}, nil
 }
 
-// anonymous reports whether nothing is sent.
+// anonymous reports whether requests are sent without a credential.
 func (c Credential) anonymous() bool { return c.Token == "" && c.App == nil }
 
-// hash identifies a credential without containing it.
+// hash returns a hash that identifies a credential but does not contain it.
 func (c Credential) hash() string {
 	h := sha256.New()
 	if c.App != nil {
@@ -102,7 +101,7 @@ func (c Credential) hash() string {
 	return string(h.Sum(nil))
 }
 
-// tokenSource provides the token for a request; "" sends none.
+// tokenSource provides the token for a request. An empty token means that none is sent.
 type tokenSource interface {
 	token(context.Context) (string, error)
 	// refused is called when GitHub no longer accepts a token.
@@ -115,8 +114,8 @@ type static string
 func (s static) token(context.Context) (string, error) { return string(s), nil }
 func (s static) refused(string)                        {}
 
-// authorize adds the credential to requests to the server of base, and rejects all others: neither
-// a redirect nor a mistake sends a token elsewhere.
+// authorize adds the credential to requests to the server of base, and rejects all other requests. Neither a redirect nor a mistake can send a
+// token to another server.
 type authorize struct {
 	next   http.RoundTripper
 	base   *url.URL
@@ -151,8 +150,8 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// Lifetimes of the tokens of a GitHub App. GitHub accepts signatures for at most ten minutes; they
-// start in the past because clocks differ.
+// These are the lifetimes of the tokens of a GitHub App. GitHub accepts signatures for at most ten minutes. A signature starts in the past, because
+// clocks differ.
 const (
 	signatureAge  = 9 * time.Minute
 	signatureSkew = time.Minute
@@ -177,8 +176,7 @@ func (s *signer) token(context.Context) (string, error) {
 
 func (s *signer) refused(string) {}
 
-// installation provides the tokens of an installation of a GitHub App, each until shortly before
-// its expiry.
+// installation provides the tokens of an installation of a GitHub App. It uses each token until shortly before its expiry.
 type installation struct {
 	app   App
 	apps  *github.Client // authenticates as the App
@@ -207,7 +205,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	if err != nil {
 		e := classify(call{op: "sign in to", object: i.object(), app: true}, err)
 		if e.Kind == NotFound {
-			i.id = i.app.InstallationID // the App may have been installed again
+			i.id = i.app.InstallationID // The App may have been installed again.
 		}
 		return "", e
 	}
@@ -218,7 +216,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	return i.current, nil
 }
 
-// find requests the installation of the owner, an organization or a user.
+// find requests the installation of the owner, which is an organization or a user.
 func (i *installation) find(ctx context.Context) (int64, error) {
 	if i.app.InstallationID != 0 {
 		return i.app.InstallationID, nil
@@ -243,7 +241,7 @@ func (i *installation) object() string {
 	return fmt.Sprintf("GitHub App %d for %s", i.app.ID, i.app.Owner)
 }
 
-// refused drops a token before its expiry: it was revoked.
+// refused drops a revoked token before its expiry.
 func (i *installation) refused(token string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

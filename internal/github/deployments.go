@@ -14,13 +14,12 @@ import (
 type MadeDeployment struct {
 	ID               int64
 	SHA, Environment string
-	// Marker with which it was created.
+	// Marker is the marker with which the deployment was created.
 	Marker string
 }
 
-// Deployments lists the deployments whose marker begins with prefix, of one commit and one
-// environment or, with "", of all, to find deployments without a record. The newest comes first.
-// Every error is an *Error.
+// Deployments lists the deployments whose marker begins with prefix, newest first. It finds deployments that were not recorded. An empty sha or
+// environment selects deployments of all commits or environments. Every error is an *Error.
 func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, environment string) (List[MadeDeployment], error) {
 	what := c.call("list deployments of", repo, "", "deployments=read")
 	if err := repo.check(); err != nil {
@@ -39,9 +38,9 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 	})
 }
 
-// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it has
-// created gets its first status without reading: GitHub's replicas may not have the deployment for
-// some seconds. It returns the ID also with an error, or 0. Every error is an *Error.
+// StartDeployment calls EnsureDeployment and then SetDeploymentStatus. If it creates the deployment, it sets the first status without reading the
+// deployment, because GitHub's replicas may not know it for some seconds. It also returns the ID if setting the status fails; otherwise, an error
+// comes with ID 0. Every error is an *Error.
 func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s DeploymentStatus) (int64, error) {
 	id, made, err := c.ensureDeployment(ctx, repo, d)
 	switch {

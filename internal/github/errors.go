@@ -24,64 +24,59 @@ import (
 // Kind classifies errors by their remedy.
 type Kind string
 
-// The kinds of errors.
+// These are the kinds of errors.
 const (
-	// BadConfig: the address, the repository's name or the credential is invalid.
+	// BadConfig means that the address, the name of the repository or the credential is invalid.
 	BadConfig Kind = "BadConfig"
-	// Unauthorized: GitHub does not accept the credential (401).
+	// Unauthorized means that GitHub does not accept the credential (401).
 	Unauthorized Kind = "Unauthorized"
-	// Forbidden: the credential lacks a permission in the repository, which the message
-	// names, or the repository is archived (403). All requests that need the same
-	// permission fail.
+	// Forbidden means that the credential lacks a permission in the repository, or that the repository is archived (403). The message contains the
+	// missing permission. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
-	// Blocked: GitHub rejects the credential, or any access to the repository: a suspended GitHub App,
-	// a rule of the organization, a repository that GitHub has disabled (403, 451). All requests fail.
+	// Blocked means that GitHub rejects the credential or any access to the repository, because of a suspended GitHub App, a rule of the
+	// organization, or a repository that GitHub has disabled (403, 451). All requests fail.
 	Blocked Kind = "Blocked"
-	// Locked: the conversation of one issue or pull request is locked (403). Others are
-	// not affected.
+	// Locked means that the conversation of one issue or pull request is locked (403). Other conversations are not affected.
 	Locked Kind = "Locked"
-	// Denied: GitHub rejects this request for another or unknown reason (403). Others may not be
-	// affected.
+	// Denied means that GitHub rejects this request for another or an unknown reason (403). Other requests may not be affected.
 	Denied Kind = "Denied"
-	// NotFound: the object does not exist, or the credential may not see it (404, 410).
+	// NotFound means that the object does not exist, or that the credential may not see it (404, 410).
 	NotFound Kind = "NotFound"
-	// RateLimited: GitHub limits the rate of requests; nothing is sent until Error.RetryAt.
+	// RateLimited means that GitHub limits the rate of requests. No request is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Reserved: the last tenth of the hourly limit is reserved for writes; reads continue at
-	// Error.RetryAt.
+	// Reserved means that the rest of the hourly limit, one tenth, is reserved for writes. Reads continue at Error.RetryAt.
 	Reserved Kind = "Reserved"
-	// Unreachable: no response, or an internal error of the server. Try again.
+	// Unreachable means that there was no response, or an internal error of the server. Try again.
 	Unreachable Kind = "Unreachable"
-	// Refused: the address, or one to which it redirects, is not allowed.
+	// Refused means that the address, or an address to which it redirects, is not allowed.
 	Refused Kind = "Refused"
-	// Conflict: GitHub cannot do it now, because something else changed (409, and 202
-	// for a deployment). Try again.
+	// Conflict means that GitHub cannot process the request now because of another change (409, and 202 for a deployment). Try again.
 	Conflict Kind = "Conflict"
-	// Invalid: GitHub does not accept what was sent (400, 422).
+	// Invalid means that GitHub does not accept the content of the request (400, 422).
 	Invalid Kind = "Invalid"
-	// Malformed: a response that is not valid for GitHub, too large, or an endless list.
+	// Malformed means that a response is too large or not a valid response of GitHub, or that a list is endless.
 	Malformed Kind = "Malformed"
 )
 
-// Transient reports whether time alone may remedy an error of this kind.
+// Transient reports whether an error of this kind may disappear without a change.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
 }
 
-// Error of GitHub. Its message contains the operation, the object and the remedy; it is one line,
-// the same for the same failure (no time, port or request number), without secrets.
+// Error is a failed request to GitHub. Its message is one line that contains the operation, the object and the remedy. The message is the same for
+// the same failure, because it contains no time, port or request number. It contains no secrets.
 type Error struct {
 	Kind Kind
-	// Op is the operation: "list pull requests of".
+	// Op is the operation, for example "list pull requests of".
 	Op string
-	// Object is the repository, with the requested number or name.
+	// Object is the repository, with the number or name of the requested object.
 	Object string
-	// RetryAt is when the next request may be sent; set for RateLimited and Reserved only.
+	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited and Reserved.
 	RetryAt time.Time
 
 	detail string // what GitHub or the network reported, in fixed words
 	remedy string
-	cause  error // never printed: it may contain text of a server
+	cause  error // never printed, because it may contain text of a server
 }
 
 // Error returns the message.
@@ -89,10 +84,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
-// Unwrap returns the cause, for errors.Is; do not print it.
+// Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf returns the kind of an error of this package, "" for any other.
+// KindOf returns the kind of an error of this package; empty for any other error.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -101,7 +96,7 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// Errors of reading an answer.
+// These are errors in redirects and responses, and the error of too many writes.
 var (
 	errForeign  = errors.New("request to another host")
 	errUnusable = errors.New("the response does not have a field that GitHub always sends")
@@ -111,7 +106,7 @@ var (
 	errWriting  = errors.New("too many concurrent writes")
 )
 
-// pausedError is the error of the gate during a pause.
+// pausedError is the error that the gate returns during a pause.
 type pausedError struct {
 	until    time.Time
 	reserved bool
@@ -119,10 +114,10 @@ type pausedError struct {
 
 func (*pausedError) Error() string { return "paused by GitHub" }
 
-// call describes a request for errors.
+// call describes a request for error messages.
 type call struct {
 	op, object string
-	// permission of a fine-grained token or a GitHub App that the call needs.
+	// permission is the permission of a fine-grained token or a GitHub App that the call needs.
 	permission string
 	anonymous  bool
 	app        bool // sent as the GitHub App itself
@@ -130,7 +125,7 @@ type call struct {
 
 const again = "the request is retried"
 
-// classify makes the one Error of a failure.
+// classify converts a failure to an Error.
 func classify(c call, err error) *Error {
 	e := &Error{Op: c.op, Object: c.object, cause: err}
 	var (
@@ -162,7 +157,7 @@ func classify(c call, err error) *Error {
 	case errors.Is(err, errMethod):
 		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its current name")
 	case errors.As(err, &large):
-		e.set(Malformed, "the response is larger than the limit for GitHub", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the response is larger than the limit for GitHub", "check that spec.baseURL is the URL of a GitHub server")
 	case errors.Is(err, errLoop):
 		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
@@ -179,8 +174,8 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies a response by its status. Its text is not reported: it may contain request
-// numbers and text of other users.
+// setAnswer classifies a response by its status. It does not report the text of the response, which may contain request numbers and text of other
+// users.
 func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	code := answer.Response.StatusCode
 	detail := fmt.Sprintf("GitHub responded with %d %s", code, http.StatusText(code))
@@ -210,20 +205,19 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, again)
 	default:
-		e.set(Malformed, detail, "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, detail, "check that spec.baseURL is the URL of a GitHub server")
 	}
 }
 
-// reasons for 403, by words of GitHub's message in lower case; the first that is found
-// counts. Words go before the header of permissions, which GitHub sends with other
-// reasons as well.
+// reasons contains the reasons for status 403, each identified by words of GitHub's message in lower case. The first match counts. The words take
+// precedence over the header with permissions, which GitHub also sends for other reasons.
 var reasons = []struct {
 	words          string
 	kind           Kind
 	detail, remedy string
 }{
-	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub; other conversations are not affected"},
-	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner at GitHub, or use another credential"},
+	{"is locked", Locked, "the conversation is locked", "unlock it on GitHub; other conversations are not affected"},
+	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner on GitHub, or use another credential"},
 	{"ip allow list", Blocked, "the IP allow list of the organization does not contain this cluster", "add the addresses from which this cluster reaches GitHub to the list"},
 	{"saml", Blocked, "the organization requires single sign-on", "authorize the token for the organization's single sign-on"},
 	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
@@ -233,10 +227,10 @@ var reasons = []struct {
 	{"archived", Forbidden, "the repository is archived", "remove spec.feedback, or unarchive the repository"},
 }
 
-// lacking are the words of a missing permission.
+// lacking matches messages about a missing permission.
 var lacking = regexp.MustCompile(`resource not accessible|must have .*(rights|access|permission)|not granted`)
 
-// setForbidden classifies an answer of 403 by the reason that GitHub gives.
+// setForbidden classifies a response of 403 by the reason that GitHub reports.
 func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse) {
 	message := strings.ToLower(answer.Message)
 	for _, reason := range reasons {
@@ -249,25 +243,24 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	case header.Get("X-GitHub-SSO") != "":
 		e.set(Blocked, detail, "authorize the token for the organization's single sign-on")
 	case c.anonymous:
-		e.set(Forbidden, detail, "no credential was sent: name a Secret in spec.credentialsSecretRef")
+		e.set(Forbidden, detail, "no credential was sent: set spec.credentialsSecretRef to a Secret")
 	case c.app:
 		e.set(Denied, detail, "check the installation of the GitHub App in the settings of its owner")
 	case lacking.MatchString(message):
 		e.set(Forbidden, detail, "give the credential the permission "+permission(c, header))
 	default:
-		e.set(Denied, detail, "check that the account of the credential has this permission at GitHub, and that the credential has the permission "+permission(c, header))
+		e.set(Denied, detail, "check that the account of the credential has this permission on GitHub, and that the credential has the permission "+permission(c, header))
 	}
 }
 
-// accepted are the permissions in the header that GitHub sends with 403, as
-// "deployments=write".
+// accepted matches the header with permissions that GitHub sends with 403, such as "deployments=write".
 var accepted = regexp.MustCompile(`^[a-z_]+=(read|write|admin)([,;] ?[a-z_]+=(read|write|admin))*$`)
 
-// maxAccepted is the longest such header that is repeated in a message, in characters.
+// maxAccepted is the maximum length, in characters, of a header with permissions that is included in a message.
 const maxAccepted = 300
 
-// permission that a call lacks, as GitHub reports it, or otherwise as the documentation of GitHub
-// describes it.
+// permission returns the permission that a call lacks, as reported by GitHub. If GitHub does not report it, it returns the permission from GitHub's
+// documentation.
 func permission(c call, header http.Header) string {
 	if said := header.Get("X-Accepted-GitHub-Permissions"); len(said) <= maxAccepted && accepted.MatchString(said) {
 		return said
@@ -278,8 +271,7 @@ func permission(c call, header http.Header) string {
 	return c.permission
 }
 
-// setNetwork classifies a failure without an answer, or with one that cannot be
-// read, in words without ports and times.
+// setNetwork classifies a failure without a response, or with a response that cannot be read. Its messages do not contain ports and times.
 func (e *Error) setNetwork(err error) {
 	var (
 		certificate *tls.CertificateVerificationError
@@ -297,13 +289,13 @@ func (e *Error) setNetwork(err error) {
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
-		e.set(Unreachable, "the server speaks plain HTTP", remedy)
+		e.set(Unreachable, "the server uses plain HTTP", remedy)
 	case errors.As(err, &dns):
 		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), remedy)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", remedy)
 	case errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
-		e.set(Malformed, "the response is not from a GitHub server", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the response is not from a GitHub server", "check that spec.baseURL is the URL of a GitHub server")
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection was interrupted", remedy)
 	default:

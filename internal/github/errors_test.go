@@ -13,8 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// answering returns a client of a server with a given answer to writes, and an empty list for
-// reads.
+// answering returns a client of a server that sends the given response to writes, and an empty list for reads.
 func answering(t *testing.T, code int, header map[string]string, body string) *Client {
 	t.Helper()
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +33,8 @@ func answering(t *testing.T, code int, header map[string]string, body string) *C
 	return must(pool.Client(Config{BaseURL: front.URL, Credential: Credential{Token: "secret-a"}}))(t)
 }
 
-// GitHub answers 403 for many reasons, of which few are a missing permission: what is
-// wrong with one pull request says nothing about the others.
+// TestRefusalsAreDistinguished checks the reasons for which GitHub responds with 403. Only few of them are a missing permission, and a fault of one
+// pull request does not affect the others.
 func TestRefusalsAreDistinguished(t *testing.T) {
 	said := func(message string) string {
 		return fmt.Sprintf(`{"message":%q,"documentation_url":"https://docs.github.com/rest","status":"403"}`, message)
@@ -84,7 +83,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 	}
 }
 
-// A suspended installation gives no token, and one that it gave before is of no use.
+// TestSuspendedInstallation checks that a suspended installation issues no tokens, and that its earlier tokens are not accepted.
 func TestSuspendedInstallation(t *testing.T) {
 	w := newWorld(t)
 	w.AddApp(7, &key().PublicKey)
@@ -103,7 +102,7 @@ func TestSuspendedInstallation(t *testing.T) {
 	}
 }
 
-// What comes too quickly is a limit of GitHub's, and not a wrong value.
+// TestSubmittedTooQuickly checks that content that is submitted too quickly is reported as a limit of GitHub, and not as an invalid value.
 func TestSubmittedTooQuickly(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// FuzzPullRequest reads whatever a server calls a pull request.
+// FuzzPullRequest parses arbitrary pull requests.
 func FuzzPullRequest(f *testing.F) {
 	f.Add([]byte(`{"number":1,"state":"open","head":{"ref":"topic","sha":"` + strings.Repeat("a", 40) + `"},"labels":[null,{"name":"x"}]}`))
 	f.Add([]byte(`{"number":1,"state":"open","user":null,"head":{"repo":null},"base":null}`))
@@ -34,17 +34,16 @@ func FuzzPullRequest(f *testing.F) {
 	})
 }
 
-// unescaped finds what would be markup, HTML, a mention or an address.
+// unescaped matches unescaped markup, HTML, mentions and URLs.
 var unescaped = regexp.MustCompile("(^|[^\\\\])[*_`\\[\\]()!~|.:/]|[<>]|[@#][^\u200b]|[@#]$")
 
-// FuzzEscapeMarkdown: nothing of the text means anything.
+// FuzzEscapeMarkdown checks that no part of an escaped text has a special meaning.
 func FuzzEscapeMarkdown(f *testing.F) {
 	f.Add("**a** <b> @c #1 [d](e) `f` \\")
 	f.Add("\\\\*a")
 	f.Fuzz(func(t *testing.T, text string) {
 		got := EscapeMarkdown(text, 200)
-		// A backslash before a character of markup escapes it only when it is not
-		// escaped itself.
+		// A backslash before a character of markup escapes that character only if the backslash itself is not escaped.
 		plain := strings.ReplaceAll(got, `\\`, "")
 		if found := unescaped.FindString(plain); found != "" {
 			t.Errorf("%q becomes %q, with %q", text, got, found)
@@ -55,7 +54,7 @@ func FuzzEscapeMarkdown(f *testing.F) {
 	})
 }
 
-// FuzzParseWebhook reads whatever is signed.
+// FuzzParseWebhook parses arbitrary signed payloads.
 func FuzzParseWebhook(f *testing.F) {
 	f.Add("pull_request", []byte(`{"action":"opened","number":1,"repository":{"full_name":"acme/shop"}}`))
 	f.Add("registry_package", []byte(`{"registry_package":null}`))

@@ -14,12 +14,12 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// roundTrip is a RoundTripper.
+// roundTrip is a function that implements RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// reply returns an answer with headers.
+// reply returns a response with headers.
 func reply(status int, headers ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
@@ -57,7 +57,7 @@ func TestFewConcurrentRequests(t *testing.T) {
 	})
 }
 
-// TestAnswersOutOfOrder: what was reported later is not always what is later.
+// TestAnswersOutOfOrder checks that a response that arrives later does not always replace the reported limits.
 func TestAnswersOutOfOrder(t *testing.T) {
 	start := time.Unix(4_000_000_000, 0)
 	clock := testclock.NewFakeClock(start)

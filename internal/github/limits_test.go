@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// retryAt checks when an error lets its caller ask again.
+// retryAt checks when an error allows its caller to try again.
 func (w *world) retryAt(err error, want time.Duration) {
 	w.t.Helper()
 	var got time.Time
@@ -35,7 +35,7 @@ func TestPrimaryLimit(t *testing.T) {
 			}
 			w.SetLimit("secret-a", 5000, 0, 20*time.Minute)
 			c := w.token()
-			for range 3 { // asked once, refused here afterwards
+			for range 3 { // sent once; afterwards refused by the client
 				_, err := c.OpenPullRequests(t.Context(), shop)
 				isKind(t, err, RateLimited)
 				w.retryAt(err, 20*time.Minute)
@@ -63,8 +63,7 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour has an answer of 200 that shows that none remains: the
-// next request would be refused, and is not sent.
+// TestLastRequestOfTheHour checks that no request is sent after a response of 200 reports that none remains, because the next request would be refused.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -152,7 +151,7 @@ func TestSecondaryLimits(t *testing.T) {
 	}
 }
 
-// TestPausesGrow: GitHub asks for longer pauses when a limit comes again.
+// TestPausesGrow checks that pauses become longer when a limit is reached again, as GitHub requires.
 func TestPausesGrow(t *testing.T) {
 	w := newWorld(t)
 	c := w.token()
@@ -171,7 +170,7 @@ func TestPausesGrow(t *testing.T) {
 	w.retryAt(err, time.Minute)
 }
 
-// TestMissingPermissionPausesNothing: 403 alone pauses nothing.
+// TestMissingPermissionPausesNothing checks that 403 alone does not cause a pause.
 func TestMissingPermissionPausesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -196,7 +195,7 @@ func TestLimitsOfAnInstallation(t *testing.T) {
 		isKind(t, err, RateLimited)
 		w.retryAt(err, time.Minute)
 	}
-	if got := w.Count("", 0); got != 2 { // the installation, and its token
+	if got := w.Count("", 0); got != 2 { // one request for the installation, and one for its token
 		t.Errorf("%d requests, want 2", got)
 	}
 	w.clock.Step(time.Minute)
@@ -205,7 +204,7 @@ func TestLimitsOfAnInstallation(t *testing.T) {
 	}
 }
 
-// TestWritesArePaced: GitHub accepts so many writes a minute.
+// TestWritesArePaced checks that writes stay within the number that GitHub accepts in a minute.
 func TestWritesArePaced(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -251,7 +250,7 @@ func TestPoolIsBoundedAndForgetsTheIdle(t *testing.T) {
 	clock.Step(time.Second)
 	b := get("b")
 	clock.Step(time.Second)
-	get("c") // no room for b: a, used before it, is paused
+	get("c") // b is dropped, because a, which was used before b, is paused
 	if get("a") != paused {
 		t.Error("a paused client was forgotten before one that is not")
 	}

@@ -16,8 +16,7 @@ func (always) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// TestWritesOfAnHour: GitHub accepts 80 writes a minute and 500 an hour, in any minute
-// and hour, from a user who always has more to write.
+// TestWritesOfAnHour checks that a user who always has more to write sends at most 80 writes in any minute and 500 in any hour, which GitHub accepts.
 func TestWritesOfAnHour(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	g := newGate(always{}, clock)

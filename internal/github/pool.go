@@ -13,29 +13,27 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Options of a Pool. The zero value is suitable for production.
+// Options configure a Pool. The zero value is suitable for production.
 type Options struct {
-	// Outbound defines which addresses may be dialed. Defaults to the default policy, which refuses
-	// loopback, link-local addresses and metadata services.
+	// Outbound defines the addresses to which clients may connect. Defaults to the default policy, which rejects loopback and link-local addresses
+	// and metadata services.
 	Outbound *outbound.Policy
-	// Clock for limits and the age of tokens; nil for the real clock.
+	// Clock is used for limits and the age of tokens. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// MaxClients is the maximum number of clients that are kept. Defaults to 256.
 	MaxClients int
-	// IdleAge after which an unused client is dropped. Defaults to one hour, after which its rate
-	// limits are outdated.
+	// IdleAge is the time after which an unused client is dropped. Defaults to one hour, because rate limits are outdated after an hour.
 	IdleAge time.Duration
 }
 
-// Pool keeps a client for each server and credential. It is safe for concurrent use; use one for
-// the whole process.
+// Pool keeps a client for each server and credential. It is safe for concurrent use. Use one pool for the whole process.
 type Pool struct {
 	options Options
 	answers *store
 	codes   codes
 
 	mu      sync.Mutex
-	shared  http.RoundTripper // of all clients without their own certificates
+	shared  http.RoundTripper // used by all clients without their own certificates
 	clients map[string]*pooled
 }
 
@@ -58,8 +56,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
 }
 
-// Client returns the client of a server and credential, the same one as long as it is used. It
-// sends no request. Errors are of kind BadConfig.
+// Client returns the client of a server and credential. It returns the same client as long as the client is used. It sends no request. Errors are
+// of kind BadConfig.
 func (p *Pool) Client(config Config) (*Client, error) {
 	base, err := parseBase(config.BaseURL)
 	if err != nil {
@@ -88,8 +86,7 @@ func (p *Pool) Client(config Config) (*Client, error) {
 	return client, nil
 }
 
-// transport returns the transport of a client. Connections may be shared, because they have no
-// credential.
+// transport returns the transport of a client. Clients may share connections, because connections contain no credential.
 func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if len(ca) == 0 && p.shared != nil {
 		return p.shared, nil
@@ -105,7 +102,7 @@ func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// codes counts requests by the status code of their responses; 0 for none.
+// codes counts requests by the status code of their responses. Code 0 means that there was no response.
 type codes struct {
 	mu    sync.Mutex
 	count map[int]int
@@ -133,16 +130,15 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Requests returns the number of requests that were sent, by the status code of their answers, for
-// metrics; 0 stands for no answer.
+// Requests returns the number of sent requests by the status code of their responses, for metrics. Code 0 means that there was no response.
 func (p *Pool) Requests() map[int]int {
 	p.codes.mu.Lock()
 	defer p.codes.mu.Unlock()
 	return maps.Clone(p.codes.count)
 }
 
-// evict forgets the clients that no one used for long, and, to have a slot for one
-// more, the one used longest ago. One that GitHub paused goes last.
+// evict drops the clients that were not used for a long time. If there is still no space for another client, it drops the clients that were used
+// least recently, and those that GitHub paused last.
 func (p *Pool) evict(now time.Time) {
 	for key, c := range p.clients {
 		if now.Sub(c.used) > p.options.IdleAge {
@@ -160,7 +156,7 @@ func (p *Pool) evict(now time.Time) {
 	}
 }
 
-// before reports whether a is forgotten before b.
+// before reports whether a is dropped before b.
 func before(a, b *pooled) bool {
 	pausedA, pausedB := !a.client.Budget().PausedUntil.IsZero(), !b.client.Budget().PausedUntil.IsZero()
 	if pausedA != pausedB {
@@ -174,8 +170,7 @@ func (p *Pool) remove(key string) {
 	p.answers.drop(key)
 }
 
-// Budgets returns the budget of every client by host, those of several clients of a host in no
-// order, for metrics.
+// Budgets returns the budgets of all clients by host, for metrics. The budgets of a host are in no particular order.
 func (p *Pool) Budgets() map[string][]Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-github/v57/github"
 )
 
-// The answers that GitHub publishes as examples are read as they are.
+// TestPublishedAnswers checks that the example responses that GitHub publishes are read without changes.
 func TestPublishedAnswers(t *testing.T) {
 	text, err := os.ReadFile("githubtest/testdata/examples.json")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestPublishedAnswers(t *testing.T) {
 	must(c.EnsureComment(t.Context(), hello, 1347, CommentState{ID: 1}, Comment{Key: "x", Body: "b"}))(t)
 }
 
-// The pull requests of GitHub's examples of webhooks are read as they are.
+// TestPublishedPullRequests checks that the pull requests in GitHub's example webhooks are read without changes.
 func TestPublishedPullRequests(t *testing.T) {
 	f, err := os.Open("githubtest/testdata/webhooks.jsonl")
 	if err != nil {

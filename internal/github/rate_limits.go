@@ -15,37 +15,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pauses. GitHub counts by the hour, and asks for at least a minute after a
-// secondary limit that names no time, and for longer ones when it comes again.
+// These are the durations of pauses. GitHub counts requests by the hour. It asks clients to pause for at least a minute after a secondary limit
+// without a time, and longer if the limit is reached again.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
 	maxPause     = time.Hour + 5*time.Minute
 )
 
-// Writes that GitHub accepts: 80 a minute and 500 an hour that create content. No
-// minute has more than 60, and no hour more than 500.
+// These limits apply to writes. GitHub accepts 80 writes a minute and 500 an hour that create content. The limits allow at most 60 writes in any
+// minute and 500 in any hour.
 const (
 	writesPerSecond = 0.5
 	writeBurst      = 30
-	writesPerHour   = 250 // on top of a burst of as many
+	writesPerHour   = 250 // in addition to a burst of the same size
 )
 
-// maxConcurrent requests with one credential; GitHub wants few.
+// maxConcurrent is the maximum number of concurrent requests with one credential. GitHub asks clients to send few.
 const maxConcurrent = 4
 
-// reserve is the part of the hourly limit that reads leave to writes: one tenth.
+// reserve is the divisor of the hourly limit that reads leave for writes: one tenth.
 const reserve = 10
 
-// Budget is what GitHub last said about the requests of a credential.
+// Budget contains the limits that GitHub last reported for a credential.
 type Budget struct {
-	// Limit of requests an hour; 0 while nothing is known.
+	// Limit is the number of requests per hour; 0 while it is unknown.
 	Limit int
-	// Remaining of them until Reset.
+	// Remaining is the number of requests that remain until Reset.
 	Remaining int
-	// Reset is when GitHub counts again.
+	// Reset is the time at which GitHub resets the count.
 	Reset time.Time
-	// PausedUntil is the end of the pause that GitHub asked for; zero without one.
+	// PausedUntil is the end of the pause that GitHub requested; zero if there is no pause.
 	PausedUntil time.Time
 }
 
@@ -59,7 +59,7 @@ type gate struct {
 
 	mu        sync.Mutex
 	until     time.Time // end of the pause
-	secondary int       // secondary limits in a row
+	secondary int       // number of consecutive secondary limits
 	limit     int
 	remaining int
 	reset     time.Time
@@ -71,13 +71,13 @@ func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
 	}}
 }
 
-// writing marks the context of reads that belong to a write: the reserve is theirs.
+// writing marks the context of reads that belong to a write. Such reads may use the reserve.
 type writing struct{}
 
 func forWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
 
-// RoundTrip sends a request unless a limit forbids it. It returns a *pausedError in that case,
-// and when the answer reports a limit.
+// RoundTrip sends a request unless a limit forbids it. It returns a *pausedError if a limit forbids the request, or if the response reports a
+// limit.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case g.slots <- struct{}{}:
@@ -132,10 +132,10 @@ func (g *gate) admit(r *http.Request) error {
 	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
-// maxRefusal is how much of an answer is read to find out whether it reports a limit.
+// maxRefusal is the number of bytes of a response that are read to detect whether it reports a limit.
 const maxRefusal = 64 << 10
 
-// note remembers the budget that an answer shows, and the pause that it asks for.
+// note records the budget and the pause that a response reports.
 func (g *gate) note(response *http.Response) error {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -168,7 +168,7 @@ func (g *gate) note(response *http.Response) error {
 		return nil
 	}
 	if until := now.Add(min(max(pause, minPause), maxPause)); until.After(g.until) {
-		g.until = until // a later answer to an earlier request never shortens it
+		g.until = until // A later response to an earlier request never shortens the pause.
 	}
 	return &pausedError{until: g.until}
 }
@@ -189,20 +189,20 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 		reset = latest
 	}
 	if !reset.After(now) {
-		return // of an hour that has ended, or by a server whose clock is behind
+		return // The values belong to an hour that has ended, or the clock of the server is behind.
 	}
-	// Answers can arrive out of order: within an hour the least that was reported holds.
+	// Responses can arrive out of order. Within an hour, the lowest reported value counts.
 	if reset.Equal(g.reset) && limit == g.limit {
 		remaining = min(remaining, g.remaining)
 	}
 	g.limit, g.remaining, g.reset = limit, remaining, reset
 }
 
-// tooQuickly is in the message that GitHub sends, with 422, if content is created too fast.
+// tooQuickly is part of the message that GitHub sends with 422 if content is created too fast.
 const tooQuickly = "submitted too quickly"
 
-// pauseFor reports whether an answer of 403, 422 or 429 is one of the limits, and for
-// how long nothing is sent then. Any other 422 is about a value.
+// pauseFor reports whether a response of 403, 422 or 429 reports a limit, and for how long no request may be sent. Any other 422 is about an
+// invalid value.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))
@@ -233,14 +233,14 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 	return 0, false
 }
 
-// budget returns what is known.
+// budget returns the known limits.
 func (g *gate) budget() Budget {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
 	b := Budget{Limit: g.limit, Remaining: g.remaining, Reset: g.reset}
 	if !now.Before(g.reset) {
-		b.Remaining = g.limit // counted again
+		b.Remaining = g.limit // GitHub has reset the count.
 	}
 	if now.Before(g.until) {
 		b.PausedUntil = g.until

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Bounds in bytes of what other people write. GitHub itself refuses longer names
-// of branches and labels; titles are cut.
+// These limits, in bytes unless stated otherwise, apply to text that other users write. GitHub itself rejects longer names of branches and labels.
+// Titles are truncated.
 const (
 	maxTitle  = 200
 	maxRef    = 255
@@ -20,22 +20,22 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
-	// maxText of all pull requests of a list: 2,000 with some labels each have half of it.
+	// maxText limits the text of all pull requests of a list. 2,000 pull requests with some labels each need half of it.
 	maxText = 8 << 20
-	// maxParents of a commit that are read; a merge by GitHub has two.
+	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two.
 	maxParents = 16
 )
 
-// State of a pull request.
+// State is the state of a pull request.
 type State string
 
-// The states of a pull request.
+// These are the states of a pull request.
 const (
 	Open   State = "Open"
 	Closed State = "Closed"
 )
 
-// PullRequest is a pull request as GitHub reports it. Each text is on one line, and bounded.
+// PullRequest is a pull request as reported by GitHub. Each text is a single line of limited length.
 type PullRequest struct {
 	Number int
 	State  State
@@ -43,31 +43,29 @@ type PullRequest struct {
 	Merged bool
 	Title  string
 	Draft  bool
-	// Author is the login; "" when the account was deleted.
+	// Author is the login of the author; empty if the account was deleted.
 	Author string
-	// Association of the author with the repository, as GitHub spells it: OWNER,
-	// MEMBER, COLLABORATOR, CONTRIBUTOR, FIRST_TIMER, FIRST_TIME_CONTRIBUTOR,
-	// MANNEQUIN or NONE.
+	// Association is the association of the author with the repository, in GitHub's spelling: OWNER, MEMBER, COLLABORATOR, CONTRIBUTOR,
+	// FIRST_TIMER, FIRST_TIME_CONTRIBUTOR, MANNEQUIN or NONE.
 	Association string
 	Labels      []string
-	// HeadRef is the branch, HeadSHA its commit.
+	// HeadRef is the name of the branch, and HeadSHA is its commit.
 	HeadRef, HeadSHA string
-	// HeadRepo is the full name of the repository of the branch; "" when that fork
-	// was deleted.
+	// HeadRepo is the full name of the repository of the branch; empty if that fork was deleted.
 	HeadRepo string
-	// Fork reports whether the branch is in another repository, or in none any more.
+	// Fork reports whether the branch is in another repository, or in a repository that was deleted.
 	Fork bool
-	// BaseRef is the branch that it is to be merged into, and RepositoryID the repository
-	// of that branch, to which the pull request belongs.
+	// BaseRef is the branch into which the pull request would be merged. RepositoryID is the ID of the repository of that branch, to which the pull
+	// request belongs.
 	BaseRef      string
 	RepositoryID int64
-	// MergeCommitSHA is GitHub's trial merge while open, and the merge afterwards; ""
-	// while GitHub has not made it.
+	// MergeCommitSHA is GitHub's test merge while the pull request is open, and the actual merge afterwards. It is empty if GitHub has not created
+	// the merge yet.
 	MergeCommitSHA string
-	// URL is the page for people.
+	// URL is the URL of the web page.
 	URL                  string
 	CreatedAt, UpdatedAt time.Time
-	// ClosedAt is zero while open.
+	// ClosedAt is zero while the pull request is open.
 	ClosedAt time.Time
 }
 
@@ -82,27 +80,26 @@ type Release struct {
 	URL       string
 }
 
-// Tag is a tag of Git.
+// Tag is a Git tag.
 type Tag struct {
 	Name string
-	// SHA of the commit.
+	// SHA is the SHA of the commit.
 	SHA string
 }
 
-// Commit of Git.
+// Commit is a Git commit.
 type Commit struct {
 	SHA string
-	// Committed is the committer's date. The author of the commit can choose it freely.
+	// Committed is the date of the committer. The author of the commit can choose the date freely.
 	Committed time.Time
-	// Parents by their full SHA.
+	// Parents are the full SHAs of the parents.
 	Parents []string
 }
 
 // Repository is a repository with its current name.
 type Repository struct {
 	ID int64
-	// Repo is the current name. If it is not the requested one, the repository was renamed or moved,
-	// and GitHub redirected there.
+	// Repo is the current name. If it differs from the requested name, the repository was renamed or moved, and GitHub redirected the request.
 	Repo          Repo
 	DefaultBranch string
 	Private       bool
@@ -112,17 +109,15 @@ type Repository struct {
 
 var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// PullRequests is a list of them.
+// PullRequests is a list of pull requests.
 type PullRequests struct {
 	List[PullRequest]
-	// Unusable are the numbers of those that are omitted, because the name of their branch has no valid
-	// character.
+	// Unusable contains the numbers of omitted pull requests. The names of their branches have no valid character.
 	Unusable []int
 }
 
-// OpenPullRequests lists all open pull requests, each number once. Absence from the list does not
-// prove that one was closed, because pages shift while they are read: request it with PullRequest.
-// Every error is an *Error.
+// OpenPullRequests lists all open pull requests. Each number appears once. If a pull request is missing from the list, it may still be open,
+// because pages shift while they are read; use PullRequest to check. Every error is an *Error.
 func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests, error) {
 	what := c.call("list pull requests of", repo, "", "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -140,7 +135,7 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 		if text += converted.Text(); text > maxText {
 			return PullRequest{}, false, &outbound.TooLargeError{Limit: maxText}
 		}
-		if wanted && converted.HeadRef == "" { // users choose names of branches, which must not fail the list
+		if wanted && converted.HeadRef == "" { // Users choose names of branches, so a name must not cause the list to fail.
 			all.Unusable = append(all.Unusable, converted.Number)
 			return converted, false, nil
 		}
@@ -150,8 +145,7 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	return all, err
 }
 
-// PullRequest requests one pull request. Kind NotFound proves only that the credential does not see
-// it. Every error is an *Error.
+// PullRequest requests one pull request. The kind NotFound means only that the credential does not see the pull request. Every error is an *Error.
 func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
 	what := c.call("get pull request", repo, number(n), "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -171,8 +165,8 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest converts one of go-github's, in which everything may be nil. HeadRef may be "", if
-// the name has no valid character.
+// pullRequest converts a pull request of go-github, in which any field may be nil. HeadRef is empty if the name of the branch has no valid
+// character.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
 	converted := PullRequest{
@@ -206,7 +200,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	return converted, nil
 }
 
-// Text returns the number of bytes of its text.
+// Text returns the size of the texts of the pull request in bytes.
 func (p *PullRequest) Text() int {
 	n := len(p.Title) + len(p.Author) + len(p.Association) + len(p.HeadRef) + len(p.HeadSHA) + len(p.HeadRepo) + len(p.BaseRef) + len(p.MergeCommitSHA) + len(p.URL)
 	for _, label := range p.Labels {
@@ -215,7 +209,7 @@ func (p *PullRequest) Text() int {
 	return n
 }
 
-// webAddress returns the address of a page, or "" for anything else.
+// webAddress returns text if it is the URL of a web page; empty otherwise.
 func webAddress(text string) string {
 	if len(text) > maxURL || !webPattern.MatchString(text) {
 		return ""
@@ -225,8 +219,7 @@ func webAddress(text string) string {
 
 var webPattern = regexp.MustCompile(`^https?://[!-~]+$`)
 
-// Releases lists the published releases, the newest first as GitHub orders them,
-// which is not the order of versions. Drafts are omitted. Every error is an
+// Releases lists the published releases in GitHub's order, newest first. This is not the order of versions. Drafts are omitted. Every error is an
 // *Error.
 func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error) {
 	what := c.call("list releases of", repo, "", "contents=read")
@@ -249,14 +242,12 @@ func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error)
 	})
 }
 
-// shown reports whether the name of a tag can be shown on one line without a change, which would
-// make it another tag.
+// shown reports whether the name of a tag can be shown on one line without a change. A changed name would be the name of a different tag.
 func shown(name string) bool {
 	return name != "" && outbound.Printable([]byte(name), maxRef) == name
 }
 
-// Tags lists the tags, in no particular order, except those whose names cannot be shown. Every
-// error is an *Error.
+// Tags lists the tags in no particular order. It omits tags whose names cannot be shown. Every error is an *Error.
 func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
 	what := c.call("list tags of", repo, "", "contents=read")
 	if err := repo.check(); err != nil {
@@ -300,8 +291,7 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 	return commit, nil
 }
 
-// Repository requests the repository itself, and follows redirects to its current name. Every error
-// is an *Error.
+// Repository requests the repository itself, and follows a redirect to its current name. Every error is an *Error.
 func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) {
 	what := c.call("get repository", repo, "", "metadata=read")
 	if err := repo.check(); err != nil {
@@ -311,8 +301,7 @@ func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) 
 	return repositoryFrom(what, answer, err)
 }
 
-// RepositoryByID requests the repository with an ID, which does not change when it is renamed.
-// Every error is an *Error.
+// RepositoryByID requests the repository with the given ID. The ID does not change when the repository is renamed. Every error is an *Error.
 func (c *Client) RepositoryByID(ctx context.Context, id int64) (Repository, error) {
 	what := call{op: "get repository", object: fmt.Sprintf("number %d", id), permission: "metadata=read", anonymous: c.anonymous}
 	answer, _, err := c.api.Repositories.GetByID(ctx, id)

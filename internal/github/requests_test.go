@@ -19,7 +19,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
 }
 
-// What is sent is counted by the status code of its answer.
+// TestRequestsAreCounted checks that requests are counted by the status code of their responses.
 func TestRequestsAreCounted(t *testing.T) {
 	var p Pool
 	sent := counting{&answers{200, 304, 304, 0, 403}, &p.codes}

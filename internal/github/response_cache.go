@@ -12,16 +12,14 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Limits of the cache of responses.
+// These are the limits of the cache of responses.
 const (
-	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests has some 100 KB
-	maxBody   = 5 << 20  // bytes of one response, uncompressed: ten of the longest pull requests have fewer
-	// maxElements is the maximum number of JSON values in one response. A full page of pull requests
-	// has some 40,000.
+	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests takes about 100 KB
+	maxBody   = 5 << 20  // bytes of one response, uncompressed; ten of the longest pull requests take less
+	// maxElements is the maximum number of JSON values in one response. A full page of pull requests contains about 40,000 values.
 	maxElements = 1 << 16
-	// decodedElement is the maximum size of a decoded value: go-github allocates a structure of a
-	// kilobyte for a few bytes of text. maxDecoded is the maximum size of all responses that the
-	// clients of a pool decode at a time.
+	// decodedElement is the maximum size of a decoded value: go-github allocates a structure of a kilobyte for a few bytes of text. maxDecoded is
+	// the maximum total size of the responses that the clients of a pool decode at the same time.
 	decodedElement = 1 << 10
 	maxDecoded     = 96 << 20
 )
@@ -29,11 +27,11 @@ const (
 // headerUnchanged marks a response from the cache.
 const headerUnchanged = "X-Heighliner-Unchanged"
 
-// store caches responses for conditional requests, compressed, up to a number of bytes, and evicts
-// the least recently used.
+// store caches responses for conditional requests. It compresses them, limits their total size in bytes, and evicts the least recently used
+// responses.
 type store struct {
 	max int
-	// decoding is for all responses, cached or not.
+	// decoding limits the memory for all responses, whether they are cached or not.
 	decoding *outbound.Decoding
 
 	mu      sync.Mutex
@@ -47,7 +45,7 @@ type stored struct {
 	key    string
 	header http.Header
 	packed []byte
-	length int // of the body
+	length int // length of the body
 }
 
 func (s *stored) size() int {
@@ -76,8 +74,7 @@ func (s *store) get(key string) *stored {
 	return element.Value.(*stored)
 }
 
-// put adds an entry, unless it is larger than an eighth of the limit: no caller can evict
-// everything with one response.
+// put adds an entry unless it is larger than an eighth of the limit. Therefore no caller can evict all other entries with one response.
 func (s *store) put(entry *stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +109,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held returns a response after it has been read completely, and there is memory to decode it.
+// held returns a response after it was read completely and there is memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding
@@ -124,7 +121,7 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	source := response.Body
-	if response.StatusCode >= http.StatusBadRequest { // only the beginning of an error is read
+	if response.StatusCode >= http.StatusBadRequest { // Only the beginning of an error response is read.
 		source = struct {
 			io.Reader
 			io.Closer
@@ -138,12 +135,11 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// conditional sends conditional requests with the ETag or date of the cached response, and returns
-// that response for a 304.
+// conditional sends conditional requests with the ETag or date of the cached response. For a 304, it returns the cached response.
 type conditional struct {
 	next  http.RoundTripper
 	store *store
-	scope string // identifies server and credential; prefix of all keys
+	scope string // identifies the server and the credential; it is the prefix of all keys
 }
 
 func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -189,14 +185,14 @@ func (c *conditional) keep(key string, header http.Header, body *outbound.Held) 
 		return
 	}
 	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // fails for an unknown level only
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // This fails only for an unknown level.
 	if err := body.CopyTo(w); err == nil && w.Close() == nil {
 		entry.packed = packed.Bytes()
 		c.store.put(entry)
 	}
 }
 
-// stored returns a cached response when there is memory to decode it.
+// stored returns a cached response as soon as there is memory to decode it.
 func (c *conditional) stored(r *http.Request, known *stored, link []string) (*http.Response, error) {
 	response, err := known.answer(r, link)
 	if err != nil {
@@ -210,8 +206,8 @@ func (c *conditional) stored(r *http.Request, known *stored, link []string) (*ht
 	return response, nil
 }
 
-// answer returns the cached response for a new request. The Link of the 304 replaces the cached
-// one, because the ETag covers the items only.
+// answer returns the cached response for a new request. The Link header of the 304 replaces the cached header, because the ETag covers only the
+// items.
 func (s *stored) answer(r *http.Request, link []string) (*http.Response, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
 	if err != nil {

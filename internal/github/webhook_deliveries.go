@@ -21,40 +21,38 @@ import (
 // MaxPayload is the maximum size of a webhook payload of GitHub, in bytes.
 const MaxPayload = 25 << 20
 
-// keptPayload is how many bytes of a payload are kept in memory. A pull request with the longest
-// text is smaller; the beginning of a push of thousands of commits identifies its repository.
+// keptPayload is the number of bytes of a payload that are kept in memory. A pull request with the longest possible text is smaller. For a push of
+// thousands of commits, the beginning is sufficient to identify the repository.
 const keptPayload = 1 << 20
 
-// Event is the content of a webhook delivery. It is a reason to poll, and not a fact: the state is
-// read from the API.
+// Event is the content of a webhook delivery. It only triggers a poll, because the state is always read from the API.
 type Event struct {
-	// Type as GitHub names it: ping, pull_request, release, push, create, delete,
-	// package, registry_package and so on.
+	// Type is the type in GitHub's spelling: ping, pull_request, release, push, create, delete, package, registry_package and so on.
 	Type string
-	// Delivery identifies it; it does not change when GitHub sends it again.
+	// Delivery is the ID of the delivery. It does not change when GitHub sends the delivery again.
 	Delivery string
-	// Action within the type: opened, synchronize, closed; "" for types without.
+	// Action is the action within the type: opened, synchronize, closed. It is empty for types without actions.
 	Action string
-	// Repository is the full name; "" for events of an organization or an installation.
+	// Repository is the full name of the repository; empty for events of an organization or an installation.
 	Repository string
-	// RepositoryID is its ID, which does not change when it is renamed; 0 without one.
+	// RepositoryID is the ID of the repository, which does not change when the repository is renamed; 0 if the event has no repository.
 	RepositoryID int64
-	// Number of the pull request; 0 for events without one.
+	// Number is the number of the pull request; 0 for events without a pull request.
 	Number int
-	// Updated is when the pull request last changed according to the delivery; zero if it does not
-	// contain that. Closed reports whether the pull request is closed.
+	// Updated is the time of the last change of the pull request according to the delivery; zero if the delivery does not contain it. Closed
+	// reports whether the pull request is closed.
 	Updated time.Time
 	Closed  bool
-	// Package is the name of a package, for package and registry_package. Its tag is not reported,
-	// because GitHub's value is not reliable.
+	// Package is the name of a package, for the types package and registry_package. The tag of the package is not included, because GitHub's value
+	// is not reliable.
 	Package string
 }
 
-// WebhookError describes why a delivery is rejected.
+// WebhookError reports why a delivery is rejected.
 type WebhookError struct {
-	// Status of the response.
+	// Status is the status code of the response.
 	Status int
-	// Reason, in fixed words without content of the request.
+	// Reason is a fixed text that contains no content of the request.
 	Reason string
 }
 
@@ -62,12 +60,11 @@ func (e *WebhookError) Error() string { return "read webhook: " + e.Reason }
 
 var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-// maxDelivery is the longest identifier of a delivery, in characters.
+// maxDelivery is the maximum length of the ID of a delivery, in characters.
 const maxDelivery = 100
 
-// ParseWebhook reads a delivery of at most maxBytes (0 for MaxPayload), whose X-Hub-Signature-256
-// must be valid for the secret, which must not be empty. The signature with SHA-1 is ignored. Every
-// error is a *WebhookError.
+// ParseWebhook reads a delivery of at most maxBytes; 0 means MaxPayload. The header X-Hub-Signature-256 must be valid for the secret, and the
+// secret must not be empty. The signature with SHA-1 is ignored. Every error is a *WebhookError.
 func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error) {
 	refuse := func(status int, format string, values ...any) (Event, error) {
 		return Event{}, &WebhookError{Status: status, Reason: fmt.Sprintf(format, values...)}
@@ -80,7 +77,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case len(secret) == 0:
-		return refuse(http.StatusForbidden, "there is no secret to verify it with: add one to the Secret of spec.webhookSecretRef")
+		return refuse(http.StatusForbidden, "there is no secret to verify the delivery: add a secret to the Secret of spec.webhookSecretRef")
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "the method is not POST")
 	case r.ContentLength > maxBytes:
@@ -137,22 +134,20 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	}
 	if strings.HasPrefix(event, "pull_request") {
 		e.Number, e.Closed = max(said.Number, said.PullRequest.Number), said.PullRequest.State == "closed"
-		e.Updated, _ = time.Parse(time.RFC3339, said.PullRequest.UpdatedAt) // zero for other text
+		e.Updated, _ = time.Parse(time.RFC3339, said.PullRequest.UpdatedAt) // The time is zero for any other text.
 	}
 	return e, nil
 }
 
-// read are the fields of a payload that an Event contains.
+// read contains the fields of a payload that an Event uses.
 var read = map[string]bool{
 	"action": true, "number": true, "repository": true, "pull_request": true, "package": true, "registry_package": true,
 }
 
-// maxFields is the maximum number of fields of a payload that are read: payloads of GitHub have some
-// dozens.
+// maxFields is the maximum number of fields of a payload that are read. Payloads of GitHub have some dozens of fields.
 const maxFields = 1000
 
-// beginning returns, as an object, the required fields that are complete in the beginning of a JSON
-// object.
+// beginning returns an object with the needed fields that are complete in the beginning of a JSON object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}
@@ -170,6 +165,6 @@ func beginning(text []byte) []byte {
 			whole[key] = value
 		}
 	}
-	object, _ := json.Marshal(whole) // what was decoded can be encoded
+	object, _ := json.Marshal(whole) // The decoded values can be encoded.
 	return object
 }

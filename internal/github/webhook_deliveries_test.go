@@ -41,7 +41,7 @@ func TestParseWebhook(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.want.Delivery, test.want.RepositoryID = test.delivery.ID, w.repo.ID()
-			for range 2 { // and once more, as redelivered
+			for range 2 { // the second time as a redelivery
 				r := must(test.delivery.Request(t.Context(), "http://heighliner.example/hook", secret))(t)
 				if diff := cmp.Diff(test.want, must(ParseWebhook(r, secret, 0))(t)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -94,7 +94,7 @@ func TestWebhookIsRefused(t *testing.T) {
 	}
 }
 
-// signOld signs as GitHub did before, and still does next to.
+// signOld signs a request with SHA-1, as GitHub still does in addition to SHA-256.
 func signOld(r *http.Request, header string) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -104,7 +104,7 @@ func signOld(r *http.Request, header string) {
 	r.Header.Set(header, "sha1="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// endless counts how much is read of it.
+// endless counts the bytes that are read from it.
 type endless struct{ read int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -114,8 +114,8 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestWebhookBodyIsBounded(t *testing.T) {
 	tests := map[string]struct {
-		length int64 // that is announced
-		most   int64 // bytes read
+		length int64 // announced length
+		most   int64 // maximum number of bytes read
 	}{
 		"30 MB":                    {30 << 20, 0},
 		"without end":              {-1, MaxPayload + 1<<20},

@@ -17,16 +17,16 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Limits of GitHub in bytes.
+// These are the maximum lengths of texts on GitHub, in bytes.
 const (
 	maxDescription = 140
 	maxComment     = 65536
 )
 
-// markerPattern matches text that needs no escaping in an HTML comment and in JSON.
+// markerPattern matches text that needs no escaping in an HTML comment or in JSON.
 var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]*$`)
 
-// maxMarker is the longest marker of a comment, in characters.
+// maxMarker is the maximum length of a marker, in characters.
 const maxMarker = 200
 
 func checkMarker(what call, marker string) error {
@@ -38,36 +38,35 @@ func checkMarker(what call, marker string) error {
 
 // Deployment is the input of EnsureDeployment.
 type Deployment struct {
-	// SHA is the full commit.
+	// SHA is the full SHA of the commit.
 	SHA string
-	// Environment as shown in the pull request.
+	// Environment is the name of the environment that the pull request shows.
 	Environment string
-	// Marker distinguishes our deployments from those of others for the same commit and environment: at
-	// most 200 letters, digits and ._/:-.
+	// Marker distinguishes our deployments from other deployments of the same commit and environment. It consists of at most 200 letters, digits
+	// and the characters ._/:-.
 	Marker string
-	// Description, truncated to 140 bytes.
+	// Description is truncated to 140 bytes.
 	Description string
-	// Transient environments end, like those of pull requests.
+	// Transient is true for environments that end, such as those of pull requests.
 	Transient bool
-	// Production environments are those that users see.
+	// Production is true for environments that users see.
 	Production bool
 }
 
-// payload of our deployments.
+// payload is the payload of our deployments.
 type payload struct {
 	Marker string `json:"heighliner"`
 }
 
-// EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates it
-// if there is none with the marker: after a crash between the request and the record of its
-// response the same one is found. GitHub neither merges anything for it nor waits for checks. Every
-// error is an *Error; retry after Conflict.
+// EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates the deployment if no deployment has the marker.
+// After a crash between the request and the record of its response, it therefore finds the same deployment. GitHub neither merges a branch nor
+// waits for checks because of the deployment. Every error is an *Error. Try again after the kind Conflict.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
 	return id, err
 }
 
-// ensureDeployment is EnsureDeployment, and reports whether it created the deployment.
+// ensureDeployment does the work of EnsureDeployment, and reports whether it created the deployment.
 func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) (id int64, made bool, err error) {
 	what := c.call("create deployment of", repo, "@"+d.SHA, "deployments=write")
 	if err := cmp.Or(repo.check(), checkMarker(what, d.Marker)); err != nil {
@@ -84,8 +83,8 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 	created, _, err := c.api.Repositories.CreateDeployment(ctx, repo.Owner, repo.Name, &github.DeploymentRequest{
 		Ref: &d.SHA, Environment: &d.Environment, Payload: payload{Marker: d.Marker},
 		Description:          github.String(outbound.Printable([]byte(d.Description), maxDescription)),
-		AutoMerge:            github.Bool(false), // GitHub's default would merge the base into the branch
-		RequiredContexts:     &[]string{},        // otherwise GitHub rejects it while checks run
+		AutoMerge:            github.Bool(false), // By default, GitHub would merge the base into the branch.
+		RequiredContexts:     &[]string{},        // Otherwise, GitHub rejects the deployment while checks run.
 		TransientEnvironment: &d.Transient, ProductionEnvironment: &d.Production,
 	})
 	if err == nil && created.GetID() == 0 {
@@ -95,7 +94,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return created.GetID(), true, nil
 	}
 	failure := classify(what, err)
-	if failure.Kind == Conflict { // another writer, or this one before a crash, was faster
+	if failure.Kind == Conflict { // Another writer, or this process before a crash, was faster.
 		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
 			return id, false, nil
 		}
@@ -103,7 +102,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 	return 0, false, failure
 }
 
-// findDeployment returns the first deployment with the marker, or 0.
+// findDeployment returns the ID of the first deployment with the marker, or 0.
 func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Deployment) (int64, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.Deployment, *github.Response, error) {
 		return c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, &github.DeploymentsListOptions{SHA: d.SHA, Environment: d.Environment, ListOptions: o})
@@ -120,7 +119,7 @@ func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Dep
 	return slices.Min(found.Items), nil
 }
 
-// markerOf reads a payload, which GitHub returns as an object or as a string that contains one.
+// markerOf reads the marker in a payload, which GitHub returns as an object or as a string that contains an object.
 func markerOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -133,10 +132,10 @@ func markerOf(raw json.RawMessage) string {
 	return p.Marker
 }
 
-// DeploymentState is the state of a deployment, as GitHub spells it.
+// DeploymentState is the state of a deployment, in GitHub's spelling.
 type DeploymentState string
 
-// The states of a deployment.
+// These are the states of a deployment.
 const (
 	Queued     DeploymentState = "queued"
 	InProgress DeploymentState = "in_progress"
@@ -148,17 +147,17 @@ const (
 // DeploymentStatus is the status of a deployment, as shown in the pull request.
 type DeploymentStatus struct {
 	State DeploymentState
-	// Description, truncated to 140 bytes.
+	// Description is truncated to 140 bytes.
 	Description string
-	// EnvironmentURL is the address of the environment; "" for none.
+	// EnvironmentURL is the URL of the environment; empty if there is none.
 	EnvironmentURL string
-	// LogURL is the address of details; "" for none.
+	// LogURL is the URL of a page with details; empty if there is none.
 	LogURL string
 }
 
-// SetDeploymentStatus adds a status to a deployment unless the last one is the same, and reports
-// whether it did. GitHub does not set other deployments inactive because of it. Every error is an
-// *Error; NotFound may mean that the deployment was deleted, which [Client.DeploymentGone] reports.
+// SetDeploymentStatus adds a status to a deployment unless the last status is the same, and reports whether it added a status. The call does not
+// cause GitHub to set other deployments inactive. Every error is an *Error. The kind NotFound may mean that the deployment was deleted;
+// [Client.DeploymentGone] reports whether it was.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.setStatus(repo, deployment)
 	if err := repo.check(); err != nil {
@@ -195,8 +194,7 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 	return true, nil
 }
 
-// Deactivate sets a deployment inactive, and reports whether it wrote. A deleted deployment counts
-// as inactive. Every error is an *Error.
+// Deactivate sets a deployment inactive, and reports whether it added a status. A deleted deployment counts as inactive. Every error is an *Error.
 func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, description string) (bool, error) {
 	wrote, err := c.SetDeploymentStatus(ctx, repo, deployment, DeploymentStatus{State: Inactive, Description: description})
 	if KindOf(err) != NotFound {
@@ -208,8 +206,8 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	return false, nil
 }
 
-// DeploymentGone reports whether a deployment was deleted: GitHub does not find it, but lists the
-// repository's deployments with the same credential. Every error is an *Error.
+// DeploymentGone reports whether a deployment was deleted. That is the case if GitHub does not find the deployment but lists the deployments of the
+// repository with the same credential. Every error is an *Error.
 func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
 	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
 	if err := repo.check(); err != nil {
@@ -232,39 +230,35 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 
 // Comment is the input of EnsureComment.
 type Comment struct {
-	// Key identifies one writer of comments, on any number of pull requests, and never changes. It must
-	// not be known to users of GitHub: the mark that identifies a comment is derived from it, and is
-	// part of the comment, which every user can read.
+	// Key identifies one writer of comments on any number of pull requests. It never changes. Users of GitHub must not know the key, because the
+	// mark that identifies a comment is derived from it, and every user can read the mark in the comment.
 	Key string
-	// Body in Markdown, below 65 KB. Escape text of users by EscapeMarkdown.
+	// Body is Markdown of less than 65 KB. Escape text of users with EscapeMarkdown.
 	Body string
 }
 
-// mark returns the first line of the comment on a pull request, which is hidden when the comment is
-// shown. It reveals neither the mark of another pull request nor the key.
+// mark returns the first line of the comment on a pull request. GitHub does not display this line. It reveals neither the key nor the mark on
+// another pull request.
 func (c Comment) mark(n int) string {
 	mac := hmac.New(sha256.New, []byte(c.Key))
 	fmt.Fprintf(mac, "comment on %d", n)
 	return fmt.Sprintf("<!-- heighliner %x -->", mac.Sum(nil)[:16])
 }
 
-// CommentState is the state of a comment that a caller stores. The zero value is for a comment that
-// is new or not known.
+// CommentState is the state of a comment, which the caller stores. The zero value means that the comment is new or unknown.
 type CommentState struct {
-	// ID of the comment; 0 while none is known.
+	// ID is the ID of the comment; 0 while it is unknown.
 	ID int64
-	// Recreated: a user deleted the comment, and it was written once more.
+	// Recreated reports whether a user deleted the comment and it was written once more.
 	Recreated bool
-	// Dismissed: a user deleted it again. It is not written any more.
+	// Dismissed reports whether a user deleted the comment for the second time. It is not written again.
 	Dismissed bool
 }
 
-// EnsureComment writes the one comment of a key on a pull request or issue: it is edited in place,
-// found by its first line when its ID is lost, and written once more when a user deletes it, but
-// not a third time. A comment that another user made is never taken for it. Call it when the body
-// is another one than before: with a known ID the comment is edited without reading, because
-// GitHub's replicas may not know for some seconds what was just made. It returns the state to keep,
-// also with an error. Every error is an *Error.
+// EnsureComment writes the comment of a key on a pull request or issue, and edits it in place later. If the ID of the comment is lost, the comment
+// is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment of another user is never
+// edited. Call EnsureComment only if the body has changed. If the ID is known, the comment is edited without reading it first, because GitHub's
+// replicas may not know a new comment for some seconds. The returned state must be stored even if there is an error. Every error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
 	if err := repo.check(); err != nil {
@@ -321,16 +315,15 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// marked is a comment that begins with our mark. Every reader can copy the mark, with as much text
-// as a comment may have.
+// marked is a comment that begins with our mark. Every reader can copy the mark, and add any amount of text that fits in a comment.
 type marked struct {
 	id     int64
 	login  string
-	change bool // its text differs
+	change bool // whether the text differs
 }
 
-// comment returns our first comment that begins with mark, or nil if there is none on a visible
-// pull request. The comment with the deleted ID is skipped.
+// comment returns our first comment that begins with mark, or nil if the pull request is visible but has no such comment. It skips the comment with
+// the ID deleted.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
@@ -350,8 +343,8 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 	return firstBy(login, found.Items), nil
 }
 
-// firstBy returns the first comment of an author, or nil if there is none, or the author is not
-// known: any reader of our comment can copy its mark.
+// firstBy returns the first comment of an author. It returns nil if the author has no comment or is unknown, because any reader of our comment can
+// copy its mark.
 func firstBy(login string, comments []marked) (first *marked) {
 	for i, comment := range comments {
 		if login != "" && strings.EqualFold(comment.login, login) && (first == nil || comment.id < first.id) {
@@ -361,8 +354,7 @@ func firstBy(login string, comments []marked) (first *marked) {
 	return first
 }
 
-// ownLogin returns the login with which the credential writes, which is requested once; "" if
-// GitHub does not report it. Every error is an *Error.
+// ownLogin returns the login of the credential; empty if GitHub does not report it. The login is requested only once. Every error is an *Error.
 func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if known := c.login.Load(); known != nil {
 		return *known, nil
@@ -371,7 +363,7 @@ func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if err != nil {
 		failure := classify(call{op: "get", object: "login of the credential", anonymous: c.anonymous, app: c.apps != nil}, err)
 		switch failure.Kind {
-		case Forbidden, Denied, NotFound: // a token of an installation; only its App may request that
+		case Forbidden, Denied, NotFound: // With the token of an installation, only the App itself may request the login.
 			return "", nil
 		}
 		return "", failure
@@ -395,9 +387,8 @@ func (c *Client) askLogin(ctx context.Context) (string, error) {
 	return user.GetLogin(), err
 }
 
-// EscapeMarkdown escapes text of other users for a comment: on one line and at most limit bytes
-// before it is escaped, without markup, links, images, HTML, or mentions of users, teams and
-// issues.
+// EscapeMarkdown escapes text of other users for a comment. The result is a single line without markup, links, images, HTML, and mentions of users,
+// teams and issues. The text is limited to limit bytes before it is escaped.
 func EscapeMarkdown(text string, limit int) string {
 	var out strings.Builder
 	for _, r := range outbound.Printable([]byte(text), limit) {
@@ -409,7 +400,7 @@ func EscapeMarkdown(text string, limit int) string {
 		case r == '&':
 			out.WriteString("&amp;")
 		case r == '@' || r == '#':
-			// GitHub parses mentions after Markdown: only a character in between prevents them.
+			// GitHub parses mentions after Markdown, so only a character in between prevents them.
 			out.WriteRune('\\')
 			out.WriteRune(r)
 			out.WriteRune('\u200b')
@@ -417,7 +408,7 @@ func EscapeMarkdown(text string, limit int) string {
 			out.WriteRune('\\')
 			out.WriteRune(r)
 		case unicode.Is(unicode.Cf, r):
-			// invisible: it may change the direction of the following text
+			// The character is invisible and may change the direction of the following text.
 		default:
 			out.WriteRune(r)
 		}

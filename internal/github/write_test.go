@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// deployment of the first pull request.
+// deployment returns a deployment of the first pull request.
 func (w *world) deployment() Deployment {
 	return Deployment{SHA: w.repo.PullRequest(1).HeadSHA, Environment: "pr-1/shop", Marker: "shop/ghr/uid-1", Description: "shop", Transient: true}
 }
@@ -17,11 +17,11 @@ func (w *world) deployment() Deployment {
 func TestDeploymentIsMadeOnce(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
-	w.repo.SetBehind(true)        // GitHub would merge the base
-	w.repo.SetChecksPending(true) // GitHub would refuse
+	w.repo.SetBehind(true)        // By default, GitHub would merge the base.
+	w.repo.SetChecksPending(true) // By default, GitHub would refuse the deployment.
 	c := w.token()
 	first := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t)
-	for range 3 { // as after a crash: nothing is remembered here
+	for range 3 { // as after a crash, without state in memory
 		if again := must(c.EnsureDeployment(t.Context(), shop, w.deployment()))(t); again != first {
 			t.Errorf("deployment %d, want %d again", again, first)
 		}
@@ -146,7 +146,7 @@ func TestDeactivate(t *testing.T) {
 	}
 	w.Fail(githubtest.Fault{Route: "GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses", Answer: githubtest.NotFound, Times: 1})
 	_, err := c.Deactivate(t.Context(), shop, id, "closed")
-	isKind(t, err, NotFound) // though it is there
+	isKind(t, err, NotFound) // although it exists
 	w.repo.DeleteDeployment(id)
 	if got, err := c.Deactivate(t.Context(), shop, id, "closed"); got || err != nil {
 		t.Errorf("deleted deployment: %v, %v", got, err)
@@ -154,7 +154,7 @@ func TestDeactivate(t *testing.T) {
 	w.repo.SetPrivate(true)
 	w.AddToken("secret-a", githubtest.Access{Repositories: []string{"acme/other"}})
 	_, err = c.Deactivate(t.Context(), shop, id, "closed")
-	isKind(t, err, NotFound) // lost access is not a deletion
+	isKind(t, err, NotFound) // Lost access is not a deletion.
 }
 
 func TestCommentIsOne(t *testing.T) {
@@ -189,8 +189,8 @@ func TestCommentIsOne(t *testing.T) {
 	if again := write(state, "queued"); again != state {
 		t.Errorf("state %+v, want %+v", again, state)
 	}
-	want("queued", 2)                                            // who knows its ID writes without reading
-	if again := write(CommentState{}, "ready"); again != state { // its ID is lost
+	want("queued", 2)                                            // With a known ID, the comment is written without a read.
+	if again := write(CommentState{}, "ready"); again != state { // The ID is lost.
 		t.Errorf("state %+v, want %+v", again, state)
 	}
 	want("ready", 3)
@@ -201,16 +201,16 @@ func TestCommentIsOne(t *testing.T) {
 	state = write(state, "ready again")
 	want("ready again", 4)
 
-	w.repo.DeleteComment(state.ID) // by its reader
+	w.repo.DeleteComment(state.ID) // deleted by a user
 	second := write(state, "ready")
 	if !second.Recreated || second.Dismissed || second.ID == state.ID {
 		t.Errorf("state %+v, want a new comment", second)
 	}
-	want("ready", 6) // two tries to edit
+	want("ready", 6) // two attempts to edit
 	second = write(second, "closed")
 	want("closed", 7)
 
-	w.repo.DeleteComment(second.ID) // and again
+	w.repo.DeleteComment(second.ID) // deleted again
 	third := write(second, "ready")
 	if diff := cmp.Diff(CommentState{Recreated: true, Dismissed: true}, third); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
@@ -222,8 +222,8 @@ func TestCommentIsOne(t *testing.T) {
 	}
 }
 
-// A copy of the client's comment that another user made is theirs, whatever becomes of the original, and
-// whether the process knows who we are or not.
+// TestCommentOfAnother checks that a copy of the client's comment by another user is never edited, regardless of what happens to the original, and of
+// whether the process knows its own login.
 func TestCommentOfAnother(t *testing.T) {
 	for name, restarts := range map[string]bool{"in one process": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestCommentOfAnother(t *testing.T) {
 	}
 }
 
-// A stranger knows the form of our comments, and reads those on one pull request: that
-// is of no use on another, and what is not by us is not ours.
+// TestCommentOfAStranger checks the case of a user who knows the form of our comments and can read those on one pull request. This does not help the
+// user on another pull request, and comments of other users are never treated as ours.
 func TestCommentOfAStranger(t *testing.T) {
 	credentials := map[string]func(*world) Credential{
 		"token": func(*world) Credential { return Credential{Token: "secret-a"} },
@@ -296,7 +296,7 @@ func TestCommentOfAStranger(t *testing.T) {
 	}
 }
 
-// The comment that was written before a crash is found again by its author and its first line.
+// TestCommentIsFoundAfterACrash checks that a comment that was written before a crash is found by its author and its first line.
 func TestCommentIsFoundAfterACrash(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -314,8 +314,7 @@ func TestCommentIsFoundAfterACrash(t *testing.T) {
 	}
 }
 
-// What everybody reads in a comment gives away neither the key nor what stands on
-// another pull request.
+// TestMarksSayNothingOfEachOther checks that the public text of a comment reveals neither the key nor the mark on another pull request.
 func TestMarksSayNothingOfEachOther(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []string{"uid", "uid2"} {
@@ -336,7 +335,7 @@ func TestCommentNeedsThePullRequest(t *testing.T) {
 	w.open(1)
 	c := w.token()
 	state := must(c.EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: "b"}))(t)
-	w.Fail(githubtest.Fault{Answer: githubtest.NotFound}) // as when access is lost
+	w.Fail(githubtest.Fault{Answer: githubtest.NotFound}) // as after the loss of access
 	got, err := c.EnsureComment(t.Context(), shop, 1, state, Comment{Key: "m", Body: "c"})
 	isKind(t, err, NotFound)
 	if got != state {
@@ -348,7 +347,7 @@ func TestCommentNeedsThePullRequest(t *testing.T) {
 	isKind(t, err, NotFound)
 }
 
-// TestMissingPermissionIsNamedByGitHub: what GitHub says goes before what is known.
+// TestMissingPermissionIsNamedByGitHub checks that a permission that GitHub reports takes precedence over the documented one.
 func TestMissingPermissionIsNamedByGitHub(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)

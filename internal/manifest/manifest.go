@@ -1,6 +1,6 @@
-// Package manifest reads manifests of hlnr.io and checks them as an API server does, without one: unknown
-// fields, types, defaults, lists and CEL rules, by the embedded CRDs. Checks that need stored objects
-// (immutable fields, existing names) are not included.
+// Package manifest reads manifests of hlnr.io and checks them like an API server, but without a connection to one: unknown fields, types,
+// defaults, lists and CEL rules, by the embedded CRDs. It does not include checks that need stored objects, such as immutable fields and
+// existing names.
 package manifest
 
 import (
@@ -35,19 +35,19 @@ import (
 // Object is one document of a manifest.
 type Object map[string]any
 
-// APIVersion returns the apiVersion of the object, or "".
+// APIVersion returns the apiVersion of the object; empty if the field is missing.
 func (o Object) APIVersion() string { return text(o, "apiVersion") }
 
-// Kind returns the kind of the object, or "".
+// Kind returns the kind of the object; empty if the field is missing.
 func (o Object) Kind() string { return text(o, "kind") }
 
-// Name returns the name of the object, or "".
+// Name returns the name of the object; empty if the field is missing.
 func (o Object) Name() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "name")
 }
 
-// Namespace returns the namespace of the object, or "".
+// Namespace returns the namespace of the object; empty if the field is missing.
 func (o Object) Namespace() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "namespace")
@@ -58,8 +58,7 @@ func text(object map[string]any, field string) string {
 	return t
 }
 
-// Read reads a stream of YAML or JSON documents. Empty documents are omitted; duplicate keys
-// are an error. A List gives its items.
+// Read reads a stream of YAML or JSON documents. It omits empty documents and replaces a List by its items. Duplicate keys are an error.
 func Read(stream []byte) ([]Object, error) {
 	var objects []Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
@@ -124,9 +123,8 @@ var kinds = map[string]func() runtime.Object{
 // Kinds returns the kinds that can be checked, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Check checks an object and sets its defaults; its status is removed. faults name the field and the fix,
-// sorted, and are empty for an object that a server accepts. err reports a kind that this program does not
-// know.
+// Check checks an object, sets its defaults and removes its status. faults contains the field and the fix of each fault, sorted. It is empty if
+// a server would accept the object. err reports a kind that is unknown to this program.
 func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
 	newObject := kinds[object.Kind()]
 	if newObject == nil {
@@ -145,7 +143,7 @@ func Check(ctx context.Context, object Object) (typed runtime.Object, faults []s
 	defaulting.Default(map[string]any(object), rules.structural)
 	found := validation.ValidateCustomResource(nil, map[string]any(object), rules.schema)
 	found = append(found, listtype.ValidateListSetsAndMaps(nil, rules.structural, object)...)
-	if len(found) == 0 { // rules apply only to objects that match the schema
+	if len(found) == 0 { // CEL rules apply only to objects that match the schema.
 		found, _ = rules.cel.Validate(ctx, nil, rules.structural, map[string]any(object), nil, math.MaxInt64)
 	}
 	if len(found) > 0 {
@@ -169,7 +167,7 @@ type rules struct {
 	cel        *cel.Validator
 }
 
-// compiled caches the rules by kind. Compiling them takes a tenth of a second.
+// compiled caches the rules by kind. Compiling the rules of one kind takes a tenth of a second.
 var compiled = struct {
 	sync.Mutex
 	rules map[string]func() (*rules, error)

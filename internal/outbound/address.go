@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// metadata are the metadata services of clouds, which provide the credentials of a machine to its
-// processes. They are always denied.
+// metadata contains the addresses of the metadata services of clouds, which provide the credentials of a machine to its processes. These
+// addresses are always denied.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
 	netip.MustParseAddr("169.254.170.2"),   // credentials of containers on AWS
@@ -23,7 +23,7 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
 }
 
-// Prefixes whose addresses carry an IPv4 address in some of their bytes.
+// These prefixes contain addresses with an embedded IPv4 address.
 var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
 	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
@@ -33,8 +33,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner returns the addresses that a packet to a may reach: a itself, and embedded IPv4
-// addresses.
+// inner returns the addresses that a packet to a may reach: a itself and the embedded IPv4 addresses.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
 	reached := []netip.Addr{a}
@@ -46,14 +45,14 @@ func inner(a netip.Addr) []netip.Addr {
 	switch {
 	case nat64.Contains(a), compatible.Contains(a), siit.Contains(a):
 		add(b[12], b[13], b[14], b[15])
-	case nat64Local.Contains(a): // RFC 6052, for prefixes of 96, 64, 56 and 48 bits; byte 8 carries nothing
+	case nat64Local.Contains(a): // RFC 6052, for prefixes of 96, 64, 56 and 48 bits; byte 8 is unused
 		add(b[12], b[13], b[14], b[15])
 		add(b[9], b[10], b[11], b[12])
 		add(b[7], b[9], b[10], b[11])
 		add(b[6], b[7], b[9], b[10])
 	case sixToFour.Contains(a):
 		add(b[2], b[3], b[4], b[5])
-	case teredo.Contains(a): // the server, and the client with all bits turned
+	case teredo.Contains(a): // the server, and the client with all bits inverted
 		add(b[4], b[5], b[6], b[7])
 		add(^b[12], ^b[13], ^b[14], ^b[15])
 	}
@@ -69,7 +68,7 @@ func IsMetadata(address netip.Addr) bool {
 	return slices.ContainsFunc(inner(address), func(a netip.Addr) bool { return slices.Contains(metadata, a) })
 }
 
-// kind of an address that is denied by default; empty for others.
+// kind describes the class of an address that is denied by default; empty for other addresses.
 func kind(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), a.Is4() && a.As4()[0] == 127:
@@ -103,7 +102,7 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	for i, a := range addresses {
 		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
-			allowed = true // the embedded address is a guess; the address itself decides
+			allowed = true // The embedded address is a guess, so the address itself decides.
 		}
 		switch {
 		case slices.Contains(metadata, a):
@@ -117,7 +116,7 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	return nil
 }
 
-// list of entries of a flag.
+// list contains the entries of a flag.
 type list struct {
 	prefixes []prefixEntry
 	hosts    []hostEntry
@@ -125,12 +124,12 @@ type list struct {
 
 type prefixEntry struct {
 	netip.Prefix
-	port uint16 // 0: all ports
+	port uint16 // 0 means all ports
 }
 
 type hostEntry struct {
 	name string
-	port uint16 // 0: all ports
+	port uint16 // 0 means all ports
 }
 
 func (l list) address(a netip.Addr, port uint16) bool {
@@ -144,7 +143,7 @@ func (l list) host(host string, port uint16) bool {
 	})
 }
 
-// with returns l with a host, which may be an address; port 0 means all ports.
+// with returns a copy of l with an additional host, which may be an address. Port 0 means all ports.
 func (l list) with(host string, port uint16) list {
 	host = strings.Trim(host, "[]")
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -156,7 +155,7 @@ func (l list) with(host string, port uint16) list {
 	return l
 }
 
-// splitPort parses "host:port"; port 0 if there is none.
+// splitPort parses "host:port". The port is 0 if the entry has none.
 func splitPort(entry string) (host string, port uint16) {
 	host, text, err := net.SplitHostPort(entry)
 	if err != nil {
@@ -183,7 +182,7 @@ func parse(flag string, entries []string) (list, error) {
 		default:
 			host, port := splitPort(entry)
 			if strings.ContainsAny(host, "/:*@ ") && !isAddress(host) || canonical(host) == "" {
-				return list{}, fmt.Errorf("read %s: %q is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which stands for its subdomains too", flag, entry)
+				return list{}, fmt.Errorf("read %s: %q is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which includes its subdomains", flag, entry)
 			}
 			l = l.with(strings.TrimPrefix(host, "."), port)
 		}

@@ -9,31 +9,29 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Decoding limits the total memory of responses while they are decoded. Limits of one response are
-// not sufficient, because many large ones may be decoded at a time. It is safe for concurrent use.
+// Decoding limits the total memory of responses during decoding. A limit per response is not sufficient, because many large responses may be
+// decoded at the same time. It is safe for concurrent use.
 type Decoding struct {
 	memory, perValue int64
 	free             *semaphore.Weighted
 }
 
 const (
-	// perByte is the memory for a byte of text while it is decoded: in the buffer of the decoder, which
-	// doubles, and in a string.
+	// perByte is the memory for each byte of text during decoding: the buffer of the decoder, which doubles when it grows, and a string.
 	perByte = 4
-	// blockSize of a stored text, which is therefore not copied while it grows.
+	// blockSize is the size of the blocks in which a text is stored, so that the text is not copied while it grows.
 	blockSize = 32 << 10
 )
 
-// NewDecoding returns a limit on the bytes of memory for decoding, of which each JSON value takes
-// perValue. A response that needs more than the limit is decoded alone.
+// NewDecoding returns a limit on the memory for decoding, in bytes. Each JSON value counts as perValue bytes. A response that needs more than
+// the limit is decoded alone.
 func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
 }
 
-// Hold reads a body to its end and closes it, and returns it when there is memory to decode it. The
-// memory is released when the returned body is closed or read to its end, or the context ends,
-// because some decoders do not close each body. A server that sends slowly does not occupy memory.
-// Errors are those of the body and of the context.
+// Hold reads a body to its end, closes it, and returns its content when there is memory to decode it. The memory is released when the returned
+// body is closed or read to its end, or when the context ends, because some decoders do not close each body. A server that sends slowly does
+// not occupy memory. Errors come from the body or the context.
 func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
 	defer body.Close()
 	h := &Held{}
@@ -57,18 +55,18 @@ func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) 
 	}
 	need := min(d.memory, int64(h.size)*perByte+int64(values.count)*d.perValue)
 	if err := d.free.Acquire(ctx, need); err != nil {
-		return nil, fmt.Errorf("wait for memory to decode an answer: %w", err)
+		return nil, fmt.Errorf("wait for memory to decode a response: %w", err)
 	}
 	h.release = sync.OnceFunc(func() { d.free.Release(need) })
 	context.AfterFunc(ctx, h.release)
 	return h, nil
 }
 
-// Held is a text that was read to its end. It is not safe for concurrent use.
+// Held is a text that was completely read. It is not safe for concurrent use.
 type Held struct {
 	blocks  [][]byte
 	size    int
-	block   int // to read next, from at
+	block   int // block to read next, starting at at
 	at      int
 	release func()
 }
@@ -76,7 +74,7 @@ type Held struct {
 // Len returns the size of the text in bytes.
 func (h *Held) Len() int { return h.size }
 
-// CopyTo writes the complete text, which can still be read.
+// CopyTo writes the complete text. The text can still be read afterwards.
 func (h *Held) CopyTo(w io.Writer) error {
 	for _, block := range h.blocks {
 		if _, err := w.Write(block); err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestDecodingIsBounded: texts that take all of the memory are decoded one after the other, and
-// none keeps it after it was closed, was read, or its context has ended.
+// TestDecodingIsBounded checks that texts that need all of the memory are decoded one after the other. A text releases the memory when it is closed or
+// completely read, or when its context ends.
 func TestDecodingIsBounded(t *testing.T) {
 	text := "[" + strings.Repeat("{},", 50_000) + "{}]"
 	d := NewDecoding(1<<20, 1<<10)

@@ -1,9 +1,8 @@
 package outbound
 
-// elements counts the values of JSON text while it is read: the commas between them
-// and the brackets that open them, outside of strings. A few bytes of text can take a
-// thousand in memory once they are decoded, so a limit on bytes does not limit memory. For
-// input that is not JSON the count is arbitrary.
+// elements counts the values of JSON text while the text is read. It counts commas and opening brackets outside of strings. A few bytes of text
+// can take a thousand bytes of memory after decoding, so a limit on bytes does not limit memory. For input that is not JSON, the count is
+// arbitrary.
 type elements struct {
 	count            int
 	inString, escape bool

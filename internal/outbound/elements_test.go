@@ -32,7 +32,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// A body ends in an error before all of its elements were given to a decoder.
+// TestElementsAreBounded checks that reading a body fails before a decoder receives too many elements.
 func TestElementsAreBounded(t *testing.T) {
 	read := func(text string, most int) error {
 		b := &body{ReadCloser: io.NopCloser(strings.NewReader(text)), left: 1 << 20, limit: 1 << 20, maxElements: most}

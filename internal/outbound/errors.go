@@ -7,13 +7,13 @@ import (
 
 // RefusedError reports that an address is not allowed.
 type RefusedError struct {
-	// Host as it was written.
+	// Host is the host as written by the user.
 	Host string
-	// Address that it resolved to; invalid if the host itself is denied.
+	// Address is the address to which the host resolved; invalid if the host itself is denied.
 	Address netip.Addr
-	// Why it is not allowed.
+	// Why is the reason for the refusal.
 	Why string
-	// Flag that decides; empty if no flag can allow it.
+	// Flag is the flag that decides; empty if no flag can allow the address.
 	Flag string
 }
 
@@ -31,12 +31,11 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("refuse %s: %s", what, e.Why)
 }
 
-// TooLargeError reports that a body has more bytes, or more values of JSON, than are
-// read.
+// TooLargeError reports that a body has more bytes or more JSON values than the limit.
 type TooLargeError struct {
-	// Limit in bytes, if that is exceeded.
+	// Limit is the limit in bytes, if the body exceeds it.
 	Limit int64
-	// Elements is the limit of JSON values, if that is exceeded.
+	// Elements is the limit of JSON values, if the body exceeds it.
 	Elements int
 }
 
@@ -51,7 +50,7 @@ func (e *TooLargeError) Error() string {
 type RedirectError struct {
 	// From is the requested host.
 	From string
-	// To is scheme and host of the target.
+	// To contains the scheme and host of the target.
 	To string
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// What is shown of foreign bytes is valid text of one line, within its limit.
+// FuzzPrintable checks that untrusted bytes become a valid text on one line, within the limit.
 func FuzzPrintable(f *testing.F) {
 	f.Add([]byte("a\nb\u202e\u200bc\xff"), 10)
 	f.Fuzz(func(t *testing.T, text []byte, limit int) {
@@ -23,7 +23,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// No entry of the flags lets metadata services through, and each denied network is denied.
+// FuzzAddress checks that no entry of the flags allows metadata services, and that each denied network is denied.
 func FuzzAddress(f *testing.F) {
 	f.Add([]byte{169, 254, 169, 254}, "10.0.0.0/8", "example.com")
 	f.Fuzz(func(t *testing.T, raw []byte, allow, deny string) {
@@ -45,7 +45,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// Certificates of a user are read, or refused with words.
+// FuzzCA checks that certificates of a user are either read or rejected with a message.
 func FuzzCA(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
 	f.Add([]byte("none"))

@@ -1,16 +1,16 @@
-// Package outbound restricts which addresses the manager dials for users of a namespace
-// (registries, GitHub servers, providers of metrics, hooks), and creates HTTP clients for
-// them. Users must not reach addresses that are accessible only from the manager's network.
+// Package outbound restricts the addresses to which the manager connects on behalf of users of a namespace (registries, GitHub servers,
+// providers of metrics, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are accessible only from
+// the manager's network.
 //
-// It checks the address that is dialed, after the name was resolved, so that names, other
-// notations of an address, and changing DNS answers cannot bypass it.
+// It checks each address after name resolution and before the connection, so that names, other notations of an address, and changing DNS
+// answers cannot bypass the check.
 //
-//	outbound.go  policies of addresses, and HTTP clients
-//	address.go   classes of addresses
-//	elements.go  a bound on the values of JSON
-//	decoding.go  a bound on the memory of answers that are decoded at a time
-//	errors.go    the errors
-//	slots.go     bounds on what is in progress at a time, in shares
+// outbound.go  policies of addresses, and HTTP clients
+// address.go   classes of addresses
+// elements.go  a limit on the number of JSON values
+// decoding.go  a limit on the memory of responses during decoding
+// errors.go    the errors
+// slots.go     limits on concurrent requests, in shares
 package outbound
 
 import (
@@ -29,13 +29,13 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// The flags of the manager that errors name.
+// These are the flags of the manager to which errors refer.
 const (
 	FlagAllow = "--outbound-allow"
 	FlagDeny  = "--outbound-deny"
 )
 
-// Config is the content of the flags.
+// Config contains the values of the flags.
 type Config struct {
 	// Allow permits addresses that are denied by default (loopback, link-local, multicast
 	// and unspecified addresses), except for metadata services. An entry is an address, a
@@ -71,8 +71,8 @@ func New(config Config) (*Policy, error) {
 	return &Policy{allow: allow, deny: deny}, nil
 }
 
-// Trusting returns a copy of p that also allows a host that the operator chose, with or
-// without a port. Denied addresses and metadata services remain denied.
+// Trusting returns a copy of p that also allows a host, with or without a port, that the operator chose. Denied addresses and metadata services
+// remain denied.
 func (p *Policy) Trusting(host string) *Policy {
 	trusting := *p.orDefault()
 	name, port := splitPort(host)
@@ -94,9 +94,9 @@ func (p *Policy) orDefault() *Policy {
 	return p
 }
 
-// Options of a client.
+// Options configure a client.
 type Options struct {
-	// Timeout of a request, including the body of the response. Defaults to 10s.
+	// Timeout limits the duration of a request, including the body of the response. Defaults to 10s.
 	Timeout time.Duration
 	// MaxBody is the maximum size of a response body in bytes, after decompression. Reading
 	// more returns a *TooLargeError. Defaults to 1 MiB.
@@ -104,23 +104,23 @@ type Options struct {
 	// MaxElements is the maximum number of values in a JSON body. Reading more returns a
 	// *TooLargeError. Defaults to no limit.
 	MaxElements int
-	// Redirects is the maximum number of redirects, which must keep scheme, host and port. By
-	// default redirects are not followed, and the redirect is returned.
+	// Redirects is the maximum number of redirects to follow. Redirects must keep the scheme, host and port. By default, redirects are not
+	// followed, and the response with the redirect is returned.
 	Redirects int
-	// CA are certificate authorities in PEM that replace those of the system.
+	// CA contains certificate authorities in PEM format that replace those of the system.
 	CA []byte
 }
 
-// Limits of every client.
+// These limits apply to every client.
 const (
 	DefaultTimeout = 10 * time.Second
 	DefaultMaxBody = 1 << 20
 	maxHeader      = 64 << 10
 )
 
-// Client returns a client that dials only what p allows. It ignores proxies of the
-// environment, because a proxy would dial instead. Share clients; one with its own CA keeps
-// no connections, and may be discarded. It returns an error if the certificates are invalid.
+// Client returns a client that connects only to addresses that p allows. It ignores proxies of the environment, because a proxy would connect
+// instead of the client. Share clients. A client with its own CA keeps no connections and may be discarded. Client returns an error if the
+// certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -153,8 +153,7 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 	}, nil
 }
 
-// redirects follows up to the given number of redirects, which must keep scheme, host and
-// port.
+// redirects follows up to the given number of redirects. Redirects must keep the scheme, host and port.
 func redirects(most int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL
@@ -170,8 +169,7 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 	}
 }
 
-// Dial resolves the host, and connects to the first allowed address that answers. Errors are
-// *RefusedError and network errors.
+// Dial resolves the host, and connects to the first allowed address that responds. Errors are *RefusedError and network errors.
 func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -213,10 +211,9 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 // lookupTime is the timeout of name resolution in Vet.
 const lookupTime = 2 * time.Second
 
-// Vet checks a host that is dialed by a proxy: it rejects a host with any denied address, and
-// numbers that some resolvers accept as addresses. A name that does not resolve is allowed,
-// because behind a proxy there is often no public DNS; the rules of the proxy apply then. port
-// may be "". Errors are *RefusedError.
+// Vet checks a host to which a proxy connects. It rejects a host with any denied address, and numbers that some resolvers accept as addresses.
+// It allows a name that does not resolve, because public DNS is often unavailable behind a proxy. The rules of the proxy then apply. port may
+// be empty. Errors are *RefusedError.
 func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	p = p.orDefault()
 	host = strings.TrimSuffix(host, ".")
@@ -238,8 +235,8 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	return nil
 }
 
-// endsInNumber finds hosts like 2852039166 and 0xa9.0xfea9fe, which are IPv4
-// addresses to some resolvers. No name of a server has this form.
+// endsInNumber reports whether the last label of a host is a number, as in 2852039166 and 0xa9.0xfea9fe, which some resolvers accept as IPv4
+// addresses. No name of a server has this form.
 func endsInNumber(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	digits, hex := strings.CutPrefix(last, "0x")
@@ -250,7 +247,7 @@ func endsInNumber(host string) bool {
 	return last != "" && strings.Trim(digits, allowed) == ""
 }
 
-// share returns a context with an equal part of the remaining time for one of n attempts.
+// share returns a context with an equal share of the remaining time for each of n attempts.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -269,7 +266,7 @@ func (p *Policy) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// limited limits the bodies of responses.
+// limited limits the size of response bodies.
 type limited struct {
 	next     http.RoundTripper
 	max      int64
@@ -292,8 +289,7 @@ func (l limited) CloseIdleConnections() {
 	}
 }
 
-// body returns at most limit bytes and, unless it is 0, maxElements values of JSON, and an
-// error instead of more.
+// body reads at most limit bytes and, unless maxElements is 0, at most maxElements JSON values. It returns an error if there is more.
 type body struct {
 	io.ReadCloser
 	left, limit int64

@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// names resolves what a test says, and nothing else.
+// names is a resolver that knows only the given names.
 type names map[string][]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -71,13 +71,13 @@ func get(c *http.Client, address string) (string, error) {
 	return string(raw), err
 }
 
-// TestRefused: what must not be dialed, in every way to write it.
+// TestRefused checks that the client does not connect to denied addresses, in any notation.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	resolver := names{
 		"metadata.example":         {"169.254.169.254"},
 		"metadata6.example":        {"fd00:ec2::254"},
-		"2852039166":               {"169.254.169.254"}, // as some resolvers read it
+		"2852039166":               {"169.254.169.254"}, // some resolvers accept this name
 		"0xa9fea9fe":               {"169.254.169.254"},
 		"0251.0376.0251.0376":      {"169.254.169.254"},
 		"127.1":                    {"127.0.0.1"},
@@ -174,8 +174,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNotRefused: an address that only looks like one that carries another, or that carries a
-// harmless one, is dialed.
+// TestNotRefused checks that the client connects to an address that only looks like it contains an embedded address, or that contains a harmless one.
 func TestNotRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -193,7 +192,7 @@ func TestNotRefused(t *testing.T) {
 		"local NAT64, opened":           {"64:ff9b:1::808:808", Config{Allow: []string{"64:ff9b:1::/48"}}},
 		"local NAT64, opened, a subnet": {"64:ff9b:1:7f00::808:808", Config{Allow: []string{"64:ff9b:1:7f00::/96"}}},
 		"Teredo, opened":                {"2001:0:808:808:0:0:f7f7:f7f7", Config{Allow: []string{"2001::/32"}}},
-		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing marks it as one
+		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing marks it as a NAT64 address
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,8 +213,7 @@ func TestNilPolicyRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowed: what the operator opens is dialed, and of several addresses of a name those that may
-// be.
+// TestAllowed checks that the client connects to addresses that the operator allows. If a name has several addresses, it uses only the allowed ones.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))
@@ -257,7 +255,7 @@ func TestEntries(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		config Config
-		want   string // part of the error; empty: none
+		want   string // part of the error; empty for no error
 	}{
 		"all forms":          {Config{Allow: []string{"10.0.0.0/8", "fd00::/8", "10.1.2.3", "::1", "example.com", ".example.org", "127.0.0.1:5000", "[::1]:5000", "localhost:5000"}}, ""},
 		"URL":                {Config{Allow: []string{"http://example.com"}}, "read --outbound-allow: \"http://example.com\" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com"},
@@ -265,7 +263,7 @@ func TestEntries(t *testing.T) {
 		"port 0":             {Config{Deny: []string{"example.com:0"}}, "read --outbound-deny"},
 		"port without host":  {Config{Deny: []string{":80"}}, "read --outbound-deny"},
 		"port of a CIDR":     {Config{Deny: []string{"10.0.0.0/8:80"}}, "read --outbound-deny"},
-		"wildcard":           {Config{Deny: []string{"*.example.com"}}, "example.com, which stands for its subdomains too"},
+		"wildcard":           {Config{Deny: []string{"*.example.com"}}, "example.com, which includes its subdomains"},
 		"empty":              {Config{Deny: []string{""}}, "read --outbound-deny"},
 		"dot":                {Config{Deny: []string{"."}}, "read --outbound-deny"},
 		"bad CIDR":           {Config{Deny: []string{"10.0.0.0/33"}}, "read --outbound-deny"},
@@ -305,7 +303,7 @@ func TestRedirects(t *testing.T) {
 	for name, test := range map[string]struct {
 		path   string
 		follow int
-		want   string // body; empty: an error
+		want   string // body; empty for an error
 		typed  bool
 	}{
 		"on the host":            {"/here", 3, "end", false},
@@ -350,7 +348,7 @@ func TestBodies(t *testing.T) {
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "{")
 		w.(http.Flusher).Flush()
-		select { // the rest never comes
+		select { // The rest of the body never arrives.
 		case <-r.Context().Done():
 		case <-released:
 		}
@@ -402,7 +400,7 @@ func TestBodies(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops the error of the failing handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	p := policy(t, Config{Allow: []string{"127.0.0.0/8"}})
@@ -421,7 +419,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNoProxy: a proxy of the environment would dial in the client's place.
+// TestNoProxy checks that proxies of the environment are not used, because a proxy would connect in place of the client.
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	transport := client(t, nil, Options{}).Transport.(limited).next.(*http.Transport)

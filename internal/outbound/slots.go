@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// Bounds of [Slots]. Values below 1 count as 1.
+// Bounds are the limits of [Slots]. Values below 1 count as 1.
 type Bounds struct {
-	// All is the number of concurrent requests.
+	// All is the maximum number of concurrent requests.
 	All int
-	// Namespace is the maximum of one namespace, so that none blocks the others.
+	// Namespace is the maximum number of concurrent requests of one namespace, so that no namespace blocks the others.
 	Namespace int
-	// Host is the maximum to one host.
+	// Host is the maximum number of concurrent requests to one host.
 	Host int
-	// NamespaceHost is the maximum of one namespace to one host, so that a host that hangs
-	// does not block other requests of the namespace, or other namespaces at the host.
+	// NamespaceHost is the maximum number of concurrent requests of one namespace to one host, so that a host that hangs blocks neither other
+	// requests of the namespace nor requests of other namespaces to the host.
 	NamespaceHost int
 }
 
@@ -30,7 +30,7 @@ type Slots struct {
 	shares map[scope]*room
 }
 
-// scope of a limit.
+// scope is the scope of a limit.
 type scope struct {
 	level
 	namespace, host string
@@ -38,8 +38,8 @@ type scope struct {
 
 type level int
 
-// The levels, in the order in which slots are taken. A request that waits at one level holds
-// slots of the previous levels, those of its namespace first.
+// The levels are in the order in which a request takes slots. A request that waits at one level already has slots of the previous levels,
+// starting with those of its namespace.
 const (
 	namespaceHost level = iota
 	namespaceOnly
@@ -50,7 +50,7 @@ const (
 // everything is the scope of all requests.
 var everything = scope{level: all}
 
-// room of a scope. It is removed when it is unused.
+// room contains the slots of a scope. It is removed when it is unused.
 type room struct {
 	slots chan struct{}
 	users int
@@ -61,8 +61,8 @@ func NewSlots(bounds Bounds) *Slots {
 	return &Slots{bounds: bounds, shares: map[scope]*room{}}
 }
 
-// Enter waits for a slot for a request of a namespace to a URL. It returns the function that
-// releases it, to be called once, or false if ctx ends first.
+// Enter waits for a slot for a request of a namespace to a URL. It returns a function that releases the slot and must be called once, or false
+// if ctx ends first.
 func (p *Slots) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()

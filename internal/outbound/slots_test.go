@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// fits reports whether there is a slot now. It needs the time of a bubble, which passes
-// only when all that is in it waits.
+// fits reports whether a slot is free now. It needs the fake time of a synctest bubble.
 func fits(t *testing.T, p *Slots, namespace, address string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -22,7 +21,7 @@ func fits(t *testing.T, p *Slots, namespace, address string) bool {
 	return ok
 }
 
-// TestSlots: what is taken leaves others their share.
+// TestSlots checks that the slots of one namespace or host leave others their share.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	bounds := Bounds{All: 8, Namespace: 4, Host: 4, NamespaceHost: 2}
@@ -88,7 +87,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsOfEndedContexts: a request whose context ended takes no slot, and one that waits gets the next.
+// TestSlotsOfEndedContexts checks that a request whose context has ended takes no slot, and that a waiting request gets the next slot.
 func TestSlotsOfEndedContexts(t *testing.T) {
 	t.Parallel()
 	p := NewSlots(Bounds{All: 1})

@@ -1,4 +1,4 @@
-// Package queue gives requests a priority in the work queues of controllers.
+// Package queue sets the priority of requests in the work queues of controllers.
 package queue
 
 import (
@@ -12,13 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Urgent is the priority of decisions of people, and of rollbacks. Everything else has priority 0,
-// and objects that a new process lists have a priority below 0.
+// Urgent is the priority of decisions of users and of rollbacks. All other requests have priority 0, except that the objects that a new process
+// lists have a priority below 0.
 const Urgent = 100
 
-// Prefer returns a handler that enqueues the requests of an object with priority Urgent if urgent
-// returns true for its update. It is meant for an additional watch: the highest priority of a
-// request counts.
+// Prefer returns a handler that enqueues the requests of an updated object with priority Urgent if urgent returns true for the update. Use it
+// in an additional watch: if a request is enqueued several times, the highest priority applies.
 func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -37,7 +36,7 @@ func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFun
 	}
 }
 
-// Itself returns the request for an object.
+// Itself returns a request for the object.
 func Itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }

@@ -17,7 +17,7 @@ func object(name, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, ResourceVersion: version}, Data: map[string]string{}}
 }
 
-// An urgent request precedes a thousand requests that have waited longer.
+// TestPrefer checks that an urgent request precedes a thousand requests that have waited longer.
 func TestPrefer(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()

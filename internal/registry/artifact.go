@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Manifest of an image or of another artifact, as the registry returned it.
+// Manifest is the manifest of an image or of another artifact, as the registry returned it.
 type Manifest struct {
-	// Digest of Raw.
+	// Digest is the digest of Raw.
 	Digest    string
 	MediaType types.MediaType
 	Raw       []byte
@@ -23,8 +23,7 @@ const (
 	opReferrers = "list referrers of"
 )
 
-// Manifest reads the manifest of a tag or digest, at most Options.MaxBody bytes. It is not cached.
-// Errors as for List.
+// Manifest reads the manifest of a tag or digest, up to Options.MaxBody bytes. It is not cached. Errors are the same as for List.
 func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (Manifest, error) {
 	t, ctx, cancel, err := s.begin(ctx, opManifest, r)
 	if err != nil {
@@ -46,8 +45,7 @@ func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (M
 	return Manifest{Digest: desc.Digest.String(), MediaType: desc.MediaType, Raw: desc.Manifest}, nil
 }
 
-// Blob reads a blob and verifies its digest. A blob of more than limit bytes is an error of kind
-// Malformed; other errors as for List.
+// Blob reads a blob and verifies its digest. A blob of more than limit bytes is an error of kind Malformed. Other errors are the same as for List.
 func (s *Scanner) Blob(ctx context.Context, r Request, digest string, limit int64) ([]byte, error) {
 	t, ctx, cancel, err := s.begin(ctx, opBlob, r)
 	if err != nil {
@@ -74,7 +72,7 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := layer.Compressed() // as it is stored
+	body, err := layer.Compressed() // in the stored form
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +87,9 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 	return content, nil
 }
 
-// Referrers returns the manifests whose subject is the digest, in the order of the registry: from
-// the referrers API or, without one, from the index under the fallback tag of the digest. Only the
-// first page is read, and at most most of its entries. It is not an error if there are none; errors
-// as for List.
+// Referrers returns the manifests whose subject is the digest, in the order of the registry. It uses the referrers API or, if the registry does not
+// support it, the index under the fallback tag of the digest. It reads only the first page, and no more than most entries of it. A digest without referrers
+// is not an error. Errors are the same as for List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
 	if err != nil {
@@ -128,9 +125,8 @@ func (s *Scanner) begin(ctx context.Context, op string, r Request) (target, cont
 	return t, ctx, cancel, nil
 }
 
-// Key identifies requests that share responses: repository, scheme, credential and certificates. It
-// reveals no secret, and is valid only for this Scanner. It is "" if the repository or the
-// certificates are invalid.
+// Key identifies requests that share responses: the repository, scheme, credential and certificates. It reveals no secret, and is valid only for this
+// Scanner. It is empty if the repository or the certificates are invalid.
 func (s *Scanner) Key(r Request) string {
 	t, err := s.target("find the key of", r)
 	if err != nil {

@@ -11,47 +11,45 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The minimum rate of a response: each window must contain this number of bytes, or the end. A
-// slower response would occupy a connection, and its callers, for as long as the server decides.
+// These constants define the minimum rate of a response: within each window, a response must deliver this number of bytes or end. Otherwise, a server
+// could occupy a connection and its callers for any length of time.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10
 )
 
-// The maximum number of elements in a JSON response, counted by the commas between them: a few
-// bytes of text can take a hundred in memory, so a limit on bytes does not limit memory. A list of
-// tags may have all tags on one page.
+// These are the maximum numbers of elements in a JSON response, counted by the commas between them. A few bytes of text can take a hundred bytes of
+// memory, so a limit on bytes does not limit memory. A list of tags may contain all tags on one page.
 const (
 	maxElements     = 1 << 15
 	maxListElements = 1 << 18
 )
 
-// maxListBodies is the size limit of a page of a list, in units of Options.MaxBody: one page may
-// contain all tags that are read, each of the maximum length.
+// maxListBodies is the size limit of a page of a list, in units of Options.MaxBody. One page may contain all tags that are read, and each tag may have
+// the maximum length.
 const maxListBodies = 4
 
-// maxRefusal is how many bytes of an error response are read.
+// maxRefusal is the maximum number of bytes of an error response that are read.
 const maxRefusal = 64 << 10
 
-// maxWord is the maximum number of bytes between two quotes of a list. A decoder buffers as many.
+// maxWord is the maximum number of bytes between two quotes of a list, because a decoder buffers that many.
 const maxWord = 64 << 10
 
-// boundedBody is a response body that fails with errTooLarge after left bytes or elements, and with
-// errTooSlow below the minimum rate.
+// boundedBody is a response body that fails with errTooLarge after left bytes or elements, and with errTooSlow if it is slower than the minimum rate.
 type boundedBody struct {
 	io.ReadCloser
 	left     int64
 	elements int
-	cut      bool // it ends after left bytes without an error
-	spelled  bool // it has a quote in each maxWord bytes
+	cut      bool // the body ends after left bytes without an error
+	spelled  bool // the body must have a quote in each maxWord bytes
 	word     int  // bytes since the last quote
 	total    atomic.Int64
 
-	ctx    context.Context // of the request
+	ctx    context.Context // context of the request
 	cancel context.CancelCauseFunc
 }
 
-// watch cancels the request when the body falls below the minimum rate, until it is closed.
+// watch cancels the request if the body is slower than the minimum rate. It runs until the body is closed.
 func (b *boundedBody) watch(c clock.Clock) {
 	timer := c.NewTimer(paceWindow)
 	defer timer.Stop()
@@ -107,7 +105,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close also ends the watch.
+// Close closes the body and ends the watch.
 func (b *boundedBody) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()

@@ -12,10 +12,10 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// An answer below the floor ends, one that is slow and above it does not.
+// TestPaceOfABody checks that a response below the minimum rate ends, and that a slow response above it does not.
 func TestPaceOfABody(t *testing.T) {
 	for name, tc := range map[string]struct {
-		windows []int // bytes in each
+		windows []int // bytes in each window
 		want    error
 	}{
 		"quick":                 {[]int{5}, io.EOF},
@@ -54,7 +54,7 @@ func TestPaceOfABody(t *testing.T) {
 				sent += n
 				await.Until(t, "the bytes are read", func() bool { return int(body.total.Load()) == sent })
 			}
-			if ctx.Err() == nil { // Else the transport ends it, which may be later than this.
+			if ctx.Err() == nil { // Otherwise, the transport ends the read, which may be later than this.
 				in.Close()
 			}
 			if err := <-done; !errors.Is(err, tc.want) {
@@ -66,7 +66,7 @@ func TestPaceOfABody(t *testing.T) {
 	}
 }
 
-// A request ends long before the timeout when the registry begins an answer and stops.
+// TestListEndsASlowAnswer checks that a request ends long before its timeout if the registry begins a response and then stops.
 func TestListEndsASlowAnswer(t *testing.T) {
 	t.Parallel()
 	clock, server := newClock(), registrytest.New(t)

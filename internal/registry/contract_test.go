@@ -19,10 +19,10 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// What real registries do, each as it was met.
+// These tests describe the behavior of real registries.
 
-// A registry that cuts the list at the page size and does not link to the rest is asked
-// again without a page size; what it does not give then is said to be missing.
+// TestFullPageWithoutALink checks that the request is repeated without a page size if a registry truncates the list at the page size and does not link to
+// the rest. If tags may still be missing, the list is reported as truncated.
 func TestFullPageWithoutALink(t *testing.T) {
 	tags := numbered(1500)
 	page := func(w http.ResponseWriter, tags []string) {
@@ -89,8 +89,8 @@ func TestFullPageWithoutALink(t *testing.T) {
 	}
 }
 
-// Tags that no filter chooses do not use up the limit; all that was read is in the list,
-// and a whole list is shared by those with other limits.
+// TestLimitCountsWhatIsChosen checks that tags that the filter does not select do not use up the limit. The list contains all tags that were read, and
+// callers with other limits share a complete list.
 func TestLimitCountsWhatIsChosen(t *testing.T) {
 	t.Parallel()
 	var tags []string
@@ -131,7 +131,7 @@ func TestLimitCountsWhatIsChosen(t *testing.T) {
 	}
 }
 
-// As many tags as spec.limits.tags allows, each as long as a tag may be, in one answer.
+// TestLongTagsInOneAnswer checks a response with as many tags as spec.limits.tags allows, each of the maximum length.
 func TestLongTagsInOneAnswer(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -148,7 +148,7 @@ func TestLongTagsInOneAnswer(t *testing.T) {
 	}
 }
 
-// The time of a request is the one of its policy: nothing below it is shorter.
+// TestNoTimeoutBelowTheRequest checks that no timeout of the transport is shorter than the timeout of a request, which a policy defines.
 func TestNoTimeoutBelowTheRequest(t *testing.T) {
 	transport := NewTransport(nil)
 	if transport.ResponseHeaderTimeout != 0 || transport.TLSHandshakeTimeout < longestTimeout {
@@ -156,7 +156,7 @@ func TestNoTimeoutBelowTheRequest(t *testing.T) {
 	}
 }
 
-// The platform of an image may be left out in an index: the image says it.
+// TestIndexWithoutPlatforms checks an index without platforms. The platforms are then read from the images.
 func TestIndexWithoutPlatforms(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -183,8 +183,8 @@ func TestIndexWithoutPlatforms(t *testing.T) {
 	}
 }
 
-// A registry by plain HTTP that breaks the connection is not reachable; it is not said to
-// need what is set.
+// TestPlainRegistryThatBreaksOff checks that a plain HTTP registry that breaks the connection is reported as unreachable, and that the message does not
+// suggest a setting that is already set.
 func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -202,8 +202,8 @@ func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A server that wants a client certificate may end the connection before it reports that.
-// Whatever comes of that, no user is advised to do without certificates.
+// TestNoAdviceAgainstCertificates checks a server that requires a client certificate and may end the connection before it reports that. The message must
+// never suggest doing without certificates.
 func TestNoAdviceAgainstCertificates(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)

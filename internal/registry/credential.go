@@ -16,33 +16,31 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// Credential for a registry; the zero value is anonymous. It prints as "anonymous" or "credential",
-// never with its content.
+// Credential is a credential for a registry. The zero value is anonymous. It prints as "anonymous" or "credential", never with its content.
 type Credential struct {
 	Username, Password string
-	// IdentityToken is exchanged for an access token; RegistryToken is one.
+	// IdentityToken is exchanged for an access token. RegistryToken is an access token.
 	IdentityToken, RegistryToken string
-	// WorkloadIdentity gets the credential from Options.Identity, for each request.
+	// WorkloadIdentity reports that Options.Identity provides the credential for each request.
 	WorkloadIdentity bool
 }
 
-// Identity provides credentials by the identity of this process, as clouds define it. It is called for each request,
-// and caches its results.
+// Identity provides credentials by the identity that a cloud assigns to this process. It is called for each request, and caches its results.
 type Identity interface {
-	// Serves reports whether it has credentials for a registry, as host[:port].
+	// Serves reports whether it provides credentials for a registry, given as host[:port].
 	Serves(host string) bool
-	// Credential returns the credential for a registry for which Serves is true. Errors are one line without
-	// secrets, and the same for the same cause.
+	// Credential returns the credential for a registry for which Serves returns true. An error is one line without secrets, and the same for the same
+	// cause.
 	Credential(ctx context.Context, host string) (Credential, error)
 }
 
-// identified gets the credential of one registry from an Identity.
+// identified is an authenticator that gets the credential of one registry from an Identity.
 type identified struct {
 	identity Identity
 	host     string
 }
 
-// identityError is the error of an Identity that has no credential.
+// identityError reports that an Identity has no credential.
 type identityError struct{ cause error }
 
 // Error returns the message of the cause.
@@ -51,7 +49,7 @@ func (e *identityError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *identityError) Unwrap() error { return e.cause }
 
-// Authorization is AuthorizationContext without a context.
+// Authorization calls AuthorizationContext with an empty context.
 func (i identified) Authorization() (*authn.AuthConfig, error) {
 	return i.AuthorizationContext(context.Background())
 }
@@ -59,7 +57,7 @@ func (i identified) Authorization() (*authn.AuthConfig, error) {
 // AuthorizationContext returns the credential.
 func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	if i.identity == nil {
-		return nil, &identityError{errors.New("the workload identity of the manager is not used: see its flag --registry-workload-identity")}
+		return nil, &identityError{errors.New("the workload identity of the manager is not enabled: see its flag --registry-workload-identity")}
 	}
 	c, err := i.identity.Credential(ctx, i.host)
 	if err != nil {
@@ -74,7 +72,7 @@ func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig
 // Anonymous reports whether there is no credential.
 func (c Credential) Anonymous() bool { return c == Credential{} }
 
-// String does not contain the secret.
+// String returns a text that does not contain the secret.
 func (c Credential) String() string {
 	if c.Anonymous() {
 		return "anonymous"
@@ -82,14 +80,13 @@ func (c Credential) String() string {
 	return "credential"
 }
 
-// GoString does not contain the secret.
+// GoString returns a text that does not contain the secret.
 func (c Credential) GoString() string { return c.String() }
 
-// MarshalJSON does not contain the secret.
+// MarshalJSON returns JSON that does not contain the secret.
 func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
-// authenticator returns the authenticator of a credential for a registry; identity provides it for the
-// workload identity.
+// authenticator returns the authenticator of a credential for a registry. identity provides the credential if the workload identity is used.
 func (c Credential) authenticator(identity Identity, host string) authn.Authenticator {
 	switch {
 	case c.WorkloadIdentity:
@@ -99,23 +96,23 @@ func (c Credential) authenticator(identity Identity, host string) authn.Authenti
 	}
 	config := authn.AuthConfig{Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken}
 	if c.Username != "" || c.Password != "" {
-		// Without it the library would send nothing if one of the two is empty.
+		// Without this, the library would send nothing if the user name or the password is empty.
 		config.Auth = base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 	}
 	return authn.FromConfig(config)
 }
 
-// Secret is a pull secret: a Kubernetes Secret's name, type and data.
+// Secret is a pull secret, with the name, type and data of a Kubernetes Secret.
 type Secret struct {
 	Name string
 	Type string
 	Data map[string][]byte
-	// Registry, as host[:port][/path], of a basic-auth Secret: the value of its annotation
-	// hlnr.io/registry. The other types contain their registries.
+	// Registry is the registry of a basic-auth Secret, as host[:port][/path]. It is the value of the annotation hlnr.io/registry of the Secret. Secrets
+	// of other types contain their registries.
 	Registry string
 }
 
-// The supported types of Secrets, and their keys.
+// These are the supported types of Secrets. The comments list their keys.
 const (
 	TypeDockerConfigJSON = "kubernetes.io/dockerconfigjson" // .dockerconfigjson
 	TypeDockerConfig     = "kubernetes.io/dockercfg"        // .dockercfg
@@ -124,24 +121,21 @@ const (
 
 // Match is the result of FindCredential.
 type Match struct {
-	// Found reports whether any Secret has a credential for the repository. If not, and Secrets were
-	// named, the caller must not continue anonymously.
+	// Found reports whether any Secret contains a credential for the repository. If it is false and Secrets were given, the caller must not continue
+	// anonymously.
 	Found bool
-	// Credential found, and the name of its Secret.
+	// Credential is the credential that was found, and Secret is the name of its Secret.
 	Credential Credential
 	Secret     string
 }
 
-// FindCredential finds the repository's credential: the entry with the longest matching path
-// prefix, by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of equal
-// ones it is that of the first Secret, and within a Secret the one whose user name, then whose key,
-// sorts first. Host and port must be the same; all names of docker.io are equivalent; wildcards in
-// hosts are not supported. A basic-auth Secret is for Secret.Registry only, and is not used without
-// it: otherwise a user who can name a repository could have the password sent to a host of their
-// choice.
+// FindCredential finds the credential of a repository. It is the entry with the longest matching path prefix, compared by whole path segments (an entry
+// for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal prefixes, the entry of the first Secret is used, and within a Secret the entry
+// whose user name, then whose key, sorts first. Host and port must be equal. All names of docker.io are equivalent. Wildcards in hosts are not
+// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry it is not used, because otherwise a user who can set the
+// repository could have the password sent to any host.
 //
-// The error names each Secret that cannot be read, without its content. A match in another
-// Secret is still returned.
+// The error lists each Secret that cannot be read, without its content. A match in another Secret is still returned.
 func FindCredential(repository string, secrets ...Secret) (Match, error) {
 	repo, err := parseRepository("find a credential for", repository, false)
 	if err != nil {
@@ -170,10 +164,10 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 	return best, nil
 }
 
-// entry is a credential with its prefix of repositories: host and path without a trailing slash.
+// entry is a credential with the prefix of its repositories: host and path without a trailing slash.
 type entry struct {
 	prefix     string
-	key        string // as the Secret writes it
+	key        string // in the spelling of the Secret
 	credential Credential
 }
 
@@ -190,7 +184,7 @@ type dockerConfigEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// entries returns the Secret's credentials, in a fixed order.
+// entries returns the credentials of the Secret in a fixed order.
 func (s Secret) entries() ([]entry, error) {
 	var auths map[string]dockerConfigEntry
 	switch s.Type {
@@ -235,7 +229,7 @@ func (s Secret) entries() ([]entry, error) {
 	return entries, nil
 }
 
-// registry returns the registry that a basic-auth Secret names.
+// registry returns the registry of a basic-auth Secret.
 func (s Secret) registry() (string, error) {
 	const remedy = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
 	if s.Registry == "" {
@@ -248,7 +242,7 @@ func (s Secret) registry() (string, error) {
 	return prefix, nil
 }
 
-// registryHost matches a name or an address, with an optional port.
+// registryHost matches a host name or an address, with an optional port.
 var registryHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
 
 func (s Secret) decode(key string, into any) error {
@@ -281,13 +275,12 @@ func (d dockerConfigEntry) credential() (Credential, error) {
 	return c, nil
 }
 
-// decodeBase64 decodes standard base64 with or without padding and line ends.
+// decodeBase64 decodes standard base64 with or without padding and line breaks.
 func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
 }
 
-// prefixOf returns the normal form of a key: no scheme, no API version, lower-case host, one name
-// for Docker Hub.
+// prefixOf returns the normal form of a key: without scheme and API version, with the host in lower case, and with one name for Docker Hub.
 func prefixOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(key), "https://"), "http://")
 	host, path, _ := strings.Cut(key, "/")

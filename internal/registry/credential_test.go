@@ -17,7 +17,7 @@ func basic(name, username, registry string) Secret {
 	return Secret{Name: name, Type: TypeBasicAuth, Registry: registry, Data: map[string][]byte{"username": []byte(username), "password": []byte("hunter2")}}
 }
 
-// user returns a configuration with one user per key.
+// user returns a configuration in which each key has one user.
 func user(name string, users map[string]string) Secret {
 	var entries []string
 	for key, u := range users {
@@ -144,11 +144,11 @@ func FuzzFindCredential(f *testing.F) {
 	})
 }
 
-// Of two keys that mean one registry the same one counts each time.
+// TestCredentialIsTheSameEachTime checks that of two keys for the same registry, the same key is always used.
 func TestCredentialIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		data, want string // the password
+		data, want string // password
 	}{
 		"one user name":  {`{"auths":{"https://index.docker.io/v1/":{"auth":"YTpi"},"docker.io":{"auth":"YTpj"}}}`, "c"},
 		"two user names": {`{"auths":{"https://index.docker.io/v1/":{"auth":"YTpi"},"docker.io":{"auth":"YjpX"}}}`, "b"},

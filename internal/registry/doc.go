@@ -1,35 +1,31 @@
-// Package registry reads tags and images from OCI registries through go-containerregistry, with
-// limits on requests and responses.
+// Package registry reads tags and images from OCI registries. It uses go-containerregistry, and limits requests and responses.
 //
-// Callers with the same repository and credential, certificates included, share one list and one
-// digest per tag within the age that they accept. All requests with one registry and credential pass
-// one gate: a token bucket, and a pause for all requests after a response 429. Pages, tags, bytes,
-// elements of JSON and time have upper limits, and the rate of a response has a lower limit; a
-// request ends when no caller waits for it. Addresses that internal/outbound refuses are not
-// contacted, which is checked after name resolution, so that redirects and token servers cannot
-// reach them either; private addresses are allowed, because clusters have registries there. Proxies
-// of the environment are used, except for refused addresses. A token server is named by the
-// registry, and may have a private address, but only by name or on the host of the registry: a
-// private address in the challenge itself is rejected.
+// Callers with the same repository, credential and certificates share one list, and one digest per tag, within the age that they accept. All requests
+// with one registry and credential pass one gate, which consists of a token bucket and a pause for all requests after a response 429. Pages, tags,
+// bytes, JSON elements and time have upper limits, and the rate of a response has a lower limit. A request ends when no caller waits for it.
 //
-// A failure proves nothing: a list that cannot be read, also because of 404, is an error and never
-// an empty list. The caller decides what a shorter or an empty list means; only Scanner.Gone proves
-// absence.
+// The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, so that redirects and token
+// servers cannot reach a refused address either. Private addresses are allowed, because clusters have registries there. Proxies of the environment are
+// used, except for refused addresses. The registry refers to its token server. The token server may have a private address, but only if the challenge
+// refers to it by name, or if it is on the host of the registry. A challenge that contains a private address itself is rejected.
 //
-//	scanner.go          the Scanner: lists of tags, and what is shared
-//	list.go             reads the pages of a list
-//	link.go             links between pages, and lists that did not change
-//	resolve.go          digests and images of tags
-//	inspect.go          labels, times and platforms of an image
-//	artifact.go         manifests and blobs of any kind
-//	shared_requests.go  one request for all callers that need the same
-//	rate_limits.go      the rate of requests, and pauses after 429
-//	ping.go             answers to GET /v2/ from memory
-//	quota.go            what a registry reports of its quota
-//	scan_interval.go    how often a repository without news is scanned
-//	body.go             bounds on the size and pace of answers
-//	credential.go       credentials from pull Secrets
-//	tls.go              certificates of registries
-//	proxy.go            proxies of the environment
-//	errors.go           errors by their remedy
+// A failure proves nothing. A list that cannot be read, even because of a 404, is an error and never an empty list. The caller decides what a shorter
+// or an empty list means. Only Scanner.Gone proves that an image does not exist.
+//
+// scanner.go          the Scanner: lists of tags, and shared results
+// list.go             reads the pages of a list
+// link.go             links between pages, and lists that did not change
+// resolve.go          digests and images of tags
+// inspect.go          labels, times and platforms of an image
+// artifact.go         manifests and blobs of any kind
+// shared_requests.go  one request for all callers with the same key
+// rate_limits.go      the rate of requests, and pauses after 429
+// ping.go             cached responses to GET /v2/
+// quota.go            the quota that a registry reports
+// scan_interval.go    the interval between scans of a repository without news
+// body.go             limits on the size and rate of responses
+// credential.go       credentials from pull Secrets
+// tls.go              certificates of registries
+// proxy.go            proxies of the environment
+// errors.go           errors, classified by their remedy
 package registry

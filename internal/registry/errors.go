@@ -24,49 +24,47 @@ import (
 // Kind classifies errors by their remedy.
 type Kind string
 
-// The kinds of errors.
+// These are the kinds of errors.
 const (
-	// BadName: the repository, tag or digest is invalid. Change the spec.
+	// BadName means that the repository, tag or digest is invalid. Change the spec.
 	BadName Kind = "BadName"
-	// Unauthorized: the registry rejects the credential, or requires one (401, 403).
+	// Unauthorized means that the registry rejects the credential, or requires one (401, 403).
 	Unauthorized Kind = "Unauthorized"
-	// NotFound: the repository, tag or digest does not exist, or access to it is not allowed (404).
+	// NotFound means that the repository, tag or digest does not exist, or that access to it is not allowed (404).
 	NotFound Kind = "NotFound"
-	// RateLimited: the registry limits the rate of requests; see Error.RetryAt.
+	// RateLimited means that the registry limits the rate of requests; see Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Unreachable: no response, or an internal error of the server. Try again.
+	// Unreachable means that there was no response, or an internal error of the server. Try again.
 	Unreachable Kind = "Unreachable"
-	// Untrusted: the registry's certificate or protocol is not the expected one, or it rejects the
-	// client's certificate.
+	// Untrusted means that the certificate or protocol of the registry is not the expected one, or that the registry rejects the client certificate.
 	Untrusted Kind = "Untrusted"
-	// Refused: the address is loopback, link-local, a metadata service, or denied by a
-	// flag of the manager.
+	// Refused means that the address is a loopback or link-local address or a metadata service, or that a flag of the manager denies it.
 	Refused Kind = "Refused"
-	// WorkloadIdentityFailed: there is no credential for the registry by the identity of this process.
+	// WorkloadIdentityFailed means that the identity of this process provides no credential for the registry.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
-	// Malformed: a response that is not valid for a registry, too large, or endless.
+	// Malformed means that a response is not a valid response of a registry, too large, or endless.
 	Malformed Kind = "Malformed"
 )
 
-// Transient reports whether time alone may remedy an error of this kind.
+// Transient reports whether an error of this kind may disappear without a change.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == WorkloadIdentityFailed
 }
 
-// Error of a registry. Its message contains the operation, the object and the remedy; it is one
-// line, the same for the same failure (no time, port or request number), without secrets.
+// Error is a failed request to a registry. Its message is one line that contains the operation, the object and the remedy. The message is the same for
+// the same failure, because it contains no time, port or request number. It contains no secrets.
 type Error struct {
 	Kind Kind
-	// Op is the operation: "list tags of".
+	// Op is the operation, for example "list tags of".
 	Op string
 	// Object is the repository, with the tag or digest of the request, if any.
 	Object string
-	// RetryAt is when the next request may be sent; set for RateLimited only.
+	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited.
 	RetryAt time.Time
 
 	detail string // the response or network error, in fixed words
 	remedy string
-	cause  error // never printed: it may contain text of a server
+	cause  error // never printed, because it may contain text of a server
 }
 
 // Error returns the message.
@@ -74,10 +72,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
-// Unwrap returns the cause, for errors.Is; do not print it.
+// Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf returns the kind of an error of this package, or "".
+// KindOf returns the kind of an error of this package; empty for any other error.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -86,9 +84,8 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// IsOfOneImage reports whether a registry refuses or cannot read one image: it refuses it (401, 403), like a registry
-// that scans images for vulnerabilities, or fails (500), like one that lost a layer. This does not affect its other
-// images.
+// IsOfOneImage reports whether a registry refuses or cannot read one image, while its other images are not affected. A registry that scans images for
+// vulnerabilities may refuse an image (401, 403), and a registry that lost a layer may fail (500).
 func IsOfOneImage(err error) bool {
 	var answer *transport.Error
 	if !errors.As(err, &answer) {
@@ -101,18 +98,18 @@ func badName(op, object, detail, remedy string) *Error {
 	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, remedy: remedy}
 }
 
-// pausedError is the error of the gate during a pause.
+// pausedError is the error that the gate returns during a pause.
 type pausedError struct{ until time.Time }
 
 func (*pausedError) Error() string { return "paused by the registry" }
 
-// Errors of reading a response.
+// These errors report responses that cannot be used.
 var (
-	errTooLarge = errors.New("answer too large")
-	errTooSlow  = errors.New("answer too slow")
+	errTooLarge = errors.New("response too large")
+	errTooSlow  = errors.New("response too slow")
 	errPageLoop = errors.New("the pages of the list of tags form a loop")
 
-	// errNotModified is not a failure: the list is the one whose ETag was sent.
+	// errNotModified is not a failure. It means that the list still has the ETag that was sent.
 	errNotModified = errors.New("list of tags did not change")
 	errSchema1     = errors.New("docker image manifest, schema 1")
 	errNoImage     = errors.New("neither an image nor an index")
@@ -133,16 +130,16 @@ func classify(op, object string, t target, err error) *Error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unidentified):
-		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions at the cloud, or name a Secret in spec.imagePullSecrets")
+		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions at the cloud, or add a Secret to spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
 	case errors.As(err, &refused):
 		e.setRefused(refused)
 	case strings.Contains(err.Error(), privateRealm):
-		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to name its token server by a host name")
+		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to refer to its token server by a host name")
 	case errors.Is(err, errTooLarge):
-		e.set(Malformed, "the response is larger than the limit for registries", "check that spec.image names a registry")
+		e.set(Malformed, "the response is larger than the limit for registries", "check that the host in spec.image is a registry")
 	case errors.Is(err, errTooSlow):
 		e.set(Unreachable, "the response is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
@@ -150,10 +147,10 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.Is(err, errSchema1):
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a current tool")
 	case errors.Is(err, errNoImage):
-		e.set(Malformed, "the tag names neither an image nor an index", "exclude it with spec.tagFilter.exclude")
+		e.set(Malformed, "the tag refers to neither an image nor an index", "exclude it with spec.tagFilter.exclude")
 	case errors.Is(err, errManifest):
 		e.set(Malformed, "the manifest cannot be read", "push it again, or exclude it with spec.tagFilter.exclude")
-	case errors.As(err, &certificate): // also when plain HTTP was tried after it
+	case errors.As(err, &certificate): // This is also checked if plain HTTP was tried afterwards.
 		e.setCertificate(certificate, t.tls)
 	case errors.As(err, &answer):
 		e.setAnswer(answer, t.auth)
@@ -163,17 +160,15 @@ func classify(op, object string, t target, err error) *Error {
 	return e
 }
 
-// privateRealm is the library's message for a challenge whose realm is a private address, for which
-// it has no error type.
+// privateRealm is part of the library's message for a challenge whose realm is a private address. The library has no error type for this.
 const privateRealm = "is a private or link-local address"
 
-// setRefused sets the message about the refused address. If a name has several addresses, none is
-// named, because their order changes.
+// setRefused sets the message about a refused address. If a name has several addresses, the message contains none of them, because their order changes.
 func (e *Error) setRefused(refused *outbound.RefusedError) {
 	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
 	case outbound.FlagAllow:
-		e.set(Refused, detail, "use a registry on another address, or name this one in the manager's flag "+refused.Flag)
+		e.set(Refused, detail, "use a registry on another address, or add this one to the manager's flag "+refused.Flag)
 	case outbound.FlagDeny:
 		e.set(Refused, detail+" by the manager's flag "+refused.Flag, "use another registry")
 	default:
@@ -181,16 +176,14 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	}
 }
 
-// plain reports whether plain HTTP was tried as well, so that the response to HTTPS is not the
-// cause.
+// plain reports whether plain HTTP was also tried, so that the response to HTTPS is not the cause.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
 func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies a response by its status. Of its text only the codes of the specification
-// are reported: the rest may contain request numbers.
+// setAnswer classifies a response by its status. It reports only the codes of the specification. The rest of the text may contain request numbers.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {
@@ -199,11 +192,11 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		if auth.Anonymous() {
-			e.set(Unauthorized, detail, "no credential was sent: name a Secret in spec.imagePullSecrets, and check that the repository exists")
+			e.set(Unauthorized, detail, "no credential was sent: add a Secret to spec.imagePullSecrets, and check that the repository exists")
 			return
 		}
 		if auth.WorkloadIdentity {
-			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the permission, or name a Secret in spec.imagePullSecrets")
+			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
 			return
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
@@ -216,7 +209,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, "the request is retried")
 	default:
-		e.set(Malformed, detail, "check that spec.image names a registry")
+		e.set(Malformed, detail, "check that the host in spec.image is a registry")
 	}
 }
 
@@ -224,7 +217,7 @@ func isPing(answer *transport.Error) bool {
 	return answer.Request != nil && answer.Request.URL != nil && strings.Trim(answer.Request.URL.Path, "/") == "v2"
 }
 
-// codes of the OCI distribution specification that explain a refusal.
+// codes contains the error codes of the OCI distribution specification that explain a refusal.
 var codes = []transport.ErrorCode{transport.NameUnknownErrorCode, transport.ManifestUnknownErrorCode, transport.NameInvalidErrorCode,
 	transport.TagInvalidErrorCode, transport.UnauthorizedErrorCode, transport.DeniedErrorCode, transport.UnsupportedErrorCode,
 	transport.TooManyRequestsErrorCode, transport.UnavailableErrorCode}
@@ -240,7 +233,7 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 	return strings.Join(known, ", ")
 }
 
-// setNetwork classifies a failure without a valid response, in words without ports and times.
+// setNetwork classifies a failure without a valid response. Its messages do not contain ports and times.
 func (e *Error) setNetwork(err error, t target) {
 	own := t.tls
 	var (
@@ -257,7 +250,7 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
 		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
-		e.set(Untrusted, "the registry speaks plain HTTP", plainRemedy(own))
+		e.set(Untrusted, "the registry uses plain HTTP", plainRemedy(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in the words of the TLS specification
 		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
@@ -279,19 +272,18 @@ func plainRemedy(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is intended"
 	}
-	return "name its port for HTTPS in spec.image: with spec.certSecretRef only HTTPS is used"
+	return "add its port for HTTPS to spec.image: with spec.certSecretRef only HTTPS is used"
 }
 
-// clientRemedy returns the remedy for a registry that rejects the client's certificate, or requires
-// one.
+// clientRemedy returns the remedy for a registry that rejects the client certificate, or requires one.
 func clientRemedy(own TLS) string {
 	if own.Certificate == "" {
-		return "it may require a client certificate: name a Secret with tls.crt and tls.key in spec.certSecretRef"
+		return "it may require a client certificate: set spec.certSecretRef to a Secret with tls.crt and tls.key"
 	}
 	return "check tls.crt and tls.key in the Secret of spec.certSecretRef"
 }
 
-// setCertificate sets the message about the server's certificate.
+// setCertificate sets the message about the certificate of the server.
 func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	var (
 		host    x509.HostnameError
@@ -299,17 +291,17 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	)
 	switch {
 	case errors.As(err, &host):
-		e.set(Untrusted, "the registry's certificate is not for this host", "use a certificate for this host, or set spec.image to a host that the certificate names")
+		e.set(Untrusted, "the registry's certificate is not for this host", "use a certificate for this host, or set spec.image to a host that the certificate contains")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.set(Untrusted, "the registry's certificate has expired or is not valid yet", "renew it, and check the clock of the node")
 	case own.CA == "":
 		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
 	default:
-		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by another authority than that of ca.crt in the Secret of spec.certSecretRef: correct ca.crt")
+		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority other than that of ca.crt in the Secret of spec.certSecretRef: correct ca.crt")
 	}
 }
 
-// badTLS returns the error for invalid certificates; the cause is from ParseTLS.
+// badTLS returns the error for invalid certificates. The cause is an error of ParseTLS.
 func badTLS(op, object string, cause error) *Error {
 	e := &Error{Op: op, Object: object, cause: cause}
 	e.set(Untrusted, "the certificates cannot be used", "check the Secret of spec.certSecretRef")

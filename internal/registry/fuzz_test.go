@@ -20,12 +20,12 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// played answers with what is given, in turn, and notes who was asked.
+// played sends the given responses in turn, and records which hosts received the password.
 type played struct {
 	answers []func(*http.Request) *http.Response
 	n       int
 	hosts   map[string]bool
-	secrets map[string]bool // hosts that were shown the password
+	secrets map[string]bool // hosts that received the password
 }
 
 func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -48,7 +48,7 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// answerWith gives an answer with headers in lines.
+// answerWith returns a response with the given headers, one in each line.
 func answerWith(code int, header, body string) func(*http.Request) *http.Response {
 	return func(*http.Request) *http.Response {
 		h := http.Header{}
@@ -65,7 +65,7 @@ func scannerOver(p *played) *Scanner {
 	return New(Options{Transport: p, PerSecond: 1e9, Burst: 1e9, Backoff: remote.Backoff{Duration: 1, Factor: 1, Steps: 2}, MaxPages: 20})
 }
 
-// typed checks that an error names its kind.
+// typed checks that an error has a kind.
 func typed(t *testing.T, err error) {
 	var typed *Error
 	if err != nil && (!errors.As(err, &typed) || typed.Kind == "" || typed.Error() == "") {
@@ -73,7 +73,7 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// Whatever a registry answers: no panic, no hang, typed errors, a bounded number of requests.
+// FuzzAnswers checks for any responses of a registry that there is no panic and no hang, that errors are typed, and that the number of requests is limited.
 func FuzzAnswers(f *testing.F) {
 	d := "sha256:" + strings.Repeat("a", 64)
 	f.Add(200, "Docker-Distribution-Api-Version: registry/2.0", "{}", 200, "Link: </v2/a/b/tags/list?n=2&last=x>; rel=\"next\"\nContent-Type: application/json", `{"name":"a/b","tags":["1.0.0","x"]}`, uint8(0))
@@ -128,7 +128,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// An image with whatever configuration.
+// FuzzImage reads images with arbitrary configurations.
 func FuzzImage(f *testing.F) {
 	f.Add(`{"os":"linux","architecture":"amd64","created":"2026-01-01T00:00:00Z","config":{"Labels":{"a":"b"}}}`, `"org.opencontainers.image.created":"2026-02-30T00:00:00Z"`, "linux/amd64")
 	f.Add(`{"created":"0001-01-01T00:00:00Z","variant":"v8","os":"linux","architecture":"arm64"}`, `"org.opencontainers.image.created":"9999-12-31T23:59:59.999999999+23:59"`, "linux/arm64/v8")
@@ -170,14 +170,14 @@ func FuzzImage(f *testing.F) {
 	})
 }
 
-// The registry that is asked is the one that the name of an image says.
+// FuzzRepository checks that requests are sent to the registry in the name of the image.
 func FuzzRepository(f *testing.F) {
 	for _, s := range []string{"ghcr.io/acme/web", "localhost:5000/x", "[::1]:5000/a", "::/0", "a", "docker.io/library/a", "r.example:99999/a", "R.example/a", "1.2.3.4/a", "xn--a/b", "https:/a/b", "a@b/c", "r.example:/a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.HasPrefix(text, "/") || strings.HasSuffix(text, "/") {
-			return // "/" is read as index.docker.io//
+			return // "/" is parsed as index.docker.io//
 		}
 		repo, err := parseRepository("x", text, false)
 		if err != nil {
@@ -198,7 +198,7 @@ func FuzzRepository(f *testing.F) {
 	})
 }
 
-// A link to the next page stays at the same registry, whatever the answer says.
+// FuzzLink checks that a link to the next page never causes a request to another registry.
 func FuzzLink(f *testing.F) {
 	f.Add(`</v2/a/tags/list?last=x>; rel="next"`)
 	f.Add(`<http://r.example:80/v2/>; rel="next"`)
@@ -222,7 +222,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// Credentials: the same for the same Secret, and never for another host.
+// FuzzSameCredential checks that the same Secret always results in the same credential, which is never used for another host.
 func FuzzSameCredential(f *testing.F) {
 	f.Add([]byte(`{"auths":{"https://r.example/v1/":{"auth":"YTpi"},"r.example":{"auth":"YTpj"},"r.example/v2/":{"username":"a","password":"d"}}}`), "r.example/a/b", TypeDockerConfigJSON)
 	f.Add([]byte(`{"r.example/a":{"auth":"YTpi"},"r.example/a/":{"auth":"Yjpj"}}`), "r.example/a/b", TypeDockerConfig)
@@ -239,7 +239,7 @@ func FuzzSameCredential(f *testing.F) {
 		if first.Found && !bytes.Contains(bytes.ToLower(data), []byte(".")) && !bytes.Contains(data, []byte(":")) && !bytes.Contains(bytes.ToLower(data), []byte("localhost")) {
 			t.Fatalf("found by %q", data)
 		}
-		// What is in the error whatever the data is, such as the type of the Secret and the repository, is not secret.
+		// Text that the error contains for any data, such as the type of the Secret and the repository, is not secret.
 		_, other := FindCredential(repository, Secret{Name: "s", Type: kind, Data: map[string][]byte{".dockerconfigjson": []byte("x"), ".dockercfg": []byte("x")}})
 		if err != nil && len(data) > 24 && strings.Contains(err.Error(), string(data)) && !strings.Contains(fmt.Sprint(other), string(data)) {
 			t.Fatalf("the error shows: %v", err)
@@ -247,7 +247,7 @@ func FuzzSameCredential(f *testing.F) {
 	})
 }
 
-// A pause that a registry asks for is within its bounds.
+// FuzzRetryAfter checks that a pause that a registry requests is within its limits.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("120")
 	f.Add("Thu, 31 Jan 2030 12:01:00 GMT")
@@ -259,11 +259,11 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// A certificate and a key that are read can be used.
+// FuzzTLS checks that a certificate and a key that were accepted can be used.
 func FuzzTLS(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), []byte("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), []byte(""))
 	f.Fuzz(func(t *testing.T, certificate, key, ca []byte) {
-		if len(certificate)+len(key)+len(ca) > 8192 { // huge RSA values are known
+		if len(certificate)+len(key)+len(ca) > 8192 { // the cost of huge RSA values is known
 			return
 		}
 		defer await.Quick(t)()

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// passwords is an identity whose password others change.
+// passwords is an identity whose password can be changed.
 type passwords struct {
 	mu       sync.Mutex
 	password string
@@ -26,7 +26,7 @@ func (p *passwords) set(password string, err error) {
 	p.password, p.err = password, err
 }
 
-// Serves reports that each registry is served.
+// Serves returns true for each registry.
 func (p *passwords) Serves(string) bool { return true }
 
 // Credential returns the current password.
@@ -37,8 +37,8 @@ func (p *passwords) Credential(_ context.Context, host string) (Credential, erro
 	return Credential{Username: "cloud", Password: p.password}, p.err
 }
 
-// TestWorkloadIdentity: the credential is asked for when it is needed, so that one that ended is replaced; that there is none
-// is an error that passes, and never a request without one.
+// TestWorkloadIdentity checks that the credential is requested when it is needed, so that an expired credential is replaced. If there is no credential, the
+// result is a temporary error, and never a request without a credential.
 func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
 	for name, require := range map[string]func(*registrytest.Server, string, string){"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer} {
@@ -82,7 +82,7 @@ func TestWorkloadIdentity(t *testing.T) {
 			if err := list(); err != nil {
 				t.Errorf("with a credential again: %v", err)
 			}
-			// Other credentials share no answer with it.
+			// Requests with other credentials share no response with it.
 			if _, err := scanner.List(t.Context(), Request{Repository: r.Repository, MaxAge: 24 * time.Hour}); KindOf(err) != Unauthorized {
 				t.Errorf("anonymous: %v", err)
 			}
@@ -90,7 +90,7 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// plaintext is a network in which HTTPS fails, and plain HTTP is answered.
+// plaintext is a network in which HTTPS fails and plain HTTP works.
 type plaintext struct{ sent []string }
 
 func (p *plaintext) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -106,8 +106,8 @@ func (p *plaintext) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestIdentityOverHTTPSOnly: spec.insecure is set by a user for the user's registry. The credential of the manager's
-// workload identity is sent only over HTTPS.
+// TestIdentityOverHTTPSOnly checks that the credential of the manager's workload identity is sent only over HTTPS, even if a user sets spec.insecure for
+// their own registry.
 func TestIdentityOverHTTPSOnly(t *testing.T) {
 	t.Parallel()
 	network := &plaintext{}

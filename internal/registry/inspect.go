@@ -31,8 +31,7 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 	})
 }
 
-// whole returns the image of a digest; for an index it includes the metadata of its image for the
-// platform.
+// whole returns the image of a digest. For an index, the result includes the metadata of the image for the platform.
 func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
 	d, err := s.behind(ctx, t, digest)
 	if err != nil || len(d.images) == 0 {
@@ -51,7 +50,7 @@ func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) 
 	return image, nil
 }
 
-// imageFor returns the digest of the image for a platform, else of the first one.
+// imageFor returns the digest of the image for a platform. If there is none, it returns the digest of the first image.
 func (d described) imageFor(platform string) string {
 	for _, c := range d.images {
 		if supports([]string{c.platform}, platform) {
@@ -61,15 +60,14 @@ func (d described) imageFor(platform string) string {
 	return d.images[0].digest
 }
 
-// Bounds of Image.Labels.
+// These are the limits of Image.Labels.
 const (
 	maxLabels     = 256
 	maxLabelBytes = 64 << 10 // keys and values together
-	maxLabel      = 4 << 10  // key and value of one
+	maxLabel      = 4 << 10  // key and value of one label
 )
 
-// labels merges labels; the first source with a key counts. Within the limits the selection is
-// deterministic.
+// labels merges labels. If several sources have the same key, the first source counts. The selection of labels within the limits is deterministic.
 func labels(sources ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, source := range slices.Backward(sources) {
@@ -101,9 +99,8 @@ func rank(label string) int {
 	return 1
 }
 
-// imageCache caches the content of digests up to limit bytes, and evicts the least recently used.
-// Content of more than a sixteenth of the limit is not cached, so that a few cannot evict all
-// others.
+// imageCache caches the content of digests up to limit bytes, and evicts the least recently used content. Content of more than a sixteenth of the limit
+// is not cached, so that a few images cannot evict all others.
 type imageCache struct {
 	limit int
 
@@ -156,7 +153,7 @@ func (c *imageCache) remove(e *list.Element) {
 	c.size -= gone.size
 }
 
-// bytes returns the approximate size of the image in memory.
+// bytes returns the approximate size of the image in memory, in bytes.
 func (d described) bytes() int {
 	const entry, field = 512, 48 // overhead of Go in addition to the text
 	n := entry + len(d.Digest)

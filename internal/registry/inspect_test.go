@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// labelled returns an image with labels in its configuration and annotations.
+// labelled returns an image that has labels in its configuration, and annotations.
 func labelled(t *testing.T, platform string, built time.Time, labels, annotations map[string]string) v1.Image {
 	t.Helper()
 	image := registrytest.Image(t, "x", platform, built)
@@ -67,7 +67,7 @@ func TestInspect(t *testing.T) {
 		push     func(*registrytest.Server) string
 		platform string
 		want     Image
-		gets     int // of manifests, Resolve before included
+		gets     int // GET requests for manifests, including those of an earlier Resolve
 		blobs    int
 	}{
 		"image": {
@@ -219,7 +219,7 @@ func TestImageCacheIsBounded(t *testing.T) {
 	}
 	for i := range 100 {
 		c.add(fmt.Sprint(i), image(1000))
-		c.get("0") // asked for again and again
+		c.get("0") // requested repeatedly
 	}
 	if c.size > c.limit || c.size < c.limit/2 || len(c.byKey) != c.order.Len() {
 		t.Errorf("%d bytes in %d of %d images, want at most %d", c.size, len(c.byKey), c.order.Len(), c.limit)

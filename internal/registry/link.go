@@ -14,16 +14,15 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// listing is both the key, in a context, and the state of a list that is being read. It is used by one request at a time.
+// listing is the state of a list that is being read. It is passed in the context of the requests, and is used by one request at a time.
 type listing struct {
 	repo name.Repository
-	// known is the ETag of the last complete list; "" for none.
+	// known is the ETag of the last complete list; empty if there is none.
 	known string
-	// etag is the ETag of a list with one page, and pages the number of pages.
+	// etag is the ETag of a list that has only one page. pages is the number of pages.
 	etag  string
 	pages int
-	// tags of the last page, and the number of names on it, which may include names that are not
-	// tags.
+	// tags are the tags of the last page. named is the number of names on that page, which may include names that are not tags.
 	tags  []string
 	named int
 }
@@ -40,12 +39,12 @@ func listingIn(ctx context.Context) *listing {
 	return l
 }
 
-// page reports whether a request is for a page of the list, rather than for a token.
+// page reports whether a request is for a page of the list, and not for a token.
 func (l *listing) page(req *http.Request) bool {
 	return l != nil && req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/tags/list")
 }
 
-// condition makes the request for the first page conditional, if the last list has an ETag.
+// condition makes the request for the first page conditional if the last list has an ETag.
 func (l *listing) condition(req *http.Request) *http.Request {
 	if !l.page(req) || l.known == "" || l.pages > 0 {
 		return req
@@ -73,8 +72,7 @@ func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 	return false
 }
 
-// read decodes the tags of a page one by one, because a page with all tags is large, and each
-// concurrent scan reads one.
+// read decodes the tags of a page one at a time, because a page with all tags is large, and each concurrent scan reads such a page.
 func (l *listing) read(body io.ReadCloser) error {
 	defer body.Close()
 	l.tags, l.named = nil, 0
@@ -104,7 +102,7 @@ func (l *listing) read(body io.ReadCloser) error {
 	return err
 }
 
-// errNoList: the response is JSON, but not a list of tags.
+// errNoList reports that the response is JSON, but not a list of tags.
 var errNoList = &json.UnmarshalTypeError{Value: "another value", Type: reflect.TypeFor[[]string]()}
 
 // readTags reads a list of strings, or null.
@@ -135,7 +133,7 @@ func (l *listing) readTags(d *json.Decoder) error {
 	return err
 }
 
-// skip reads one value.
+// skip reads one value and drops it.
 func skip(d *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := d.Token()
@@ -157,9 +155,8 @@ func skip(d *json.Decoder) error {
 // maxETag is the maximum length of a stored ETag, in bytes.
 const maxETag = 256
 
-// correctLink uses only the query of the link to the next page of a list, with the scheme, host and
-// path of the request. Registries behind a proxy often do not know these three. The library follows
-// only this link, and requests are never sent to another host.
+// correctLink replaces the scheme, host and path of the link to the next page by those of the request, and keeps only the query. Registries behind a
+// proxy often do not know their own scheme, host and path. The library follows only this link, and no request is sent to another host.
 func correctLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')

@@ -17,7 +17,7 @@ import (
 
 const opList = "list tags of"
 
-// pageSize is requested first; a registry that rejects it chooses the size.
+// pageSize is the page size of the first request. A registry that rejects it chooses the size.
 const pageSize = 1000
 
 func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
@@ -26,14 +26,14 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 		return Scan{}, err
 	}
 	limit := tagLimit{max: cmp.Or(r.MaxTags, DefaultMaxTags), counts: r.Counts}
-	// A complete list is valid for all callers; a truncated one, for callers with the same limit.
+	// A complete list is valid for all callers. A truncated list is valid only for callers with the same limit.
 	whole := "list " + t.key
 	cut := fmt.Sprintf("%s %d %s", whole, limit.max, r.CountsAs)
 	if scan, ok := s.cachedList(r, whole, cut); ok {
 		return limit.apply(scan), nil
 	}
 	scan, err := share(ctx, &s.flights, cut, t.timeout, func(ctx context.Context) (Scan, error) {
-		if scan, ok := s.cachedList(r, whole, cut); ok { // read for another caller in the meantime
+		if scan, ok := s.cachedList(r, whole, cut); ok { // The list was read for another caller in the meantime.
 			return scan, nil
 		}
 		scan, err := s.readList(ctx, t, limit, whole)
@@ -50,7 +50,7 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 	return limit.apply(scan), err
 }
 
-// readList reads the list, or confirms the last complete one by its ETag.
+// readList reads the list, or confirms the last complete list by its ETag.
 func (s *Scanner) readList(ctx context.Context, t target, limit tagLimit, whole string) (Scan, error) {
 	scan := Scan{Time: s.clock.Now()}
 	last, known := s.lists.get(whole)
@@ -83,10 +83,10 @@ func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
 	return Scan{}, false
 }
 
-// maxRead is how many tags of one list are read, including those that do not count.
+// maxRead is the maximum number of tags of one list that are read, including those that do not count.
 const maxRead = 100_000
 
-// tagLimit limits the tags that count; with a nil filter all do.
+// tagLimit limits the number of tags that count. If counts is nil, all tags count.
 type tagLimit struct {
 	max    int
 	counts func(tag string) bool
@@ -94,7 +94,7 @@ type tagLimit struct {
 
 func (l tagLimit) counted(tag string) bool { return l.counts == nil || l.counts(tag) }
 
-// apply truncates a list, which is shared, after the last tag that may count.
+// apply truncates a shared list after the last tag that may count. It does not change the shared list.
 func (l tagLimit) apply(scan Scan) Scan {
 	if len(scan.Tags) <= l.max {
 		return scan
@@ -114,7 +114,7 @@ func (l tagLimit) apply(scan Scan) Scan {
 	return scan
 }
 
-// listCache caches lists up to limit bytes in total, and evicts the oldest.
+// listCache caches lists up to a total of limit bytes, and evicts the oldest lists.
 type listCache struct {
 	limit int
 
@@ -166,8 +166,8 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages into the listing of ctx until the end or a limit. Names that are not tags are
-// omitted: no image can be pulled by them.
+// readTags reads pages into the listing of ctx until the end or a limit. It omits names that are not valid tags, because no image can be pulled by such
+// a name.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 		}
 		seen[page.Next] = true
 		switch full := size > 0 && named >= size && page.Next == ""; {
-		case full && n == 0: // some registries truncate the list without a link to the rest
+		case full && n == 0: // Some registries truncate the list without a link to the rest.
 			again, err := t.login.open(ctx, t, 0)
 			var answer *transport.Error
 			if errors.As(err, &answer) {
@@ -208,7 +208,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 				pages = again
 			}
 		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && named < size:
-			truncated = true // fewer than before, and no link either
+			truncated = true // fewer tags than before, and no link either
 		}
 	}
 	tags = make([]string, 0, len(found))
@@ -219,8 +219,8 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 	return tags, truncated, nil
 }
 
-// pages requests the first page of the list, and again without a page size if the registry rejects
-// that. size is the requested page size; 0 for none.
+// pages requests the first page of the list. If the registry rejects the page size, it repeats the request without a page size. size is the requested
+// page size; 0 means none.
 func (l *login) pages(ctx context.Context, t target) (pages *remote.Lister, size int, err error) {
 	l.mu.Lock()
 	if !l.noPageSize {
@@ -253,7 +253,7 @@ func refusesPageSize(err error) bool {
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusRequestEntityTooLarge)
 }
 
-// checksum returns the checksum of sorted tags. No tag contains a line end.
+// checksum returns the checksum of sorted tags. No tag contains a line break.
 func checksum(tags []string) string {
 	h := sha256.New()
 	for _, tag := range tags {

@@ -50,7 +50,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Many policies of one interval do not scan in the same second.
+// TestPaceSpreads checks that many policies with the same interval do not scan in the same second.
 func TestPaceSpreads(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seconds := map[time.Duration]bool{}

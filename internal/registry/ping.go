@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// pingAge is how long the answer of a registry to GET /v2/, which shows how requests are authenticated, is reused.
+// pingAge is how long the response of a registry to GET /v2/ is reused. The response shows how the registry authenticates requests.
 const pingAge = 10 * time.Minute
 
-// pings caches the responses to GET /v2/ with one credential, by scheme and host. The library requests it once for each
-// repository.
+// pings caches the responses to GET /v2/ with one credential, by scheme and host. The library sends this request once for each repository.
 type pings struct {
 	mu      sync.Mutex
 	answers map[string]ping
 }
 
-// ping is a response, or the error of a scheme that the registry does not serve.
+// ping is a response, or the error for a scheme that the registry does not support.
 type ping struct {
 	status int
 	header http.Header
@@ -26,22 +25,22 @@ type ping struct {
 	at     time.Time
 }
 
-// plainAllowed is the key, in a context, of requests that may use plain HTTP.
+// plainAllowed is the context key of requests that may use plain HTTP.
 type plainAllowed struct{}
 
 func withPlain(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainAllowed{}, true)
 }
 
-// asksPing reports whether a request is GET /v2/, which shows how a registry authenticates.
+// asksPing reports whether a request is GET /v2/.
 func asksPing(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == ""
 }
 
 func pingKey(u *url.URL, scheme string) string { return scheme + "://" + u.Host }
 
-// recall returns the cached response to a request, or the error of HTTPS if HTTP is allowed and works; both are nil if
-// neither is known.
+// recall returns the cached response to a request, or the cached error of HTTPS if HTTP is allowed and works. It returns nil for both if neither is
+// cached.
 func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +61,8 @@ func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error)
 	return nil, nil
 }
 
-// record caches a definite response, and the error of HTTPS, which counts once HTTP works. An error because the request's
-// context ended is not one of the registry.
+// record caches a definite response. It also caches an error of HTTPS, which counts once HTTP works. It does not cache an error that was caused by the
+// end of the request's context.
 func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
 	known := ping{at: now, err: err}
 	switch {
@@ -85,7 +84,7 @@ func (p *pings) record(req *http.Request, resp *http.Response, err error, now ti
 	p.answers[pingKey(req.URL, req.URL.Scheme)] = known
 }
 
-// forget drops the cached response of a host whose response to another request contradicts it.
+// forget drops the cached response of a host after the response to another request contradicts it.
 func (p *pings) forget(u *url.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

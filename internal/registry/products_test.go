@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// withAttestations returns an index as docker buildx writes it: an image for each platform, and for
-// each an attestation of the platform unknown/unknown.
+// withAttestations returns an index as docker buildx writes it, with an image for each platform, and an attestation of the platform unknown/unknown for
+// each image.
 func withAttestations(t *testing.T, platforms ...string) v1.ImageIndex {
 	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -50,17 +50,15 @@ func digestOf(t *testing.T, x interface{ Digest() (v1.Hash, error) }) string {
 	return digest.String()
 }
 
-// artifact returns a manifest of something other than an image, such as a chart, with an empty
-// configuration of another type.
+// artifact returns a manifest of an artifact that is not an image, such as a chart, with an empty configuration of the given type.
 func artifact(configuration types.MediaType) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)
 }
 
-// turning asks for smaller pages than the scanner does, and calls before ahead of each
-// request for a page. It counts these.
+// turning requests smaller pages than the scanner does, and calls before ahead of each request for a page. It counts these requests.
 type turning struct {
 	next   http.RoundTripper
-	size   int // 0: as the scanner
+	size   int // 0 means the size that the scanner requests
 	before func(page int) error
 
 	mu    sync.Mutex
@@ -87,21 +85,21 @@ func (x *turning) RoundTrip(r *http.Request) (*http.Response, error) {
 	return x.next.RoundTrip(r)
 }
 
-// product is a registry of others in one case.
+// product is a registry of another project in one test case.
 type product struct {
 	*testing.T
 	*registrytest.Process
 	of      registrytest.Product
 	auth    Credential
 	scanner *Scanner
-	path    string // each case has its own
+	path    string // different for each case
 }
 
 func (p *product) request() Request {
 	return Request{Repository: p.Repository(p.path), Auth: p.auth, Timeout: 2 * time.Minute}
 }
 
-// scannerBy reads through a turning.
+// scannerBy returns a scanner that sends its requests through x.
 func (p *product) scannerBy(x *turning) *Scanner {
 	x.next = NewTransport(registrytest.Outbound())
 	return New(Options{Outbound: registrytest.Outbound(), Transport: x, Backoff: fast, PerSecond: 1e6, Burst: 1e6})
@@ -112,7 +110,7 @@ func (p *product) image(tag string) (digest string) {
 	return p.PushImage(p.path, tag, registrytest.Image(p, p.path+":"+tag, "linux/amd64", time.Time{}))
 }
 
-// lists checks the list.
+// lists checks the list of tags.
 func (p *product) lists(what string, want ...string) {
 	p.Helper()
 	scan, err := p.scanner.List(p.Context(), p.request())
@@ -121,7 +119,7 @@ func (p *product) lists(what string, want ...string) {
 	}
 }
 
-// gone checks the proof of absence.
+// gone checks the result of Gone.
 func (p *product) gone(what, tag, digest, witness string, want bool) {
 	p.Helper()
 	if got, err := p.scanner.Gone(p.Context(), p.request(), tag, digest, witness); err != nil || got != want {
@@ -135,11 +133,11 @@ func (p *product) restarted() error {
 	return p.Start()
 }
 
-// productCases are what discovery needs of every registry.
+// productCases contains the properties of registries that discovery requires.
 var productCases = map[string]func(*product){
 	"lists all pages": func(p *product) {
-		many, sizes := 301, map[int]int{100: 4, 43: 7} // the last page of 43 is full
-		if p.auth == (Credential{}) {                  // once will do for more than a page of the scanner's own size
+		many, sizes := 301, map[int]int{100: 4, 43: 7} // the last page of 43 tags is full
+		if p.auth == (Credential{}) {                  // one test with more than a page of the scanner's own size is sufficient
 			many, sizes = 1200, map[int]int{0: 2, 100: 12, 1200: 1}
 		}
 		tags := numbered(many)
@@ -150,9 +148,9 @@ var productCases = map[string]func(*product){
 			if err != nil || scan.Truncated || cmp.Diff(sorted(tags), scan.Tags) != "" {
 				p.Errorf("pages of %d: %d tags, truncated %t, %v; want all %d", size, len(scan.Tags), scan.Truncated, err, len(tags))
 			}
-			if p.of.Pages && x.pages != want && x.pages != want+1 { // some link to a last page that is empty
+			if p.of.Pages && x.pages != want && x.pages != want+1 { // some registries link to an empty last page
 				p.Errorf("%d pages of %d, want %d", x.pages, size, want)
-			} else if !p.of.Pages && x.pages != 1+many/pageSize { // all in one, and again where that might be cut at 1,000
+			} else if !p.of.Pages && x.pages != 1+many/pageSize { // all tags on one page; the request is repeated if the list might be truncated at 1,000
 				p.Errorf("%d pages of %d, want all in one", x.pages, size)
 			}
 		}
@@ -337,7 +335,7 @@ var productCases = map[string]func(*product){
 	"a tag in capitals is found as it is listed": func(p *product) {
 		image := p.image("1.0.0-RC.1")
 		scan, err := p.scanner.List(p.Context(), p.request())
-		if err != nil || len(scan.Tags) != 1 || !strings.EqualFold(scan.Tags[0], "1.0.0-RC.1") { // some list it in small letters
+		if err != nil || len(scan.Tags) != 1 || !strings.EqualFold(scan.Tags[0], "1.0.0-RC.1") { // some registries return tags in lower case
 			p.Fatalf("List = %q, %v", scan.Tags, err)
 		}
 		if found, err := p.scanner.Resolve(p.Context(), p.request(), scan.Tags[0]); err != nil || found.Digest != image {
@@ -359,9 +357,8 @@ var productCases = map[string]func(*product){
 	},
 }
 
-// TestProducts reads registries of other vendors, each of which runs in its own process, for
-// everybody and with each form of login. Those that make test-registries builds are
-// skipped where they were not built.
+// TestProducts reads registries of other projects, each of which runs as a separate process, with each form of login and without one. It skips registries
+// that make test-registries has not built.
 func TestProducts(t *testing.T) {
 	for _, of := range registrytest.Products() {
 		t.Run(of.Name, func(t *testing.T) {
@@ -373,7 +370,7 @@ func TestProducts(t *testing.T) {
 					if login != registrytest.Everybody {
 						p.auth = Credential{Username: registrytest.Robot, Password: registrytest.RobotPassword}
 					}
-					for i, name := range slices.Sorted(maps.Keys(productCases)) { // in order: some stop the registry
+					for i, name := range slices.Sorted(maps.Keys(productCases)) { // in order, because some cases stop the registry
 						t.Run(name, func(t *testing.T) {
 							p.For(t)
 							p.T, p.path = t, fmt.Sprintf("team/case-%d", i)

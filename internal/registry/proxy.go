@@ -11,9 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// proxies chooses the proxy of a request, and dials. A proxy dials in place of the manager, so
-// addresses that the manager may not dial are refused before the proxy is used. The proxy itself is
-// the operator's choice: it may be on loopback.
+// proxies selects the proxy of a request, and connects. A proxy connects to servers in place of the manager. Therefore, addresses to which the manager
+// may not connect are refused before the proxy is used. The operator selects the proxy itself, so it may have a loopback address.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)
 	allowed *outbound.Policy
@@ -33,7 +32,7 @@ func (p *proxies) proxyOf(req *http.Request) (*url.URL, error) {
 	return proxy, nil
 }
 
-// dial connects to a chosen proxy, or to an address that the policy allows.
+// dial connects to a selected proxy, or to an address that the policy allows.
 func (p *proxies) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	if _, ok := p.chosen.Load(hostPort); ok {
 		return p.allowed.Trusting(hostPort).Dial(ctx, network, hostPort)
@@ -41,7 +40,7 @@ func (p *proxies) dial(ctx context.Context, network, hostPort string) (net.Conn,
 	return p.allowed.Dial(ctx, network, hostPort)
 }
 
-// portOf returns the port of a URL as net/http dials it.
+// portOf returns the port to which net/http connects for a URL.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme])
 }

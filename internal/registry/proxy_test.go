@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// names resolves as the map says, and nothing else.
+// names is a resolver that knows only the given names.
 type names map[string]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -31,12 +31,12 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// What may not be dialed is not asked of a proxy either.
+// TestProxiesAreNotAskedForMetadata checks that no proxy is used to reach a denied address.
 func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}
 	known := names{"inside.example.com": "10.0.0.1", "rebound.example.com": "169.254.169.254", "mapped.example.com": "::ffff:100.100.100.200"}
 	for target, refused := range map[string]bool{
-		"https://registry.example.com/v2/":     false, // not resolved here
+		"https://registry.example.com/v2/":     false, // the name is not resolved here
 		"https://inside.example.com/v2/":       false,
 		"https://10.0.0.1:5000/v2/":            false,
 		"https://[2001:db8::1]/v2/":            false,
@@ -93,8 +93,8 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	}
 }
 
-// The proxy of the environment is used for registries but for those of NO_PROXY. The
-// environment is read once in a process, so this one runs itself.
+// TestProxyOfTheEnvironment checks that the proxy of the environment is used for all registries except those in NO_PROXY. The environment is read only once
+// in a process, so the test runs itself in another process.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv("REGISTRY_TEST_PROXIED") != "" {
 		proxied(t)
@@ -133,7 +133,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// proxied is what the process with a proxy in its environment does.
+// proxied runs in the process that has a proxy in its environment.
 func proxied(t *testing.T) {
 	own := TLS{CA: os.Getenv("REGISTRY_TEST_PROXIED")}
 	scanner := New(Options{Outbound: registrytest.Outbound(), Backoff: fast})
@@ -151,7 +151,7 @@ func proxied(t *testing.T) {
 	}
 }
 
-// tunnel joins a CONNECT request with an address until one side ends.
+// tunnel connects a CONNECT request to an address until one side ends.
 func tunnel(t *testing.T, w http.ResponseWriter, address string) {
 	upstream, err := net.Dial("tcp", address)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// quotaSpent reports whether a registry's quota is used up, and for how long: between minPause and maxPause. It reads the
-// fields of the IETF drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30, and
-// RateLimit-Remaining with RateLimit-Reset. A quota without a known end causes no pause, like that of Docker Hub, which
-// counts only some of the requests: the registry responds with 429 when it is used up.
+// quotaSpent reports whether the quota of a registry is used up, and for how long, between minPause and maxPause. It reads the fields of the IETF
+// drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30, and RateLimit-Remaining with RateLimit-Reset. A quota without a
+// known end causes no pause. An example is the quota of Docker Hub, which counts only some of the requests: when the quota is used up, the registry
+// responds with 429.
 func quotaSpent(h http.Header, now time.Time) (time.Duration, bool) {
 	remaining, reset := h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")
 	for _, field := range strings.FieldsFunc(strings.Join(h.Values("RateLimit"), ","), func(r rune) bool { return r == ',' || r == ';' }) {
@@ -32,14 +32,14 @@ func quotaSpent(h http.Header, now time.Time) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	// Some registries send the time of the reset as seconds since 1970.
+	// Some registries send the time of the reset in seconds since 1970.
 	if since := now.Unix(); since > 0 && wait > uint64(since) {
 		wait -= uint64(since)
 	}
 	return min(max(time.Duration(min(wait, uint64(maxPause/time.Second)))*time.Second, minPause), maxPause), true
 }
 
-// seconds reads the number before any parameters, as in "76;w=21600".
+// seconds parses the number before any parameters, as in "76;w=21600".
 func seconds(value string) (uint64, bool) {
 	value, _, _ = strings.Cut(value, ";")
 	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 63)

@@ -15,32 +15,31 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// The pause after a 429: the time in Retry-After, at most maxPause and at least minPause, or
-// defaultPause if the header is missing or invalid.
+// These are the durations of pauses after a 429. A pause lasts for the time in Retry-After, limited to minPause and maxPause, or for defaultPause if
+// the header is missing or invalid.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
 	maxPause     = time.Hour
 )
 
-// gate is the RoundTripper of all requests with one credential to one registry, including those to
-// its token server and its storage.
+// gate is the RoundTripper for all requests with one credential to one registry, including requests to the token server and the storage of the
+// registry.
 type gate struct {
 	next    http.RoundTripper
 	clock   clock.Clock
 	bucket  *rate.Limiter
-	rate    rate.Limit // of the bucket while the registry does not limit
+	rate    rate.Limit // rate of the bucket while the registry does not limit the rate
 	maxBody int64
 	pings   pings
 
 	mu     sync.Mutex
 	until  time.Time // end of the pause
-	slowed time.Time // when the rate was last changed because of a 429; zero for the full rate
+	slowed time.Time // time at which the rate was last changed because of a 429; zero for the full rate
 }
 
-// RoundTrip sends a request when there is no pause and the bucket has a token. After 429 it returns
-// a *pausedError, which is not retried. GET /v2/ is answered from the cache if possible, and 304 to
-// a list is errNotModified.
+// RoundTrip sends a request when there is no pause and the bucket contains a token. After a 429, it returns a *pausedError, and the request is not
+// retried. If possible, it responds to GET /v2/ from the cache. For a 304 to a list, it returns errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if asksPing(req) {
 		if resp, err := g.pings.recall(req, g.clock.Now()); resp != nil || err != nil {
@@ -101,7 +100,7 @@ func (g *gate) send(req *http.Request) (*http.Response, error) {
 		if err := listing.read(body); err != nil {
 			return nil, err
 		}
-		resp.Body = io.NopCloser(strings.NewReader("{}")) // the listing has the tags
+		resp.Body = io.NopCloser(strings.NewReader("{}")) // The listing contains the tags.
 	}
 	return resp, nil
 }
@@ -123,7 +122,7 @@ func (g *gate) admit(ctx context.Context) error {
 		case <-timer.C():
 		}
 	}
-	return g.check() // a pause may have begun in the meantime
+	return g.check() // A pause may have begun in the meantime.
 }
 
 func (g *gate) check() error {
@@ -141,13 +140,12 @@ func (g *gate) paused(now time.Time) bool {
 	return now.Before(g.until)
 }
 
-// pause closes the gate for all requests. A later response to an earlier request never shortens a
-// pause.
+// pause closes the gate for all requests. A later response to an earlier request never shortens a pause.
 func (g *gate) pause(retryAfter string) error {
 	return &pausedError{g.hold(pauseFor(retryAfter, g.clock.Now()))}
 }
 
-// hold closes the gate for all requests for a time from now, and returns the end of the pause.
+// hold closes the gate for all requests for the given time, and returns the end of the pause.
 func (g *gate) hold(pause time.Duration) time.Time {
 	until := g.clock.Now().Add(pause)
 	g.mu.Lock()
@@ -158,15 +156,15 @@ func (g *gate) hold(pause time.Duration) time.Time {
 	return g.until
 }
 
-// The rate after a 429: half of it, not below minRate, and from then on rateStep times as much after each minute
-// without another one, until it is the full rate again.
+// These constants control the rate after a 429. The rate is halved, but not below minRate. After each rateInterval without another 429, it is
+// multiplied by rateStep until it reaches the full rate again.
 const (
 	minRate      = rate.Limit(1)
 	rateStep     = 1.5
 	rateInterval = time.Minute
 )
 
-// slow halves the rate, once for all responses to concurrent requests.
+// slow halves the rate. It does so only once for all responses to concurrent requests.
 func (g *gate) slow() {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -177,7 +175,7 @@ func (g *gate) slow() {
 	g.slowed = now
 }
 
-// recover raises the rate again after a time without 429.
+// recover raises the rate after a period without a 429.
 func (g *gate) recover(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +189,7 @@ func (g *gate) recover(now time.Time) {
 	}
 }
 
-// pauseFor reads a Retry-After header: seconds or a date.
+// pauseFor parses a Retry-After header, which contains seconds or a date.
 func pauseFor(retryAfter string, now time.Time) time.Duration {
 	pause := defaultPause
 	if seconds, err := strconv.ParseUint(retryAfter, 10, 32); err == nil {
@@ -202,17 +200,14 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	return min(max(pause, minPause), maxPause)
 }
 
-// maxConnections is the maximum number of connections to one registry, which all policies share; as many are kept open, so
-// that they are reused.
+// maxConnections is the maximum number of connections to one registry. All policies share these connections. The same number is kept open for reuse.
 const maxConnections = 32
 
 // longestTimeout is the maximum of spec.timeout.
 const longestTimeout = 2 * time.Minute
 
-// NewTransport returns the transport to registries. Addresses are checked after the name is
-// resolved, when the connection is made, so that no redirect, token server or name bypasses the
-// check. Proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) are used as described at
-// proxies.
+// NewTransport returns the transport for registries. It checks addresses after name resolution when it connects, so that no redirect, token server or
+// name bypasses the check. It uses the proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described at proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{
@@ -223,7 +218,7 @@ func NewTransport(allowed *outbound.Policy) *http.Transport {
 		MaxIdleConnsPerHost:    maxConnections,
 		MaxConnsPerHost:        maxConnections,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    longestTimeout, // the timeout of a request is in its context
+		TLSHandshakeTimeout:    longestTimeout, // The context of a request contains its timeout.
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }

@@ -27,8 +27,8 @@ func counted(server *registrytest.Server, before map[registrytest.Class]int) map
 	return since
 }
 
-// TestRequests counts what the first scan of a repository, a scan without news and a new tag cost, with 3 offered versions, and what
-// another repository of the same registry costs.
+// TestRequests checks the number of requests for the first scan of a repository, for a scan without news, and for a new tag, each with 3 offered versions.
+// It also checks the number for another repository of the same registry.
 func TestRequests(t *testing.T) {
 	type counts = map[registrytest.Class]int
 	for name, tc := range map[string]struct {
@@ -36,7 +36,7 @@ func TestRequests(t *testing.T) {
 		bearer                       bool
 		first, idle, news, elsewhere counts
 	}{
-		// HTTPS is tried first, which the server cannot count: it fails in the TLS handshake.
+		// HTTPS is tried first. The server cannot count this attempt, because it fails in the TLS handshake.
 		"image": {
 			first:     counts{registrytest.Ping: 1, registrytest.List: 1, registrytest.Get: 3, registrytest.Blob: 3},
 			idle:      counts{registrytest.List: 1, registrytest.Head: 3},
@@ -104,11 +104,11 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestListIsConditional: the list of a registry with ETags is read again only after it changed.
+// TestListIsConditional checks that the list of a registry with ETags is read again only after it has changed.
 func TestListIsConditional(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pages int
-		same  int // lists that are answered with 304
+		same  int // number of lists for which the response is 304
 	}{"one page": {1, 2}, "two pages": {2, 0}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +154,7 @@ func TestListIsConditional(t *testing.T) {
 	}
 }
 
-// TestNotModifiedWithoutACondition: 304 to a request without an ETag is not a list.
+// TestNotModifiedWithoutACondition checks that 304 to a request without an ETag is not accepted as a list.
 func TestNotModifiedWithoutACondition(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -165,7 +165,7 @@ func TestNotModifiedWithoutACondition(t *testing.T) {
 	}
 }
 
-// TestPingIsForgotten: a registry that changes how requests are authenticated is asked again.
+// TestPingIsForgotten checks that GET /v2/ is sent again to a registry that changes how it authenticates requests.
 func TestPingIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -187,7 +187,7 @@ func TestPingIsForgotten(t *testing.T) {
 	}
 }
 
-// TestPingOfAnOutage: that neither scheme answers is not remembered.
+// TestPingOfAnOutage checks that a failure of both schemes is not cached.
 func TestPingOfAnOutage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +211,7 @@ func TestPingOfAnOutage(t *testing.T) {
 	}
 }
 
-// outageListener closes each connection while it is down, before anything is read.
+// outageListener closes each connection immediately while down is true.
 type outageListener struct {
 	net.Listener
 	down atomic.Bool
@@ -227,7 +227,7 @@ func (l *outageListener) Accept() (net.Conn, error) {
 	}
 }
 
-// TestQuota: what a registry reports of its quota pauses all requests when it is used up.
+// TestQuota checks that a used-up quota that a registry reports results in a pause.
 func TestQuota(t *testing.T) {
 	now := newClock().Now()
 	for name, tc := range map[string]struct {
@@ -260,7 +260,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaPausesEverybody: the answer that reports the end of the quota counts, and the next request waits.
+// TestQuotaPausesEverybody checks that the response that reports the end of the quota is used, and that the next request waits.
 func TestQuotaPausesEverybody(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -290,7 +290,7 @@ func TestQuotaPausesEverybody(t *testing.T) {
 	}
 }
 
-// TestRateAfter429: the rate is halved at a 429, once for answers that come together, and raised again minute by minute.
+// TestRateAfter429 checks that the rate is halved after a 429, only once for concurrent responses, and raised again each minute.
 func TestRateAfter429(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -329,7 +329,7 @@ func TestRateAfter429(t *testing.T) {
 	expect("in the end", 40)
 }
 
-// TestConnectionsAreShared: policies over one registry share connections.
+// TestConnectionsAreShared checks that policies with the same registry share connections.
 func TestConnectionsAreShared(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int64
@@ -353,7 +353,7 @@ func TestConnectionsAreShared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One for the attempt by HTTPS, and one that stays open. The server may close one after an error.
+	// One connection is for the attempt with HTTPS, and one stays open. The server may close a connection after an error.
 	if got := opened.Load(); got > 4 {
 		t.Errorf("%d connections for the lists of %d repositories one after another", got, policies)
 	}

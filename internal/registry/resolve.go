@@ -18,7 +18,7 @@ import (
 
 const opResolve = "resolve image"
 
-// digestAt is the digest of a tag at a time.
+// digestAt is the digest of a tag at a point in time.
 type digestAt struct {
 	digest string
 	time   time.Time
@@ -30,7 +30,7 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 		return Image{}, err
 	}
 	if !version.IsTag(tag) {
-		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "no tag", "use letters, digits, _ . and -, at most 128")
+		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "not a valid tag", "use letters, digits, _ . and -, at most 128")
 	}
 	return share(ctx, &s.flights, "resolve "+t.key+" "+tag, t.timeout, func(ctx context.Context) (Image, error) {
 		ref := t.repo.Tag(tag)
@@ -42,8 +42,7 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 	})
 }
 
-// image requests the digest of a tag unless it is cached and fresh, and its content unless that is
-// cached.
+// image requests the digest of a tag unless a fresh digest is cached, and the content of the digest unless it is cached.
 func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
 	key := t.key + " " + ref.TagStr()
 	cached, ok := s.digests.Get(key)
@@ -72,15 +71,14 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	return found.named(at.time), nil
 }
 
-// named returns the image as Resolve does: without the metadata that Inspect reads, at the time at
-// which its tag was read.
+// named returns the image in the form of Resolve: without the metadata that Inspect reads, and with the time at which the tag was read.
 func (d described) named(at time.Time) Image {
 	image := d.Image
 	image.Labels, image.Revision, image.Time = nil, "", at
 	return image
 }
 
-// first reads a tag that is not cached, by GET: one request for the digest and the manifest.
+// first reads a tag that is not cached. It sends one GET for both the digest and the manifest.
 func (s *Scanner) first(ctx context.Context, t target, ref name.Tag) (described, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -101,8 +99,7 @@ func (s *Scanner) first(ctx context.Context, t target, ref name.Tag) (described,
 	return s.complete(ctx, t, digest, d)
 }
 
-// head returns the digest of a manifest: by HEAD, or by GET if the response to HEAD is incomplete
-// or HEAD is not allowed.
+// head returns the digest of a manifest. It uses HEAD, or GET if the response to HEAD is incomplete or HEAD is not allowed.
 func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -122,9 +119,8 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	return full.Digest.String(), nil
 }
 
-// behind returns the content of a digest, which never changes: one GET for an index, a second one,
-// for the configuration, for an image, and both for each image of an index that does not contain
-// its platform.
+// behind returns the content of a digest, which never changes. It sends one GET for an index. For an image, it sends a second GET for the
+// configuration. For an index, it also reads each image whose platform the index does not contain.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	if known, ok := s.images.get(t.key + " " + digest); ok {
 		return known, nil
@@ -136,13 +132,13 @@ func (s *Scanner) behind(ctx context.Context, t target, digest string) (describe
 	return s.complete(ctx, t, digest, d)
 }
 
-// complete adds the platforms of images that their index does not contain, and caches the result.
+// complete adds the platforms of images whose platform their index does not contain, and caches the result.
 func (s *Scanner) complete(ctx context.Context, t target, digest string, d described) (described, error) {
 	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
 	for _, inner := range d.unnamed {
 		image, err := t.describe(ctx, inner)
 		if err != nil {
-			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // these have no platform
+			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // Such images have no platform.
 				return described{}, err
 			}
 			continue
@@ -158,7 +154,7 @@ func (s *Scanner) complete(ctx context.Context, t target, digest string, d descr
 	return d, nil
 }
 
-// describe reads the manifest of a digest, and the configuration of an image.
+// describe reads the manifest of a digest and, for an image, the configuration.
 func (t target) describe(ctx context.Context, digest string) (described, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -171,8 +167,7 @@ func (t target) describe(ctx context.Context, digest string) (described, error) 
 	return describe(desc)
 }
 
-// Annotations of the OCI image specification: when an image was built, and from
-// what.
+// These are annotations of the OCI image specification: the build time of an image, and the revision of its source.
 const (
 	ociAnnotations     = "org.opencontainers.image."
 	createdAnnotation  = ociAnnotations + "created"
@@ -182,12 +177,12 @@ const (
 // described is the content of a digest.
 type described struct {
 	Image
-	images []platformImage // of an index
-	// unnamed are the images of an index that does not contain their platforms, by digest.
+	images []platformImage // images of an index
+	// unnamed contains the digests of the images whose platforms the index does not contain.
 	unnamed []string
 }
 
-// maxUnnamed is how many images of an index are read for their platforms.
+// maxUnnamed is the maximum number of images of an index that are read to get their platforms.
 const maxUnnamed = 8
 
 // platformImage is an image of an index.
@@ -214,8 +209,8 @@ func describe(desc *remote.Descriptor) (described, error) {
 	return described{}, errNoImage
 }
 
-// describeImage reads the configuration, which contains the platform. That of an artifact has
-// another form, without a platform.
+// describeImage reads the configuration of an image, which contains the platform. The configuration of other artifacts has another form without a
+// platform.
 func describeImage(desc *remote.Descriptor) (Image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(desc.Manifest))
 	if err != nil {
@@ -258,7 +253,7 @@ func annotatedTime(annotations map[string]string) time.Time {
 	return buildTime(created)
 }
 
-// buildTime removes the times that reproducible builds write.
+// buildTime returns the zero time for times that reproducible builds write.
 func buildTime(t time.Time) time.Time {
 	if t.Year() < 1981 {
 		return time.Time{}
@@ -266,7 +261,7 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// platformImages returns those of an index with a platform.
+// platformImages returns the images of an index that have a platform.
 func platformImages(index *v1.IndexManifest) []platformImage {
 	var found []platformImage
 	for _, m := range index.Manifests {
@@ -277,7 +272,7 @@ func platformImages(index *v1.IndexManifest) []platformImage {
 	return found
 }
 
-// unnamed returns the first images of an index without a platform, which is optional there.
+// unnamed returns the first images of an index that have no platform. The platform is optional in an index.
 func unnamed(index *v1.IndexManifest) []string {
 	var found []string
 	for _, m := range index.Manifests {
@@ -297,8 +292,7 @@ func platforms(images []platformImage) []string {
 	return slices.Compact(found)
 }
 
-// platformName returns os/architecture[/variant], and false for an attestation, whose platform is
-// unknown/unknown.
+// platformName returns os/architecture[/variant]. It returns false for an attestation, whose platform is unknown/unknown.
 func platformName(p *v1.Platform) (string, bool) {
 	if p == nil || p.OS == "" || p.Architecture == "" || p.OS == "unknown" || p.Architecture == "unknown" {
 		return "", false
@@ -310,8 +304,7 @@ func platformName(p *v1.Platform) (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// supports compares platforms as container runtimes do: arm64 is arm64/v8, and
-// arm without a variant is arm/v7.
+// supports compares platforms like container runtimes: arm64 is equal to arm64/v8, and arm without a variant is equal to arm/v7.
 func supports(platforms []string, wanted string) bool {
 	wantedOS, wantedArch, wantedVariant := splitPlatform(wanted)
 	for _, p := range platforms {
@@ -335,7 +328,7 @@ func splitPlatform(p string) (os, arch, variant string) {
 	return os, arch, variant
 }
 
-// clip truncates a text from elsewhere for a message.
+// clip truncates an untrusted text for a message.
 func clip(s string) string {
 	if len(s) > 128 {
 		return s[:128]
@@ -369,7 +362,7 @@ func (s *Scanner) gone(ctx context.Context, r Request, tag, digest, witness stri
 	return true, nil
 }
 
-// exists reports whether a tag or a digest exists; only 404 proves that it does not.
+// exists reports whether a tag or a digest exists. Only a 404 proves that it does not exist.
 func (t target) exists(ctx context.Context, identifier string) (bool, error) {
 	ref, err := t.reference(opGone, identifier)
 	if err != nil {
@@ -391,11 +384,11 @@ func (t target) reference(op, identifier string) (name.Reference, error) {
 		return t.repo.Tag(identifier), nil
 	}
 	if _, err := v1.NewHash(identifier); err != nil {
-		return nil, badName(op, t.repo.Name()+":"+clip(identifier), "neither a tag nor a digest", "give one of them")
+		return nil, badName(op, t.repo.Name()+":"+clip(identifier), "neither a tag nor a digest", "specify a tag or a digest")
 	}
 	return t.repo.Digest(identifier), nil
 }
 
 func noDigest(op string, r Request, text string) *Error {
-	return badName(op, clip(r.Repository)+"@"+clip(text), "no digest", "give sha256: and 64 hexadecimal digits")
+	return badName(op, clip(r.Repository)+"@"+clip(text), "not a valid digest", "use sha256: and 64 hexadecimal digits")
 }

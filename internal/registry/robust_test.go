@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Registries behind a proxy write links with the wrong scheme, host, port or path; the
-// pages are read where the registry is, and nowhere else.
+// TestLinksToTheNextPage checks links with a wrong scheme, host, port or path, as registries behind a proxy write them. Pages are read only from the
+// registry itself.
 func TestLinksToTheNextPage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		link func(host, port string) string
@@ -60,7 +60,7 @@ func TestLinksToTheNextPage(t *testing.T) {
 	}
 }
 
-// A page of 4 MB is read, and the memory for it is given back.
+// TestLargePage checks that a page of 4 MB is read, and that its memory is released.
 func TestLargePage(t *testing.T) {
 	server := registrytest.New(t)
 	tags := make([]string, 4<<20/131)
@@ -69,21 +69,21 @@ func TestLargePage(t *testing.T) {
 	}
 	server.SetTags("acme/web", tags)
 	server.LimitPages(len(tags))
-	server.RefusePagesAbove(1) // so that the registry chooses the size
+	server.RefusePagesAbove(1) // The registry then chooses the size.
 	scan, err := scannerAt(newClock()).List(t.Context(), Request{Repository: server.Repository("acme/web"), MaxTags: len(tags), Timeout: await.Limit})
 	if err != nil || len(scan.Tags) != len(tags) || scan.Truncated {
 		t.Errorf("List = %d tags, truncated %t, %v; want all %d", len(scan.Tags), scan.Truncated, err, len(tags))
 	}
 }
 
-// Of 100,000 tags as many are read as are wanted, in as many pages, and kept.
+// TestHugeList checks that only the required number of 100,000 tags is read, with the corresponding number of pages, and kept.
 func TestHugeList(t *testing.T) {
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(100_000))
 	for name, tc := range map[string]struct {
 		maxTags, want, pages int
 		truncated            bool
-		live                 uint64 // bytes kept at most
+		live                 uint64 // maximum number of bytes that are kept
 	}{
 		"by default": {want: DefaultMaxTags, pages: 11, truncated: true, live: 2 << 20},
 		"all":        {maxTags: 100_000, want: 100_000, pages: 100, live: 12 << 20},
@@ -106,7 +106,7 @@ func TestHugeList(t *testing.T) {
 	}
 }
 
-// live returns the memory in use; what a pool holds goes with the second collection.
+// live returns the memory in use. The second garbage collection also frees the content of pools.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -115,7 +115,7 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// Answers that are small as text and would be huge in memory are refused.
+// TestCountlessElements checks that responses that are small as text but huge in memory are rejected.
 func TestCountlessElements(t *testing.T) {
 	repeat := func(contentType, start, element string, n int, end string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -138,7 +138,7 @@ func TestCountlessElements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := registrytest.New(t)
 			server.Push(t, "acme/web", "1.0.0")
-			server.Fail(registrytest.Head, -1, registrytest.Status(http.StatusMethodNotAllowed, "UNSUPPORTED")) // so that GET is asked
+			server.Fail(registrytest.Head, -1, registrytest.Status(http.StatusMethodNotAllowed, "UNSUPPORTED")) // The scanner then uses GET.
 			server.Fail(tc.class, -1, tc.answer)
 			scanner, r := scannerAt(newClock()), Request{Repository: server.Repository("acme/web"), Timeout: await.Limit}
 			var before, after runtime.MemStats
@@ -163,7 +163,7 @@ func TestCountlessElements(t *testing.T) {
 	}
 }
 
-// A list that never ends, with new names on each page, ends.
+// TestEndlessList checks that reading ends for a list without an end, with new names on each page.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -179,7 +179,7 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// Who is refused is let in with the Secret's next content, immediately.
+// TestRotatedSecret checks that a caller whose credential was rejected is accepted immediately with the new content of the Secret.
 func TestRotatedSecret(t *testing.T) {
 	for scheme, require := range map[string]func(*registrytest.Server, string, string){
 		"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer,
@@ -208,7 +208,7 @@ func TestRotatedSecret(t *testing.T) {
 	}
 }
 
-// An index that lacks the wanted platform is there, and its platforms are reported.
+// TestIndexWithoutThePlatform checks that an index that lacks the required platform is found, and that its platforms are reported.
 func TestIndexWithoutThePlatform(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -224,8 +224,7 @@ func TestIndexWithoutThePlatform(t *testing.T) {
 	}
 }
 
-// While a registry wants a pause, nothing that shares registry and credential is
-// asked of it, whatever it is.
+// TestPauseHoldsForEveryKindOfRequest checks that no request of any kind with the same registry and credential is sent during a pause.
 func TestPauseHoldsForEveryKindOfRequest(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

@@ -24,33 +24,31 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Request defines what to scan, with which credential, and how fresh the result must be.
+// Request defines the repository to scan, the credential, and how fresh the result must be.
 type Request struct {
-	// Repository without tag or digest: "ghcr.io/acme/web".
+	// Repository is the name of the repository without tag or digest, such as "ghcr.io/acme/web".
 	Repository string
-	// Insecure allows plain HTTP; to localhost and private IP addresses HTTP is
-	// allowed anyway. It has no effect with the workload identity, whose credential is sent only over HTTPS.
+	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect with the workload identity,
+	// whose credential is sent only over HTTPS.
 	Insecure bool
-	// Auth is the credential; zero is anonymous.
+	// Auth is the credential. The zero value is anonymous.
 	Auth Credential
-	// TLS is for a registry with its own certificates; zero means the authorities of the system and no
-	// client certificate. Like Auth, it separates callers that share results. See ParseTLS.
+	// TLS contains the certificates for a registry with its own certificates. The zero value means the authorities of the system and no client
+	// certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
 	TLS TLS
-	// Timeout of the call, including all pages; 0 is DefaultTimeout.
+	// Timeout limits the call, including all pages; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxTags is the maximum number of tags that count; 0 is DefaultMaxTags. Of any list at most
-	// 100,000 are read.
+	// MaxTags is the maximum number of tags that count; 0 means DefaultMaxTags. At most 100,000 tags of any list are read.
 	MaxTags int
-	// Counts selects the tags that count; if nil, all do. The others are in the list as well. CountsAs
-	// identifies it: requests with the same value share a truncated list.
+	// Counts selects the tags that count; if it is nil, all tags count. The list also contains the other tags. CountsAs identifies Counts: requests
+	// with the same value share a truncated list.
 	Counts   func(tag string) bool `json:"-"`
 	CountsAs string
-	// MaxAge of a result that may be shared; 0 reads the registry now (concurrent calls still share one
-	// request).
+	// MaxAge is the maximum age of a shared result; 0 means that the registry is read now. Concurrent calls still share one request.
 	MaxAge time.Duration
 }
 
-// Defaults of Request.
+// These are the defaults of Request.
 const (
 	DefaultTimeout = 30 * time.Second
 	DefaultMaxTags = 10_000
@@ -58,102 +56,93 @@ const (
 
 // Scan is a list of tags.
 type Scan struct {
-	// Tags, sorted and unique. Shared with other callers: do not modify.
+	// Tags are sorted and unique. They are shared with other callers. Do not modify them.
 	Tags []string
-	// Truncated: MaxTags or a limit of pages or tags was reached and there are more, or the registry
-	// returned a full page without a link to the next one, and no more without a page size. Registries
-	// list in any order, so the newest tags may be missing.
+	// Truncated reports whether tags may be missing. It is true if MaxTags or a limit of pages or tags was reached and there are more tags, or if the
+	// registry returned a full page without a link to the next page, and no further tags without a page size. Registries list tags in any order, so the
+	// newest tags may be missing.
 	Truncated bool
-	// Checksum of Tags, in hexadecimal.
+	// Checksum is the checksum of Tags, in hexadecimal.
 	Checksum string
-	// Time of the request. A caller that must not be older than its interval repeats the scan at Time
-	// plus interval.
+	// Time is the time of the request. To keep the result no older than its interval, a caller repeats the scan at Time plus the interval.
 	Time time.Time
 
-	// etag of the list, if it has one page and the registry sent one.
+	// etag is the ETag of the list, if the list has one page and the registry sent an ETag.
 	etag string
 }
 
 // Image is the image of a tag.
 type Image struct {
-	// Digest of the manifest, or of the index for several platforms.
+	// Digest is the digest of the manifest, or of the index for several platforms.
 	Digest string
-	// Platforms as "linux/amd64" or "linux/arm64/v8", sorted; empty if the image contains none, like
+	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. It is empty if the artifact has no platform, like
 	// charts and other artifacts.
 	Platforms []string
-	// Created is the build time in the image; zero if there is none, or it is that of a reproducible
-	// build (before 1981). It never proves an order. For an index, Resolve returns the time of the
-	// index only; Inspect also reads an image.
+	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible build (before 1981). It never
+	// proves an order. For an index, Resolve returns only the time of the index, while Inspect also reads an image.
 	Created time.Time
-	// Labels are the annotations of the index and of the manifest, and the labels of the configuration;
-	// for a key in several of them, the first of these counts. Set by Inspect only. At most 256, with
-	// 64 KiB in total and 4 KiB each, those of the OCI image specification (org.opencontainers.image.*)
-	// first; labels beyond the limits are omitted, never truncated. Shared with other callers: do not
-	// modify.
+	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
+	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, with 64 KiB in total and 4 KiB each. Labels of the OCI
+	// image specification (org.opencontainers.image.*) take precedence. Labels beyond the limits are omitted, never truncated. The map is shared with
+	// other callers. Do not modify it.
 	Labels map[string]string
-	// Revision is the label org.opencontainers.image.revision: by convention the commit
-	// that the image was built from. Set by Inspect only.
+	// Revision is the label org.opencontainers.image.revision. By convention, it is the commit from which the image was built. It is set only by
+	// Inspect.
 	Revision string
-	// Time at which the digest was read.
+	// Time is the time at which the digest was read.
 	Time time.Time
 }
 
-// Supports reports whether the image supports a platform. A platform without variant matches any
-// variant.
+// Supports reports whether the image supports a platform. A platform without a variant matches any variant.
 func (i Image) Supports(platform string) bool { return supports(i.Platforms, platform) }
 
-// Options of a Scanner. The zero value is suitable for production.
+// Options configure a Scanner. The zero value is suitable for production.
 type Options struct {
-	// UserAgent of all requests; "" is "heighliner".
+	// UserAgent is sent with all requests. Defaults to "heighliner".
 	UserAgent string
-	// Clock for ages, pauses and the token bucket. Defaults to the real clock.
+	// Clock is used for ages, pauses and the token bucket. Defaults to the real clock.
 	Clock clock.Clock
-	// Outbound defines which addresses may be dialed. Defaults to the default policy, which refuses
-	// loopback, for example.
+	// Outbound defines the addresses to which the scanner may connect. Defaults to the default policy, which refuses loopback addresses, for example.
 	Outbound *outbound.Policy
-	// Transport used by the gates. Defaults to one that dials what Outbound allows. Another one must
-	// enforce this itself, and be an *http.Transport for requests with TLS material, which get a copy.
+	// Transport is used by the gates. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
+	// this itself. For requests with TLS material, it must be an *http.Transport, which is copied.
 	Transport http.RoundTripper
-	// Identity provides the credentials of requests whose Auth has WorkloadIdentity; nil if there is
-	// none.
+	// Identity provides the credentials of requests whose Auth has WorkloadIdentity set; nil if there are none.
 	Identity Identity
-	// PerSecond is the maximum number of requests per second to each registry with each credential, and
-	// Burst the size of the token bucket; they default to DefaultPerSecond and twice PerSecond. After a
-	// 429 the rate is halved, and raised again slowly.
+	// PerSecond is the maximum number of requests per second to each registry with each credential. Defaults to DefaultPerSecond. Burst is the size of
+	// the token bucket. Defaults to twice PerSecond. After a 429, the rate is halved, and then slowly raised again.
 	PerSecond float64
 	Burst     int
-	// MaxPages of one list; 0 is 1000.
+	// MaxPages is the maximum number of pages of one list; 0 means 1000.
 	MaxPages int
-	// MaxBody is the maximum number of bytes of one response, and a quarter of that of a page of a
-	// list. Defaults to 4 MiB, above which registries reject manifests.
+	// MaxBody is the maximum size of one response in bytes. A page of a list may be four times as large. Defaults to 4 MiB, above which registries
+	// reject manifests.
 	MaxBody int64
-	// Backoff between three attempts after a failure of the server or the network. Defaults to 200 ms,
-	// then 600 ms.
+	// Backoff is used between three attempts after a failure of the server or the network. Defaults to 200 ms, then 600 ms.
 	Backoff remote.Backoff
 }
 
 // DefaultPerSecond is the default of Options.PerSecond.
 const DefaultPerSecond = 50
 
-// Sizes of the caches.
+// These are the sizes of the caches.
 const (
 	maxListed  = 64 << 20 // bytes of all lists
 	maxDigests = 16_384
 	maxImages  = 32 << 20 // bytes
 )
 
-// Ages of logins: after these times the authentication of a registry is requested again, and an
-// unused login is dropped.
+// pullerAge is the time after which the authentication of a registry is requested again. idleAge is the time after which an unused login is dropped.
 const (
 	pullerAge = 10 * time.Minute
 	idleAge   = time.Hour
 )
 
-// Scanner reads registries. It is safe for concurrent use; use one for the whole process.
+// Scanner reads registries. It is safe for concurrent use. Use one scanner for the whole process.
 type Scanner struct {
 	options Options
 	clock   clock.Clock
-	hashKey []byte // so that hashes of credentials are useless elsewhere
+	hashKey []byte // random, so that hashes of credentials are useless outside of this process
 
 	flights flights
 	lists   listCache
@@ -189,41 +178,39 @@ func New(o Options) *Scanner {
 	}
 }
 
-// List returns the tags of the repository. Every error is an *Error, or the context's if ctx ends
-// first; an endless list and a response 404 are errors.
+// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first. An endless list and a response 404
+// are errors.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 
-// Resolve returns the image of a tag. A tag that is not cached is read by GET, which returns the
-// digest and the manifest; later the digest is requested at most once per MaxAge (by HEAD, or GET
-// if the response to HEAD is incomplete). The content of a digest is read once. Errors as for List.
+// Resolve returns the image of a tag. It reads a tag that is not cached by GET, which returns the digest and the manifest. Afterwards, it requests the
+// digest at most once per MaxAge (by HEAD, or by GET if the response to HEAD is incomplete). It reads the content of a digest only once. Errors are the
+// same as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
 }
 
-// Inspect returns an image by its digest, with its Labels and Revision; for an index those of the
-// image for platform ("linux/amd64"), or of its first image if platform is "" or not supported. The
-// content of a digest never changes and is read once: one GET for an index and two for an image,
-// some of which Resolve has sent already. Image.Time is zero. Errors as for List.
+// Inspect returns an image by its digest, with its Labels and Revision. For an index, these are the Labels and Revision of the image for platform
+// ("linux/amd64"), or of the first image if platform is empty or not supported. The content of a digest never changes and is read only once: one GET
+// for an index and two for an image, some of which Resolve may already have sent. Image.Time is zero. Errors are the same as for List.
 func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform string) (Image, error) {
 	return s.inspect(ctx, r, digest, platform)
 }
 
-// Gone proves that an image does not exist any more: tag and digest return 404 while witness, a tag
-// or digest of the same repository that should exist, is found, all requested now with the same
-// credential. False without an error means that the image exists, or that the witness is missing
-// too. digest may be "" if none was ever known.
+// Gone proves that an image no longer exists: tag and digest return 404, while witness, a tag or digest of the same repository that should exist, is
+// found. All of them are requested now and with the same credential. False without an error means that the image exists, or that the witness is also
+// missing. digest may be empty if no digest was ever known.
 func (s *Scanner) Gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
 	return s.gone(ctx, r, tag, digest, witness)
 }
 
-// target is a prepared request: a parsed repository and its login.
+// target is a prepared request with a parsed repository and its login.
 type target struct {
 	repo    name.Repository
 	login   *login
 	auth    Credential
 	tls     TLS
 	timeout time.Duration
-	key     string // identifies shared results: registry, path, scheme, credential, certificates
+	key     string // identifies shared results by registry, path, scheme, credential and certificates
 }
 
 func (s *Scanner) target(op string, r Request) (target, error) {
@@ -243,8 +230,8 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
-// Host returns the registry of a repository, with its port, in a normal form: "ghcr.io", and
-// "index.docker.io" for all names of Docker Hub. It returns "" if the repository is invalid.
+// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of Docker Hub it returns
+// "index.docker.io". It returns an empty string if the repository is invalid.
 func Host(repository string) string {
 	repo, err := parseRepository("find the host of", repository, false)
 	if err != nil {
@@ -253,12 +240,10 @@ func Host(repository string) string {
 	return repo.RegistryStr()
 }
 
-// maxPath is the library's maximum length of the path of a repository, in bytes. For Docker Hub it includes the added
-// "library/".
+// maxPath is the library's maximum length of the path of a repository, in bytes. For Docker Hub, the length includes the added "library/".
 const maxPath = 255
 
-// parseRepository parses a repository. It rejects schemes, because the library reads "https:" as a
-// host.
+// parseRepository parses the name of a repository. It rejects schemes, because the library parses "https:" as a host.
 func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 	var options []name.Option
 	if insecure {
@@ -269,18 +254,18 @@ func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 		err = errors.New("too long")
 	}
 	if err != nil || strings.Contains(text, "//") || !addressable(repo.RegistryStr()) {
-		return name.Repository{}, badName(op, clip(text), "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
+		return name.Repository{}, badName(op, clip(text), "not a valid repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
 	}
 	return repo, nil
 }
 
-// addressable reports whether a registry can be the host of a URL: "::", an IPv6 address without brackets, cannot.
+// addressable reports whether a registry can be the host of a URL. For example, "::", an IPv6 address without brackets, cannot.
 func addressable(registry string) bool {
 	u, err := url.Parse("https://" + registry + "/v2/")
 	return err == nil && u.Host == registry && u.User == nil
 }
 
-// hash identifies a credential, including certificates, without revealing it.
+// hash returns a hash that identifies a credential, including certificates, without revealing it.
 func (s *Scanner) hash(c Credential, t TLS) string {
 	mac := hmac.New(sha256.New, s.hashKey)
 	if c.WorkloadIdentity {
@@ -295,8 +280,7 @@ func (s *Scanner) hash(c Credential, t TLS) string {
 // loginKey identifies a gate: a registry and a credential, including certificates.
 type loginKey struct{ registry, credential string }
 
-// login is the use of one credential at one registry: its gate, and the pullers that cache its
-// tokens.
+// login contains the gate for one credential at one registry, and the pullers that cache the tokens of the credential.
 type login struct {
 	gate    *gate
 	options []remote.Option
@@ -336,8 +320,7 @@ func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 	return l, nil
 }
 
-// retried are the status codes after which a request is retried. 429 is not one of them: it closes
-// the gate.
+// retried contains the status codes after which a request is retried. It does not contain 429, which closes the gate.
 var retried = []int{http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
 	http.StatusServiceUnavailable, http.StatusGatewayTimeout, 522}
 
@@ -347,15 +330,15 @@ func (l *login) touch(now time.Time) {
 	l.used = now
 }
 
-// idle reports whether the login can be dropped without losing state.
+// idle reports whether the login can be dropped without a loss of state.
 func (l *login) idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return now.Sub(l.used) > idleAge && !l.gate.paused(now)
 }
 
-// puller returns the puller for a page size; 0 leaves the size to the registry. It is replaced
-// regularly, because it keeps state of every repository.
+// puller returns the puller for a page size; 0 leaves the size to the registry. Pullers are replaced regularly, because they keep state about every
+// repository.
 func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -374,7 +357,7 @@ func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	return p, nil
 }
 
-// puller returns the puller for a page size, and the context of its requests.
+// puller returns the puller for a page size, and the context for its requests.
 func (t target) puller(ctx context.Context, pageSize int) (context.Context, *remote.Puller, error) {
 	if t.plain() {
 		ctx = withPlain(ctx)
@@ -383,7 +366,7 @@ func (t target) puller(ctx context.Context, pageSize int) (context.Context, *rem
 	return ctx, p, err
 }
 
-// fail classifies an error of the target's registry.
+// fail classifies an error of the registry of the target.
 func (t target) fail(op, object string, err error) error {
 	return classify(op, object, t, err)
 }

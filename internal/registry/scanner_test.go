@@ -29,7 +29,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// fast retries without waiting to speak of.
+// fast is a backoff with practically no delay.
 var fast = remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}
 
 func scannerAt(c clock.Clock) *Scanner {
@@ -136,7 +136,7 @@ func TestListTruncates(t *testing.T) {
 	}
 }
 
-// A list that is shorter than the last one, or empty, is a fact for the caller.
+// TestListPassesShrunkenListsOn checks that a list that is empty or shorter than the last list is returned to the caller.
 func TestListPassesShrunkenListsOn(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -175,7 +175,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
 		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, says: "without tag"},
 		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
-			want: Unauthorized, says: "name a Secret in spec.imagePullSecrets"},
+			want: Unauthorized, says: "add a Secret to spec.imagePullSecrets"},
 		"wrong basic login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "other") },
 			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
 		"wrong bearer login": {setup: func(s *registrytest.Server) { s.RequireBearer("robot", "other") },
@@ -255,8 +255,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// An error changes nothing for the next call, neither a failed first login nor a
-// 404, which is never an empty list.
+// TestListRecovers checks that an error does not affect the next call. Examples are a failed first login, and a 404, which is never an empty list.
 func TestListRecovers(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -288,7 +287,7 @@ func TestEmptyRepository(t *testing.T) {
 	}
 }
 
-// A registry on a public name is asked by HTTPS, unless plain HTTP is allowed.
+// TestProtocols checks that HTTPS is used for a registry with a public name unless plain HTTP is allowed.
 func TestProtocols(t *testing.T) {
 	encrypted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -321,7 +320,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// The cache of lists forgets the oldest, and answers stay right.
+// TestListCacheIsBounded checks that the cache of lists evicts the oldest lists, and that results remain correct.
 func TestListCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -351,7 +350,7 @@ func TestListCacheIsBounded(t *testing.T) {
 	}
 }
 
-// A login that is not used for an hour is forgotten, but never its pause.
+// TestIdleLoginsAreForgotten checks that a login that was not used for an hour is dropped, but not during its pause.
 func TestIdleLoginsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -412,8 +411,7 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 	}
 }
 
-// A caller without permission, or with another credential, is never answered from what another
-// user got.
+// TestTenantsDoNotShare checks that a caller without permission or with another credential never gets the cached result of another user.
 func TestTenantsDoNotShare(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -438,7 +436,7 @@ func TestTenantsDoNotShare(t *testing.T) {
 	}
 }
 
-// Half a credential is sent, not left out: anonymous access is never a fallback.
+// TestHalfACredentialIsSent checks that an incomplete credential is sent, because anonymous access is never a fallback.
 func TestHalfACredentialIsSent(t *testing.T) {
 	for name, auth := range map[string]Credential{"no password": {Username: "robot"}, "no username": {Password: "hunter2"}} {
 		for scheme, require := range map[string]func(*registrytest.Server, string, string){
@@ -550,7 +548,7 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 	clock := newClock()
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: clock, PerSecond: 1, Burst: 3})
 	r := Request{Repository: server.Repository("acme/web")}
-	for range 2 { // pings by https and by http, then a list; then one list
+	for range 2 { // GET /v2/ with HTTPS and HTTP, then a list; the second time only a list
 		done := make(chan error, 1)
 		go func() {
 			_, err := scanner.List(t.Context(), r)
@@ -575,7 +573,7 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 	}
 }
 
-// callers that wait for answers.
+// callers returns the number of callers that wait for results.
 func (fs *flights) callers() (n int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -585,7 +583,7 @@ func (fs *flights) callers() (n int) {
 	return n
 }
 
-// Work that no caller waits for ends: a bound on the callers bounds the work.
+// TestLastCallerEndsTheWork checks that work ends when no caller waits for it, so that a limit on callers also limits the work.
 func TestLastCallerEndsTheWork(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -617,7 +615,8 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 	}
 }
 
-// A caller whose context has ended sends no request. Otherwise its result would depend on whether the response arrives first.
+// TestEndedContextStartsNothing checks that a caller whose context has ended sends no request. Otherwise, the result would depend on whether the response
+// arrives first.
 func TestEndedContextStartsNothing(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
@@ -771,7 +770,7 @@ func TestResolveFallsBackToGet(t *testing.T) {
 			server := registrytest.New(t)
 			server.Fail(registrytest.Head, -1, answer)
 			scanner := scannerAt(newClock())
-			for _, label := range []string{"first", "moved"} { // a tag that is not known is read by GET in any case
+			for _, label := range []string{"first", "moved"} { // a tag that is not cached is always read by GET
 				want := server.PushImage(t, "acme/web", "1.0.0", registrytest.Image(t, label, "linux/amd64", time.Time{}))
 				image, err := scanner.Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0")
 				if err != nil || image.Digest != want {
@@ -876,7 +875,7 @@ func TestGone(t *testing.T) {
 			server.Push(t, path, "1.1.0")
 			scanner := scannerAt(newClock())
 			r := Request{Repository: server.Repository(path), MaxAge: time.Hour}
-			if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); err != nil { // what is remembered proves nothing
+			if _, err := scanner.Resolve(t.Context(), r, "1.0.0"); err != nil { // cached results prove nothing
 				t.Fatal(err)
 			}
 			tc.setup(t, server, digest)
@@ -916,8 +915,8 @@ func TestSupports(t *testing.T) {
 	}
 }
 
-// Registries are dialed by the policy for all that users name: loopback is closed unless the
-// operator opens it, what the operator denies is refused, and nothing opens a metadata service.
+// TestOutboundPolicyHoldsForRegistries checks that connections to registries follow the policy for addresses of users: loopback addresses are denied unless
+// the operator allows them, addresses that the operator denies are refused, and metadata services are never allowed.
 func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -926,9 +925,9 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		host   string
 		config outbound.Config
-		says   string // "": no error
+		says   string // empty for no error
 	}{
-		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or name this one in the manager's flag --outbound-allow`},
+		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
 		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not contacted: it is a loopback address`},
 		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
@@ -957,8 +956,8 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	}
 }
 
-// A registry that a tenant names must not have the manager ask its own loopback, by a
-// realm in its challenge or by a redirect.
+// TestRegistryDoesNotSendToLoopback checks that a registry of a tenant cannot make the manager connect to its own loopback address, neither by a realm in
+// its challenge nor by a redirect.
 func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -990,7 +989,7 @@ func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 			}))
 			defer evil.Close()
 			host := evil.Listener.Addr().String()
-			allowed, err := outbound.New(outbound.Config{Allow: []string{host}}) // the registry alone
+			allowed, err := outbound.New(outbound.Config{Allow: []string{host}}) // only the registry
 			if err != nil {
 				t.Fatal(err)
 			}

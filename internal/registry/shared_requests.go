@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// flights shares one request among concurrent callers with the same key.
+// flights lets concurrent callers with the same key share one request.
 type flights struct {
 	mu    sync.Mutex
 	byKey map[string]*flight
 }
 
-// flight is a request in progress. Its value and error are set when done is closed.
+// flight is a request in progress. Its value and error are set before done is closed.
 type flight struct {
-	waiting int // callers
+	waiting int // number of waiting callers
 	cancel  context.CancelFunc
 	done    chan struct{}
 	value   any
 	err     error
 }
 
-// share runs work once for all concurrent callers with the same key. The work continues when a
-// caller leaves, but ends with its timeout and with the last caller. A caller whose context has
-// ended starts nothing.
+// share runs work once for all concurrent callers with the same key. The work continues if a caller leaves. It ends when its timeout expires or when
+// the last caller leaves. A caller whose context has ended does not start any work.
 func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -64,7 +63,7 @@ func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, 
 	return f
 }
 
-// leave ends the request when no caller waits for it any longer; a later caller starts a new one.
+// leave ends the request when no caller waits for it any longer. A later caller starts a new request.
 func (fs *flights) leave(key string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

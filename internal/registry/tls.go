@@ -14,17 +14,16 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// TLS contains the certificates for a registry that has its own, in PEM; the zero value is for
-// registries on the internet. It is comparable, and prints as "default" or "custom", never with its
-// content.
+// TLS contains certificates in PEM format for a registry that has its own certificates. The zero value is for registries with public certificates. TLS
+// is comparable. It prints as "default" or "custom", never with its content.
 //
-// With TLS material only HTTPS is used, regardless of Request.Insecure and of the address: a
-// fallback to plain HTTP would defeat the certificates.
+// With TLS material, only HTTPS is used, regardless of Request.Insecure and of the address, because a fallback to plain HTTP would defeat the purpose
+// of the certificates.
 type TLS struct {
-	// CA certificates that are trusted in addition to the system's, so that token servers and storage
-	// under public names remain reachable.
+	// CA contains certificates that are trusted in addition to those of the system, so that token servers and storage under public names remain
+	// reachable.
 	CA string
-	// Certificate of the client, with its chain, and its Key: both or none. It is sent to every host
+	// Certificate is the certificate of the client, with its chain, and Key is its key. Set either both or none. The certificate is sent to every host
 	// that requests one.
 	Certificate, Key string
 }
@@ -32,7 +31,7 @@ type TLS struct {
 // Default reports whether there are no custom certificates.
 func (t TLS) Default() bool { return t == TLS{} }
 
-// String does not contain the key.
+// String returns a text that does not contain the key.
 func (t TLS) String() string {
 	if t.Default() {
 		return "default"
@@ -40,13 +39,13 @@ func (t TLS) String() string {
 	return "custom"
 }
 
-// GoString does not contain the key.
+// GoString returns a text that does not contain the key.
 func (t TLS) GoString() string { return t.String() }
 
-// MarshalJSON does not contain the key.
+// MarshalJSON returns JSON that does not contain the key.
 func (t TLS) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 
-// The types of Secrets that ParseTLS supports, in addition to none, and their keys.
+// These are the types of Secrets that ParseTLS supports, in addition to an empty type, and the keys of such Secrets.
 const (
 	TypeTLS    = "kubernetes.io/tls"
 	TypeOpaque = "Opaque"
@@ -56,12 +55,11 @@ const (
 	keyPrivate     = "tls.key"
 )
 
-// maxPEM is the size of one key of a TLS Secret, in bytes.
+// maxPEM is the maximum size of the value of one key of a TLS Secret, in bytes.
 const maxPEM = 512 << 10
 
-// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. A client
-// certificate that is not valid at now is an error, and so are authorities of which none is. The
-// error names the Secret, the key in it and the remedy, and does not contain the content.
+// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. A client certificate that is not valid at the time now is an error.
+// If no certificate of an authority is valid, that is also an error. The error contains the name of the Secret, the key and the remedy, but no content.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
 		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
@@ -72,7 +70,7 @@ func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	}
 	for key, value := range s.Data {
 		if len(value) > maxPEM {
-			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: remove what is not needed", s.Name, key, maxPEM)
+			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: remove unneeded certificates", s.Name, key, maxPEM)
 		}
 	}
 	if err := t.checkCA(now); err != nil {
@@ -125,7 +123,7 @@ func (t TLS) checkClient(now time.Time) error {
 	return checkTime(keyCertificate, chain[0], now)
 }
 
-// certificates parses the certificates of a key, at least one.
+// certificates parses the certificates under a key. There must be at least one.
 func certificates(key, text string) ([]*x509.Certificate, error) {
 	var found []*x509.Certificate
 	for rest := []byte(text); ; {
@@ -140,7 +138,7 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 			continue
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("key %q contains a block of type %q: store certificates there", key, clip(block.Type))
+			return nil, fmt.Errorf("key %q contains a block of type %q: store only certificates under this key", key, clip(block.Type))
 		}
 		c, err := certs.Parse(block.Bytes)
 		switch {
@@ -152,7 +150,7 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		found = append(found, c)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("key %q contains no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----", key)
+		return nil, fmt.Errorf("key %q contains no certificate in PEM format: a certificate begins with -----BEGIN CERTIFICATE-----", key)
 	}
 	return found, nil
 }
@@ -182,10 +180,10 @@ func checkPrivateKey(text string) error {
 	}
 }
 
-// errTransport: only a transport of net/http supports certificates.
+// errTransport reports that the transport is not a transport of net/http, which is required for certificates.
 var errTransport = errors.New("the transport does not support certificates")
 
-// over returns a transport like base that uses the certificates.
+// over returns a copy of base that uses the certificates.
 func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	if t.Default() {
 		return base, nil
@@ -194,7 +192,7 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	if !ok {
 		return nil, errTransport
 	}
-	own := like.Clone() // its configuration too
+	own := like.Clone() // Clone also copies the configuration.
 	if own.TLSClientConfig == nil {
 		own.TLSClientConfig = &tls.Config{}
 	}
@@ -219,13 +217,13 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	return encrypted{own}, nil
 }
 
-// errPlain: plain HTTP in spite of TLS material.
+// errPlain reports the use of plain HTTP although there are certificates.
 var errPlain = errors.New("plain HTTP cannot be combined with certificates")
 
-// encrypted rejects plain HTTP.
+// encrypted is a transport that rejects plain HTTP.
 type encrypted struct{ *http.Transport }
 
-// RoundTrip rejects plain HTTP.
+// RoundTrip sends a request, and rejects plain HTTP.
 func (e encrypted) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		if req.Body != nil {

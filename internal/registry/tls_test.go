@@ -42,7 +42,7 @@ func TestParseTLS(t *testing.T) {
 		data map[string][]byte
 		at   time.Time
 		want TLS
-		says string // of the error; "" is none
+		says string // part of the error; empty for no error
 	}{
 		"authority":          {kind: TypeOpaque, data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
 		"no type":            {data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
@@ -97,8 +97,7 @@ func TestParseTLS(t *testing.T) {
 	}
 }
 
-// A registry with its own certificates is read with them, all pages and images
-// included, and refused without.
+// TestOwnCertificates checks that all pages and images of a registry with its own certificates are read with these certificates, and rejected without them.
 func TestOwnCertificates(t *testing.T) {
 	authority, other := registrytest.NewAuthority(t), registrytest.NewAuthority(t)
 	soon := time.Now().Add(time.Hour)
@@ -118,7 +117,7 @@ func TestOwnCertificates(t *testing.T) {
 		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "another authority than that of ca.crt in the Secret of spec.certSecretRef"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
-		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "name a Secret with tls.crt and tls.key in spec.certSecretRef"},
+		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
 		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, says: "check tls.crt and tls.key"},
 		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, says: "check tls.crt and tls.key"},
 		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, says: "check the Secret of spec.certSecretRef"},
@@ -155,15 +154,14 @@ func TestOwnCertificates(t *testing.T) {
 	}
 }
 
-// Where there are certificates, nothing is sent in clear, also where HTTP would be
-// allowed.
+// TestCertificatesForbidPlainHTTP checks that with certificates no request is sent unencrypted, even if HTTP would be allowed.
 func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(1))
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
-	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "name its port for HTTPS in spec.image") {
+	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "add its port for HTTPS to spec.image") {
 		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {
@@ -171,7 +169,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	}
 }
 
-// What is read with one client certificate is not reported to who has another, or none.
+// TestCertificatesPartTenants checks that a result that was read with one client certificate is not returned to callers with another certificate or none.
 func TestCertificatesPartTenants(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)
@@ -217,8 +215,8 @@ func TestTLSIsNotPrinted(t *testing.T) {
 	}
 }
 
-// A transport that is not of net/http cannot carry certificates: an error, and
-// never a request without.
+// TestCertificatesNeedATransport checks that certificates with a transport that is not a transport of net/http result in an error, and never in a request
+// without certificates.
 func TestCertificatesNeedATransport(t *testing.T) {
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
 		t.Error("asked without certificates")
@@ -230,7 +228,7 @@ func TestCertificatesNeedATransport(t *testing.T) {
 	}
 }
 
-// answering is a RoundTripper of a function.
+// answering is a function that implements RoundTripper.
 type answering func(*http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }

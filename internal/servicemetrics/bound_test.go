@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Series by name are bounded by the stated number of services, whatever else a tenant creates: policies without a Microservice, which
-// each user of a namespace may create, make no more series than the limit is for (25 for each service of it).
+// TestSeriesOfManyPolicies checks that the number of series by name is limited by the specified number of services, regardless of other objects of a
+// tenant. Policies without a Microservice, which any user of a namespace may create, do not cause more series than the limit allows (25 for each
+// service).
 func TestSeriesOfManyPolicies(t *testing.T) {
 	t.Parallel()
 	const limit = 10

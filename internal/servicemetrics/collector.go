@@ -19,24 +19,24 @@ import (
 // DefaultLimit is the number of Microservices up to which there are metrics by namespace, Microservice and group.
 const DefaultLimit = 500
 
-// readTimeout bounds the reads of the cache, which may not be filled yet.
+// readTimeout limits the time for reads of the cache, which may not be synced yet.
 const readTimeout = 5 * time.Second
 
 // Options configure a Collector.
 type Options struct {
-	// Cache is read at each scrape; nothing that it returns is changed.
+	// Cache is read at each scrape. The collector does not change the returned objects.
 	Cache client.Reader
-	// Elected is closed when this process becomes the leader; others report nothing, so that each series exists once. nil: it is
-	// the leader.
+	// Elected is closed when this process becomes the leader. Processes that are not the leader report nothing, so that each series exists only
+	// once. nil means that this process is the leader.
 	Elected <-chan struct{}
-	// Reports returns whether this process reports, among several that are elected; nil: it does.
+	// Reports returns whether this process reports, if several processes are elected. nil means that it reports.
 	Reports func() bool
 	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0 disables these
 	// metrics.
 	Limit int
 	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
-	// Log gets one line when these metrics stop because of the limit, and when they resume.
+	// Log receives one line when these metrics stop because of the limit, and one when they resume.
 	Log logr.Logger
 }
 
@@ -76,7 +76,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.Reports != nil && !c.Reports() {
 		return
 	}
-	// Panics here are not recovered as in a reconcile: one would end the manager.
+	// Unlike in a reconcile, panics here are not recovered, so a panic would end the manager.
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))
@@ -110,7 +110,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// within reports whether a number of Microservices is within the limit, and logs when that changes.
+// within reports whether the number of Microservices is within the limit, and logs each change of the result.
 func (c *Collector) within(services int) bool {
 	over := services > c.Limit
 	if over != c.over && c.Limit > 0 {
@@ -124,7 +124,7 @@ func (c *Collector) within(services int) bool {
 	return !over && c.Limit > 0
 }
 
-// read returns the objects that the series are computed from. The cache has Microservices with converted statuses.
+// read returns the objects from which the series are computed. The Microservices in the cache have converted statuses.
 func (c *Collector) read() (view.Input, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

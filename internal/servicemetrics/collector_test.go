@@ -49,7 +49,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, options ...clie
 	return c.err
 }
 
-// scraped is a collector over objects, at a time that a test sets.
+// scraped is a collector that reads given objects, at a time that a test sets.
 type scraped struct {
 	*Collector
 	cached *cached
@@ -65,7 +65,7 @@ func scrapedAt(now time.Time, limit int) *scraped {
 	return s
 }
 
-// scrape returns the values of series as name{label="value"}, for metrics whose names have a prefix.
+// scrape returns the values of series as name{label="value"}, for metrics whose names have the given prefix.
 func (s *scraped) scrape(t testing.TB, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := s.gather.Gather()
@@ -97,7 +97,7 @@ func (s *scraped) scrape(t testing.TB, prefix string) map[string]float64 {
 	return out
 }
 
-// story returns the objects of a story, of the service shop.
+// story returns the objects of a story of the service shop.
 func story(t testing.TB, name string) viewtest.Story {
 	t.Helper()
 	s, ok := viewtest.Play(name, "shop")
@@ -107,7 +107,7 @@ func story(t testing.TB, name string) viewtest.Story {
 	return s
 }
 
-// TestReports checks that of several elected processes only one reports.
+// TestReports checks that only one of several elected processes reports.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	st := viewtest.Stories()[0]
@@ -124,7 +124,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestStates checks for each story that a scrape has the state that readers see.
+// TestStates checks for each story that a scrape returns the state that readers see.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for _, st := range viewtest.Stories() {
@@ -193,8 +193,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestLimit checks that above the limit there are counts but no names, and one line in the log, and that a standby
-// reports nothing.
+// TestLimit checks that above the limit there are counts but no names, that the log contains one line, and that a standby process reports nothing.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(20)
@@ -234,7 +233,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestUnreadable checks that an unreadable cache makes the scrape fail, and does not count as no services.
+// TestUnreadable checks that a scrape fails if the cache cannot be read, and does not report zero services.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	s := scrapedAt(time.Now(), 500)
@@ -274,7 +273,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// BenchmarkScrape measures a scrape: the read of the cache without its lock, and all series.
+// BenchmarkScrape measures a scrape, which consists of the read of the cache without its lock, and of all series.
 func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{500, 2000} {
 		in, now := viewtest.Many(n)

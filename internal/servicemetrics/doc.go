@@ -1,8 +1,7 @@
-// Package servicemetrics provides metrics of services: counts by state for all of them, and series by namespace,
-// Microservice and group for a bounded number. They are computed from the manager's cache at each scrape; nothing
-// is written.
+// Package servicemetrics provides metrics of services: the number of groups by state over all services, and series by namespace, Microservice
+// and group for a limited number of services. The metrics are computed from the manager's cache at each scrape. Nothing is written.
 //
-//	collector.go  the collector: reads the cache, and bounds the series
-//	series.go     the metrics, and the series of a scrape
-//	progress.go   counts across scrapes: deployments, failures, restores, waits. Pure
+// collector.go  the collector, which reads the cache and limits the number of series
+// series.go     the metrics, and the series of a scrape
+// progress.go   counters that persist across scrapes: deployments, failures, restores, waits. It is pure
 package servicemetrics

@@ -75,7 +75,7 @@ func copied(r *rapid.T, in view.Input) (out view.Input) {
 	return out
 }
 
-// broken is a cache with objects that no view expects.
+// broken is a cache that contains objects that no view expects.
 type broken struct{ client.Reader }
 
 func (broken) List(context.Context, client.ObjectList, ...client.ListOption) error {
@@ -84,8 +84,7 @@ func (broken) List(context.Context, client.ObjectList, ...client.ListOption) err
 	return nil
 }
 
-// TestPanicOfAScrape checks that a panic in the view of one service ends neither the manager nor its other
-// metrics.
+// TestPanicOfAScrape checks that a panic in the view of one service ends neither the manager nor its other metrics.
 func TestPanicOfAScrape(t *testing.T) {
 	t.Parallel()
 	s := scrapedAt(viewtest.Stories()[0].Now, 500)

@@ -11,22 +11,22 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Results of rollouts.
+// These constants are the results of rollouts.
 const (
-	// resultPromoted: a release became active for the first time.
+	// resultPromoted means that a release became active for the first time.
 	resultPromoted = "Promoted"
-	// resultFailed: a rollout ended in error.
+	// resultFailed means that a rollout ended in error.
 	resultFailed = "Failed"
-	// resultAborted: a person aborted a rollout.
+	// resultAborted means that a user aborted a rollout.
 	resultAborted = "Aborted"
-	// resultRolledBack: an active release was replaced by an earlier one.
+	// resultRolledBack means that an earlier release replaced an active release.
 	resultRolledBack = "RolledBack"
 )
 
-// results are all results of rollouts; each has a series.
+// results contains all results of rollouts. Each result has a series.
 var results = []string{resultAborted, resultFailed, resultPromoted, resultRolledBack}
 
-// gates are the states that wait for a person, a time or another system, and count as gates. Hooks count by the point of the
+// gates contains the states in which a group is blocked by a person, a time or another system. Hooks count separately for each point of the
 // rollout at which they are called.
 var gates = []view.Word{
 	view.WordPause, view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming,
@@ -39,29 +39,29 @@ type groupKey struct {
 	slug    string
 }
 
-// progress is what a process has counted since it started. The zero value is ready to use.
+// progress contains the counts since the process started. The zero value is ready to use.
 type progress struct {
-	// last is the time of the last scrape; zero if there was none.
+	// last is the time of the last scrape; zero before the first scrape.
 	last     time.Time
 	groups   map[groupKey]seenGroup
 	services map[types.NamespacedName]*totals
 }
 
-// seenGroup is a group at the last scrape.
+// seenGroup is the state of a group at the last scrape.
 type seenGroup struct {
 	word     view.Word
-	since    time.Time // start of the state, as far as is known
+	since    time.Time // start of the state, if known
 	promoted int64
 	rows     map[string]seenRow // by release
 }
 
-// seenRow is a release at the last scrape.
+// seenRow is the state of a release at the last scrape.
 type seenRow struct {
 	status v1alpha1.ReleaseStatus
 	since  time.Time
 }
 
-// totals of a service since the process started.
+// totals contains the counts of a service since the process started.
 type totals struct {
 	rollouts map[string]float64 // by result
 	leadTime sum
@@ -69,7 +69,7 @@ type totals struct {
 	gates    map[string]float64 // seconds, by gate
 }
 
-// sum is the number and the sum of observations, in seconds.
+// sum contains the number of observations and their sum in seconds.
 type sum struct {
 	count   uint64
 	seconds float64
@@ -80,8 +80,8 @@ func (s *sum) add(d time.Duration) {
 	s.seconds += max(0, d.Seconds())
 }
 
-// advance counts what happened between the last scrape and now. The state at the first scrape is the baseline, and does not
-// count. Deleted services are dropped.
+// advance counts the changes between the last scrape and now. The state at the first scrape is the baseline and does not count. Deleted
+// services are dropped.
 func (p *progress) advance(states []view.GroupState, starts starts, now time.Time) {
 	first := p.last.IsZero()
 	groups, services := make(map[groupKey]seenGroup, len(states)), make(map[types.NamespacedName]*totals, len(states))
@@ -113,11 +113,11 @@ func keyOf(g view.GroupState) groupKey {
 	return groupKey{types.NamespacedName{Namespace: g.Microservice.Namespace, Name: g.Microservice.Name}, g.Group.Slug}
 }
 
-// see records the state of a group. A state with an unknown start starts when it is first seen.
+// see records the state of a group. If the start of the state is unknown, it is the time at which the state is first seen.
 func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
 	out := seenGroup{word: g.State.Word, since: now, rows: make(map[string]seenRow, len(g.Group.Releases))}
 	switch {
-	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // There it is the age of the active release.
+	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // For WordUnavailable, Since is the start of the active release.
 		out.since = g.State.Since.Time
 	case known && was.word == out.word:
 		out.since = was.since
@@ -141,7 +141,7 @@ func waited(last, since, now time.Time) time.Duration {
 	return max(0, now.Sub(last))
 }
 
-// gateOf returns the gate of a state; "" if it is not a gate.
+// gateOf returns the gate of a state; empty if the state is not a gate.
 func gateOf(s view.State) string {
 	if !slices.Contains(gates, s.Word) {
 		return ""
@@ -152,12 +152,12 @@ func gateOf(s view.State) string {
 	return string(s.Word)
 }
 
-// activeOf returns the index of the active release; -1 if there is none.
+// activeOf returns the index of the active release, or -1 if there is none.
 func activeOf(g *v1alpha1.ReleaseGroup) int {
 	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 }
 
-// promotions counts a new active release: with its lead time, or as a return to an earlier one.
+// promotions counts a new active release, either with its lead time or as a return to an earlier release.
 func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	at := activeOf(g.Group)
 	if at < 0 || g.Group.Releases[at].Promoted <= was.promoted {
@@ -178,8 +178,8 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	}
 }
 
-// rolledBack counts a return to an earlier release. The time for which the later one had traffic is known only if a scrape saw it
-// with traffic.
+// rolledBack counts a return to an earlier release. The time during which the later release had traffic is known only if a scrape saw that
+// release with traffic.
 func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	t.rollouts[resultRolledBack]++
 	if from.status == v1alpha1.ReleaseActive || from.status == v1alpha1.ReleaseCanary {
@@ -187,12 +187,12 @@ func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	}
 }
 
-// again reports whether an active release was active before.
+// again reports whether an active release has been active before.
 func again(r *v1alpha1.Release) bool {
 	return !slices.Contains([]release.Reason{release.Promoted, release.First, release.Adopted}, release.Reason(r.Reason))
 }
 
-// failures counts releases that ended in error, and the time for which they had traffic.
+// failures counts releases that ended in error, and adds the time during which they had traffic.
 func (t *totals) failures(g view.GroupState, was seenGroup) {
 	for i := range g.Group.Releases {
 		r := &g.Group.Releases[i]
@@ -211,21 +211,21 @@ func (t *totals) failures(g view.GroupState, was seenGroup) {
 	}
 }
 
-// The starting points of a lead time.
+// These constants are the starting points of a lead time.
 const (
-	// fromPublished: the version was published, or its commit pushed, as its source reports.
+	// fromPublished means that the lead time starts when the version was published, or its commit was pushed, as reported by the source.
 	fromPublished = "Published"
-	// fromStarted: the release was created.
+	// fromStarted means that the lead time starts when the release was created.
 	fromStarted = "Started"
 )
 
-// starts are the times at which versions were published and releases created.
+// starts contains the times at which versions were published and releases were created.
 type starts struct {
 	published map[types.NamespacedName]map[string]time.Time // by ImagePolicy and version
 	created   map[types.NamespacedName]time.Time            // by release
 }
 
-// startsOf returns the starts of what was read.
+// startsOf returns the starts of the objects that were read.
 func startsOf(in view.Input) starts {
 	out := starts{published: map[types.NamespacedName]map[string]time.Time{}, created: make(map[types.NamespacedName]time.Time, len(in.Releases))}
 	for i := range in.ImagePolicies {
@@ -248,12 +248,12 @@ func startsOf(in view.Input) starts {
 	return out
 }
 
-// later reports whether a release of a group has a newer version than another one, which was promoted after it, or the same version and
-// a newer configuration.
+// later reports whether a release of a group has a newer version than another release, which was promoted after it, or the same version and a
+// newer configuration.
 func (s starts) later(g view.GroupState, i, other int) bool {
 	x, y := &g.Group.Releases[i], &g.Group.Releases[other]
 	if x.SemVer.Version != y.SemVer.Version {
-		return i < other // They are sorted by version, newest first.
+		return i < other // The releases are sorted by version, newest first.
 	}
 	created := func(r *v1alpha1.Release) time.Time {
 		return s.created[types.NamespacedName{Namespace: g.Microservice.Namespace, Name: r.VersionedMicroservice}]
@@ -261,8 +261,8 @@ func (s starts) later(g view.GroupState, i, other int) bool {
 	return again(y) && !created(x).Before(created(y))
 }
 
-// leadTime returns the time from publication, or else from the start of the release, until it was active; false if the release
-// became active again, or its start is not known.
+// leadTime returns the time from the publication of the version until its release became active. If the time of publication is unknown, it
+// counts from the creation of the release. ok is false if the release became active again, or if its start is unknown.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false

@@ -16,7 +16,7 @@ var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 // at returns a time some minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
-// row returns a release whose status began at a minute.
+// row returns a release whose status began at the given minute.
 func row(version string, status v1alpha1.ReleaseStatus, reason string, since int, promoted int64) v1alpha1.Release {
 	return v1alpha1.Release{
 		VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason,
@@ -44,13 +44,13 @@ func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
 	return in
 }
 
-// named returns a release with another name.
+// named returns a copy of a release with another name.
 func named(name string, r v1alpha1.Release) v1alpha1.Release {
 	r.VersionedMicroservice = name
 	return r
 }
 
-// step is the state that a scrape finds at a minute.
+// step is the state at a given minute.
 type step struct {
 	minute int
 	input  view.Input
@@ -66,7 +66,7 @@ func TestProgress(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		steps []step
-		// leadTimes and restored contain minutes and their number; rollouts by result, minutes by gate.
+		// leadTimes and restored contain minutes and the number of observations. rollouts are by result, and gates contain minutes by gate.
 		leadTimes, restored []float64
 		rollouts            map[string]float64
 		gates               map[string]float64
@@ -103,7 +103,7 @@ func TestProgress(t *testing.T) {
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},
-		"rollback of a configuration": { // The same version with another template is another release; the later one is active first.
+		"rollback of a configuration": { // The same version with another template is another release. The later release is active first.
 			steps: []step{
 				{25, shop(nil, named("shop-1.1.0-b", row("1.1.0", active, "Promoted", 20, 2)), named("shop-1.1.0-a", row("1.1.0", deprecated, "Replaced", 20, 1)))},
 				{35, shop(nil, named("shop-1.1.0-a", row("1.1.0", active, "RolledBack", 32, 3)), named("shop-1.1.0-b", row("1.1.0", deprecated, "Replaced", 32, 2)))},
@@ -177,7 +177,7 @@ func orEmpty(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// TestForgotten checks that nothing is kept of deleted services.
+// TestForgotten checks that no data of deleted services is kept.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	var p progress

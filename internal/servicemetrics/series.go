@@ -18,14 +18,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The labels of services and groups, named as in Kubernetes metrics about pods: a scraper keeps them with honorLabels.
+// These labels identify services and groups. Their names are the same as in Kubernetes metrics about pods, so a scraper needs honorLabels to
+// keep them.
 var (
 	serviceLabels = []string{"namespace", "microservice"}
 	groupLabels   = []string{"namespace", "microservice", "group"}
 	policyLabels  = []string{"kind", "namespace", "name"}
 )
 
-// Metrics of all services, without names of objects.
+// These metrics cover all services, without names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Release groups, by state.", "state")
 	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time since which a release group has been in each state, of the group that has been in it longest.", "state")
@@ -35,7 +36,7 @@ var (
 	namesEnabled  = describe("heighliner_service_metrics_enabled", "1 while there are metrics by namespace, Microservice and group; 0 while there are too many Microservices.")
 )
 
-// Metrics by namespace, Microservice and group.
+// These metrics have labels for namespace, Microservice and group.
 var (
 	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the current one.", with(groupLabels, "state")...)
 	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Time since which a release group has been in its state, or at which it was first seen in it.", groupLabels...)
@@ -45,17 +46,17 @@ var (
 	groupSteps       = describe("heighliner_group_canary_steps", "Number of steps of the rollout in progress.", groupLabels...)
 	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes should give to the release whose rollout is in progress.", groupLabels...)
 	groupDeployments = describe("heighliner_group_deployments_total", "Number of times that a release of the group became active, as recorded in the status.", groupLabels...)
-	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release was active, since its version was published (Published), else since its release was created (Started).", with(groupLabels, "from")...)
+	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release was active, since its version was published (Published), otherwise since its release was created (Started).", with(groupLabels, "from")...)
 
 	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)
 	serviceRollouts = describe("heighliner_service_rollouts_total", "Rollouts that ended since the manager started, and rollbacks, by result.", with(serviceLabels, "result")...)
 	serviceRestored = describe("heighliner_service_restore_seconds", "How long releases that failed or were rolled back had traffic, since the manager started.", serviceLabels...)
 	serviceGates    = describe("heighliner_service_gate_seconds_total", "Time that groups spent in each gate since the manager started.", with(serviceLabels, "gate")...)
 
-	policyCondition = describe("heighliner_policy_condition", "Condition of an ImagePolicy or NetworkPolicy: 1 while it is True, else 0.", with(policyLabels, "condition", "reason")...)
+	policyCondition = describe("heighliner_policy_condition", "Condition of an ImagePolicy or NetworkPolicy: 1 while it is True, otherwise 0.", with(policyLabels, "condition", "reason")...)
 )
 
-// described are the descriptions of all metrics.
+// described contains the descriptions of all metrics.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -66,13 +67,13 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// maxGroups is the number of groups of a service that have series, the newest ones; previews have none.
+// maxGroups is the maximum number of groups of a service that have series. The newest groups have series; previews do not.
 const maxGroups = 8
 
-// maxPolicies is the number of NetworkPolicies of a service whose conditions have series by name.
+// maxPolicies is the maximum number of NetworkPolicies of a service whose conditions have series by name.
 const maxPolicies = 8
 
-// words are the states that always have a series of heighliner_groups.
+// words contains the states that always have a series in heighliner_groups.
 var words = []view.Word{
 	view.WordActive, view.WordUnavailable, view.WordPinned, view.WordDraining, view.WordStarting, view.WordProgressing, view.WordPause,
 	view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming, view.WordInterrupted,
@@ -83,7 +84,7 @@ var words = []view.Word{
 // emit sends a sample.
 type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
 
-// seconds returns a time as seconds since 1970.
+// seconds converts a time to seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // all emits the metrics over all services.
@@ -189,14 +190,14 @@ func (e emit) service(k types.NamespacedName, t *totals) {
 	}
 }
 
-// conditionOf is a condition of an ImagePolicy or a NetworkPolicy.
+// conditionOf is a condition of an ImagePolicy or a NetworkPolicy, with the identity of the policy.
 type conditionOf struct {
 	kind, namespace, name string
 	*metav1.Condition
 }
 
-// namedPolicies returns the policies that have series by name, limit of each kind beyond those that Microservices use: the ImagePolicy
-// of each Microservice, and maxPolicies NetworkPolicies of it; policies that are not ready come first, because alerts name them.
+// namedPolicies returns the policies that have series by name: the ImagePolicy of each Microservice, up to maxPolicies NetworkPolicies of each
+// Microservice, and up to limit other policies of each kind. Policies that are not ready come first, because alerts refer to them.
 func namedPolicies(in view.Input, limit int) (out view.Input) {
 	images, routes := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
 	for i := range in.Microservices {
@@ -232,7 +233,7 @@ func namedPolicies(in view.Input, limit int) (out view.Input) {
 	return out
 }
 
-// failingFirst compares policies: those of which a condition is False first, then by name.
+// failingFirst orders policies: first those with a condition that is False, then by name.
 func failingFirst(x client.Object, ofX []metav1.Condition, y client.Object, ofY []metav1.Condition) int {
 	rank := func(conditions []metav1.Condition) int {
 		if slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse }) {

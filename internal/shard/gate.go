@@ -19,8 +19,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Gate keeps a controller to the namespaces of this replica. It drops requests of other namespaces, and enqueues all objects of a
-// shard when this replica takes it. It is a source of that controller.
+// Gate restricts a controller to the namespaces of this replica. It drops requests for other namespaces. When this replica takes a shard, the
+// gate enqueues all objects of the shard. It is a source of the controller.
 type Gate struct {
 	shards  *Shards
 	reader  client.Reader
@@ -30,7 +30,8 @@ type Gate struct {
 	queue queue // nil before the controller starts
 }
 
-// Gate returns the gate of a controller that reconciles objects of a kind, given as an empty list, which reader lists from the cache.
+// Gate returns the gate of a controller. objects is an empty list of the kind that the controller reconciles; reader lists this kind from the
+// cache.
 func (s *Shards) Gate(reader client.Reader, objects client.ObjectList) *Gate {
 	g := &Gate{shards: s, reader: reader, objects: objects}
 	if s == nil {
@@ -50,8 +51,8 @@ func (g *Gate) Start(_ context.Context, q queue) error {
 	return nil
 }
 
-// Reconciler returns a reconciler that does nothing for namespaces of other replicas. The context of a reconcile ends when its shard
-// is lost, with ErrLost as its cause.
+// Reconciler returns a reconciler that ignores the namespaces of other replicas. If a shard is lost during a reconcile, the context of the
+// reconcile ends with the cause ErrLost.
 func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	if g.shards == nil {
 		return r
@@ -66,8 +67,8 @@ func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// enqueue adds all objects of a shard to the queue, behind everything that changes. Before the controller has started, its watches
-// will add them.
+// enqueue adds all objects of a shard to the queue, with a lower priority than changes. Before the controller starts, it adds nothing, because
+// the watches of the controller add the objects later.
 func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	g.mu.Lock()
 	q := g.queue
@@ -79,7 +80,7 @@ func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	err := g.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
 	var early *cache.ErrResourceNotCached
 	if errors.As(err, &early) {
-		return nil // The controller is starting: its watch will add them.
+		return nil // The controller is starting, and its watch adds the objects.
 	}
 	if err != nil {
 		return fmt.Errorf("list the objects of shard %d: %w", shard, err)

@@ -9,28 +9,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// patient is the lock of a shard that leaves it to other replicas first. client-go writes it only when it is free or held by this
-// replica; if another one takes it meanwhile, the API server refuses the write as a conflict.
+// patient is the lock of a shard. It lets other replicas take the shard first. client-go writes the lock only if it is free or held by this
+// replica. If another replica takes the lock in the meantime, the API server rejects the write with a conflict.
 type patient struct {
 	resourcelock.Interface
 	turns *turns
 	// lease is how long a Lease is valid without a renewal.
 	lease time.Duration
-	// keep is how long this replica keeps the shard after it began its last renewal that succeeded: less than lease.
+	// keep is how long this replica keeps the shard after the beginning of its last successful renewal. It is shorter than lease.
 	keep time.Duration
-	// lost is called when that time ended, or another replica has the Lease of this one, as after an edit by hand.
+	// lost is called when the keep time has passed, or when another replica has the Lease of this shard, as after a manual edit.
 	lost func()
-	// idle returns whether the reconciles of this replica have ended, and no other begins.
+	// idle reports whether all reconciles of this replica have ended and no other reconcile can begin.
 	idle func() bool
 	// expiry calls lost; nil before the first write.
 	expiry *time.Timer
-	// The goroutine of one elector uses the others. held is true after the first write, and taken when another replica had the Lease
-	// after it; seen is when another replica was last found to hold it.
+	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if another replica had the
+	// Lease after that. seen is the last time at which another replica was found to hold it.
 	held, taken bool
 	seen        time.Time
 }
 
-// Get reads the Lease, and notices who holds it.
+// Get reads the Lease and records whether another replica holds it.
 func (p *patient) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := p.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != p.Identity() {
@@ -42,8 +42,8 @@ func (p *patient) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, 
 	return record, raw, err
 }
 
-// Create takes a Lease that does not exist yet, or was deleted: its holder creates it again at its next renewal, and others only after it
-// would have expired.
+// Create takes a Lease that does not exist yet or was deleted. The holder of a deleted Lease creates it again at the next renewal. Other
+// replicas create it only after the deleted Lease would have expired.
 func (p *patient) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if p.held {
 		return p.renew(ctx, r, p.Interface.Create)
@@ -59,15 +59,15 @@ func (p *patient) Update(ctx context.Context, r resourcelock.LeaderElectionRecor
 	return p.take(ctx, r, p.Interface.Update)
 }
 
-// Why renew refuses to write.
+// These errors are the reasons why renew does not write.
 var (
 	errTaken = errors.New("another replica has the Lease")
-	errBusy  = errors.New("a reconcile may run: the Lease is not released, and expires")
+	errBusy  = errors.New("a reconcile may be running: the Lease is not released, but expires later")
 )
 
-// renew writes a Lease. The time that remains counts from before the request: other replicas count from when they see it. It never
-// writes over another replica's: an elector that failed to renew releases what it reads next, also the Lease of another one, and before it
-// reports that it lost the Lease.
+// renew writes a Lease. The keep time counts from the beginning of the request, because other replicas count from the time at which they see
+// the write. renew never overwrites the Lease of another replica: an elector that failed to renew releases the Lease that it reads next, even
+// if another replica holds it, before it reports that it lost the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:
@@ -93,10 +93,10 @@ func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord
 func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	found := time.Now()
 	if expiry := p.seen.Add(p.lease); r.LeaderTransitions == 0 && expiry.After(found) {
-		found = expiry // Only a Lease that is created again has no transitions.
+		found = expiry // Only a Lease that was created again has no transitions.
 	}
 	return p.turns.take(ctx, found, func() error {
-		r.AcquireTime = metav1.Now() // Later than when the elector began this write.
+		r.AcquireTime = metav1.Now() // This is later than the time at which the elector began the write.
 		r.RenewTime = r.AcquireTime
 		err := p.renew(ctx, r, write)
 		p.held = err == nil

@@ -1,14 +1,14 @@
-// Package shard divides the namespaces among the replicas of the manager: each namespace belongs to one shard, and each shard to
-// the replica that holds its Lease.
+// Package shard divides the namespaces among the replicas of the manager. Each namespace belongs to one shard, and each shard belongs to the
+// replica that holds its Lease.
 //
-//	shard.go  the Leases of shards, and who takes which
-//	gate.go   keeps a controller to the namespaces of this replica
-//	lease.go  writes the Lease of a shard, and notices its loss
-//	turn.go   lets a replica with fewer shards go first
+// shard.go  the Leases of shards, and which replica takes which shard
+// gate.go   restricts a controller to the namespaces of this replica
+// lease.go  writes the Lease of a shard, and detects its loss
+// turn.go   lets replicas with fewer shards acquire first
 //
-// A shard is held until its replica ends: one that loses a Lease cancels the reconciles of that shard, and its process ends.
-// Therefore a controller never loses a namespace while it runs, and what it remembers of an object stays true; shards are balanced
-// again by a restart of the replicas.
+// A replica holds a shard until its process ends. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
+// Therefore a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
+// shards again, restart the replicas.
 package shard
 
 import (
@@ -28,23 +28,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Max is the upper bound of the number of shards: each is a Lease that its holder renews every two seconds.
+// Max is the maximum number of shards. Each shard has a Lease that its holder renews every two seconds.
 const Max = 32
 
-// The times of the Leases, which are those of controller-runtime's leader election.
+// These durations apply to the Leases. They equal those of controller-runtime's leader election.
 const (
 	LeaseDuration = 15 * time.Second
 	RenewDeadline = 10 * time.Second
 	RetryPeriod   = 2 * time.Second
 )
 
-// patience is how long a replica leaves a shard without a holder to others, for each shard that it holds.
+// patience is how long a replica waits before it takes a free shard, for each shard that it already holds.
 const patience = 10 * time.Second
 
-// LeaseName returns the name of the Lease of a shard, from 0.
+// LeaseName returns the name of the Lease of a shard. Shards are numbered from 0.
 func LeaseName(shard int) string { return fmt.Sprintf("shard-%d.manager.hlnr.io", shard) }
 
-// Of returns the shard of a namespace, of count shards. Objects without a namespace are in the shard of "".
+// Of returns the shard of a namespace if there are count shards. Objects without a namespace belong to the shard of the empty name.
 func Of(namespace string, count int) int {
 	h := fnv.New32a()
 	h.Write([]byte(namespace)) // never fails
@@ -53,27 +53,27 @@ func Of(namespace string, count int) int {
 
 // Options configure Shards.
 type Options struct {
-	// Count is the number of shards, from 1 to Max. All replicas need the same, and it may change only while none runs: the same
-	// namespace is in different shards with different counts.
+	// Count is the number of shards, from 1 to Max. It must be the same for all replicas, and may change only while no replica runs, because
+	// the shard of a namespace depends on the count.
 	Count int
-	// Namespace is that of the Leases.
+	// Namespace is the namespace of the Leases.
 	Namespace string
-	// Identity names this process in the Leases; it is different for each process, because a process that ended leaves its Leases
+	// Identity identifies this process in the Leases. It must be different for each process, because the Leases of an ended process remain
 	// until they expire.
 	Identity string
 	// Leases is a client whose requests time out before RenewDeadline.
 	Leases coordinationv1.LeasesGetter
-	// Metrics gets the gauge of the shards that this replica holds; nil: there is none.
+	// Metrics registers the gauge of the shards that this replica holds; nil means no gauge.
 	Metrics prometheus.Registerer
 }
 
-// Shards are the shards of all namespaces, and which of them this replica holds. It is a Runnable of controller-runtime. nil Shards
-// hold every namespace.
+// Shards contains the shards of all namespaces, and which of them this replica holds. It is a Runnable of controller-runtime. A nil *Shards
+// holds every namespace.
 type Shards struct {
 	Options
-	// held has the tenure of each shard.
+	// held contains the tenure of each shard.
 	held []tenure
-	// passes is held for reading by each reconcile, and closed at the end of the replica.
+	// Each reconcile read-locks passes. The replica locks passes for writing when it ends.
 	passes sync.RWMutex
 	closed atomic.Bool
 	turns  *turns
@@ -83,22 +83,22 @@ type Shards struct {
 	gates []*Gate
 }
 
-// tenure is the time in which this replica holds a shard. It begins and ends at most once.
+// tenure is the period in which this replica holds a shard. It begins and ends at most once.
 type tenure struct {
 	begun atomic.Bool
-	// Context is that of the reconciles: it ends with the tenure.
+	// Context is the parent of the contexts of reconciles. It ends with the tenure.
 	context.Context
 	end context.CancelCauseFunc
 }
 
 func (t *tenure) runs() bool { return t.begun.Load() && t.Err() == nil }
 
-// New returns the shards of this replica, which holds none before Start.
+// New returns the shards of this replica. Before Start, the replica holds no shard.
 func New(o Options) (*Shards, error) {
 	return newShards(o, times{LeaseDuration, RenewDeadline, RetryPeriod, patience})
 }
 
-// times are those of client-go's leader election, and the patience.
+// times are the durations of client-go's leader election, and the patience.
 type times struct{ lease, renew, retry, patience time.Duration }
 
 func newShards(o Options, t times) (*Shards, error) {
@@ -130,28 +130,27 @@ func newShards(o Options, t times) (*Shards, error) {
 	return s, nil
 }
 
-// Holds returns whether this replica reconciles the objects of a namespace.
+// Holds reports whether this replica reconciles the objects of a namespace.
 func (s *Shards) Holds(namespace string) bool {
 	return s == nil || s.held[Of(namespace, s.Count)].runs()
 }
 
-// HoldsFirst returns whether this replica holds the first shard: it does what is done once for all namespaces.
+// HoldsFirst reports whether this replica holds the first shard. That replica does the work that must be done once for all namespaces.
 func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 
-// ErrLost is returned by Start when a Lease could not be renewed: another replica may hold its shard now, so that the process has
-// to end.
+// ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must end.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards, and holds them until ctx ends. It then waits for the reconciles that run, and releases the Leases, so that
-// other replicas continue immediately.
+// Start takes shards and holds them until ctx ends. It then waits for the running reconciles and releases the Leases, so that other replicas
+// continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
-	// The Leases are renewed until the last reconcile has ended, which is after ctx.
+	// The Leases are renewed until the last reconcile has ended, which happens after ctx ends.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
 		s.close()
 		release()
 	})
-	ended := make(chan error, 1) // the first counts
+	ended := make(chan error, 1) // Only the first error counts.
 	report := func(err error) {
 		select {
 		case ended <- err:
@@ -172,7 +171,7 @@ func (s *Shards) Start(ctx context.Context) error {
 		})
 	}
 	select {
-	case err := <-ended: // The process ends, and with ctx the other shards are released.
+	case err := <-ended: // The process ends. This ends ctx, which releases the other shards.
 		return err
 	case <-ctx.Done():
 		electors.Wait()
@@ -180,7 +179,7 @@ func (s *Shards) Start(ctx context.Context) error {
 	}
 }
 
-// elector returns what takes and renews the Lease of a shard.
+// elector returns the elector that takes and renews the Lease of a shard.
 func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderElector, error) {
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: LeaseName(shard)},
@@ -190,7 +189,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, keep: s.times.renew + s.times.retry, idle: s.closed.Load, lost: func() {
 			s.held[shard].end(ErrLost)
-			failed(fmt.Errorf("%w: %s was not renewed in time, or another replica has it", ErrLost, LeaseName(shard)))
+			failed(fmt.Errorf("%w: %s was not renewed in time, or another replica holds it", ErrLost, LeaseName(shard)))
 		}}, Name: LeaseName(shard),
 		LeaseDuration: s.times.lease, RenewDeadline: s.times.renew, RetryPeriod: s.times.retry,
 		ReleaseOnCancel: true,
@@ -209,7 +208,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 	return e, nil
 }
 
-// open lets the reconciles of a shard pass, and enqueues its objects.
+// open allows the reconciles of a shard, and enqueues its objects.
 func (s *Shards) open(ctx context.Context, shard int) error {
 	s.held[shard].begun.Store(true)
 	s.mu.Lock()
@@ -224,15 +223,15 @@ func (s *Shards) open(ctx context.Context, shard int) error {
 	return nil
 }
 
-// close returns when no reconcile runs; none passes afterwards.
+// close waits until no reconcile runs, and allows none afterwards.
 func (s *Shards) close() {
 	s.passes.Lock()
 	defer s.passes.Unlock()
 	s.closed.Store(true)
 }
 
-// pass returns whether a reconcile of a namespace may run, and its context, which ends when the shard is lost; leave is called at
-// its end.
+// pass reports whether a reconcile of a namespace may run. It returns the context of the reconcile, which ends when the shard is lost. The
+// caller must call leave at the end of the reconcile.
 func (s *Shards) pass(ctx context.Context, namespace string) (_ context.Context, leave func(), ok bool) {
 	s.passes.RLock()
 	held := &s.held[Of(namespace, s.Count)]

@@ -43,7 +43,7 @@ func TestOf(t *testing.T) {
 			}
 		}
 	}
-	// A change of the hash lets two replicas of different versions reconcile the same namespace.
+	// If the hash changed, two replicas of different versions could reconcile the same namespace.
 	for namespace, want := range map[string]int{"": 1, "default": 0, "shop": 2, "kube-system": 2} {
 		if got := Of(namespace, 3); got != want {
 			t.Errorf("%q is in shard %d of 3, want %d", namespace, got, want)
@@ -78,8 +78,8 @@ func TestNewRefusesCounts(t *testing.T) {
 	}
 }
 
-// A replica takes its first shard immediately, and each further one later by the patience, so that three replicas that start together
-// have as many each.
+// TestTurns checks that a replica takes its first shard immediately, and delays each further shard by the patience, so that three replicas that start
+// at the same time get the same number of shards.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
@@ -132,24 +132,24 @@ func TestTurnEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// replica is one process.
+// replica is a process that takes shards.
 type replica struct {
 	*Shards
 	*testing.T
-	// cut fails all requests while it is true.
+	// cut makes all requests fail while it is true.
 	cut atomic.Bool
-	// slow lets writes time out, and reads take nearly as long, while it is true.
+	// slow makes writes time out, and reads take nearly as long, while it is true.
 	slow atomic.Bool
 	stop context.CancelFunc
 	done chan error
 }
 
-// start a replica.
+// start starts a replica.
 func start(t *testing.T, namespace, name string, count int) *replica {
 	t.Helper()
 	r := &replica{T: t, done: make(chan error, 1)}
 	config := rest.CopyConfig(env.Config)
-	config.Timeout = time.Second // half of the time to renew, as the manager has it
+	config.Timeout = time.Second // half of the renew deadline, as in the manager
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
@@ -185,7 +185,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// ends waits for the end of a replica.
+// ends waits until a replica ends, and returns its error.
 func (r *replica) ends() error {
 	r.Helper()
 	select {
@@ -197,7 +197,7 @@ func (r *replica) ends() error {
 	}
 }
 
-// names are three namespaces, one of each of three shards.
+// names are three namespaces, each in a different one of three shards.
 var names = func() (out [3]string) {
 	for i, found := 0, 0; found < 3; i++ {
 		name := fmt.Sprintf("team-%d", i)
@@ -208,7 +208,7 @@ var names = func() (out [3]string) {
 	return out
 }()
 
-// held waits until each shard is held by one of the replicas.
+// held waits until one of the replicas holds each shard.
 func held(t *testing.T, replicas ...*replica) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error {
@@ -227,7 +227,8 @@ func held(t *testing.T, replicas ...*replica) {
 	})
 }
 
-// Each shard is held by one replica. One that loses its network ends, and others hold its shards; never two at a time.
+// TestTakeover checks that one replica holds each shard. A replica that loses its network ends, and other replicas take its shards. Two replicas never
+// hold the same shard at the same time.
 func TestTakeover(t *testing.T) {
 	namespace := env.Namespace(t)
 	a, b := start(t, namespace, "a", 3), start(t, namespace, "b", 3)
@@ -264,13 +265,14 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// A Lease that a user deletes is created again by its holder, which keeps its shards, and not by another replica.
+// TestDeletedLease checks that the holder of a Lease creates it again after a user deleted it. The holder keeps its shards, and no other replica
+// creates the Lease.
 func TestDeletedLease(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
 	held(t, a)
 	b := start(t, namespace, "b", 3)
-	time.Sleep(time.Second) // b reads the Leases several times
+	time.Sleep(time.Second) // The replica b reads the Leases several times.
 	for i := range 3 {
 		if err := a.Leases.Leases(namespace).Delete(t.Context(), LeaseName(i), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -290,7 +292,7 @@ func TestDeletedLease(t *testing.T) {
 	}
 }
 
-// A replica whose Lease another one has, as after an edit by hand, reconciles nothing from its next renewal, and ends.
+// TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica has its Lease, as after a manual edit.
 func TestTakenLease(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
@@ -311,7 +313,8 @@ func TestTakenLease(t *testing.T) {
 	}
 }
 
-// A replica whose writes time out, and whose last read returns after the time to renew, ends before another holds its shards.
+// TestSlowServer checks that a replica ends before another replica holds its shards, if its writes time out and its last read returns after the renew
+// deadline.
 func TestSlowServer(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
@@ -334,7 +337,8 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// A Lease is released when the last reconcile has ended, and not before; then another replica has it without waiting for its expiry.
+// TestReleaseAfterReconciles checks that a Lease is not released before the last reconcile has ended. Another replica then takes it without waiting for
+// its expiry.
 func TestReleaseAfterReconciles(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
@@ -348,7 +352,7 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	go reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1], Name: "shop"}})
 	<-begun
 	a.stop()
-	time.Sleep(300 * time.Millisecond) // longer than a write of the Leases; a release in this time is the fault
+	time.Sleep(300 * time.Millisecond) // This is longer than a write of the Leases. A release in this time would be a fault.
 	for i := range 3 {
 		if holder := holderOf(t, namespace, i); holder != "a" {
 			t.Errorf("shard %d is held by %q during a reconcile", i, holder)
@@ -370,7 +374,7 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	}
 }
 
-// A reconcile is cancelled when its shard is lost, and those of other shards continue.
+// TestLossCancelsReconciles checks that the loss of a shard cancels its reconciles, and that reconciles of other shards continue.
 func TestLossCancelsReconciles(t *testing.T) {
 	s, err := New(Options{Count: 3})
 	if err != nil {
@@ -422,7 +426,7 @@ func TestLossCancelsReconciles(t *testing.T) {
 	}
 }
 
-// record is a Lease in memory.
+// record is a lock in memory.
 type record struct {
 	resourcelock.LeaderElectionRecord
 }
@@ -445,8 +449,8 @@ func (r *record) Update(_ context.Context, w resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-// client-go's elector releases what it last read, even when that is the Lease of the replica that took it over, and also when it could
-// not renew while reconciles run. Neither is written.
+// TestReleaseIsRefused checks that two kinds of releases are not written. client-go's elector releases the Lease that it last read, even if another
+// replica has taken it. It also releases its own Lease after a failed renewal while reconciles run.
 func TestReleaseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder string
@@ -492,7 +496,7 @@ func holderOf(t *testing.T, namespace string, shard int) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// listed is a cache with objects.
+// listed is a cache that contains objects.
 type listed struct {
 	client.Reader
 	leases []coordination.Lease
@@ -503,7 +507,7 @@ func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
-// A replica enqueues the objects of a shard when it takes it, and reconciles no others.
+// TestGate checks that a replica enqueues the objects of a shard when it takes the shard, and reconciles no other objects.
 func TestGate(t *testing.T) {
 	s, err := New(Options{Count: 3})
 	if err != nil {
@@ -530,7 +534,7 @@ func TestGate(t *testing.T) {
 	if reconciled != nil {
 		t.Errorf("it reconciled %v and holds nothing", reconciled)
 	}
-	if err := s.open(t.Context(), 0); err != nil { // before the controller starts: its watches add the objects
+	if err := s.open(t.Context(), 0); err != nil { // The controller has not started: its watches add the objects.
 		t.Fatal(err)
 	}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// turns orders the acquisitions of a replica. It acquires one shard at a time, and delays each acquisition by the patience, multiplied
-// by the number of shards that it holds, so that a replica with fewer shards is faster.
+// turns orders the acquisitions of shards by this replica. The replica acquires one shard at a time. It delays each acquisition by the patience
+// multiplied by the number of shards that it holds, so that replicas with fewer shards acquire first.
 type turns struct {
 	patience time.Duration
-	// next has an element while no acquisition waits or runs; who takes it may use held.
+	// next contains an element while no acquisition waits or runs. The goroutine that receives the element may use held.
 	next chan struct{}
 	held int
 }
@@ -21,7 +21,7 @@ func newTurns(patience time.Duration) *turns {
 	return t
 }
 
-// take calls acquire when it is this replica's turn for a shard that it found without a holder at a time.
+// take calls acquire when this replica may acquire a shard. found is the time at which it found the shard without a holder.
 func (t *turns) take(ctx context.Context, found time.Time, acquire func() error) error {
 	select {
 	case <-t.next:

@@ -1,9 +1,9 @@
-// Package watches lists the kinds that the manager watches in each of its namespaces, and in the cluster.
+// Package watches lists the kinds that the manager watches in each of its namespaces and in the cluster.
 package watches
 
-// Kinds returns the resources, by API group, that are watched in each namespace from the start on: where one of them cannot be listed
-// and watched, no controller starts, and a manager of some namespaces goes without the namespace. Kinds of routes are not in the list:
-// those that cannot be listed are reported by the policies that need them.
+// Kinds returns the resources, by API group, that the manager watches in each namespace from the start. If one of them cannot be listed and
+// watched, no controller starts, and a manager that is limited to some namespaces omits the namespace. The list does not include kinds of
+// routes: a policy that needs a kind of route reports if it cannot be listed.
 func Kinds() map[string][]string {
 	return map[string][]string{
 		"":                 {"configmaps", "pods", "resourcequotas", "services"},
@@ -18,16 +18,16 @@ func Kinds() map[string][]string {
 	}
 }
 
-// ClusterKinds returns the resources without a namespace, by API group, that are watched from the start on: if one of them cannot be listed
-// and watched, no controller starts. Kinds of routes are not in the list.
+// ClusterKinds returns the cluster-scoped resources, by API group, that the manager watches from the start. If one of them cannot be listed and
+// watched, no controller starts. The list does not include kinds of routes.
 func ClusterKinds() map[string][]string {
 	return map[string][]string{"": {"namespaces"}, "hlnr.io": {"clusteranalysistemplates", "clusterfreezes"}}
 }
 
-// Verbs returns what the manager needs to do with each of the kinds.
+// Verbs returns the verbs that the manager needs for each of the kinds.
 func Verbs() []string { return []string{"list", "watch"} }
 
-// Name returns the name of a resource of an API group, as in messages of the API server.
+// Name returns the name of a resource of an API group, in the form that messages of the API server use.
 func Name(group, resource string) string {
 	if group == "" {
 		return resource

@@ -13,66 +13,66 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Acts changes services for a reader.
+// Acts performs the actions of a reader on services.
 type Acts interface {
-	// May returns the verbs of the acts that the reader may do in a namespace, as in [ActsOf].
+	// May returns the verbs of the actions that the reader may perform in a namespace, as computed by [ActsOf].
 	May(ctx context.Context, namespace string) []string
-	// Preview returns what an act would do, without doing it. A refusal is a [Problem].
+	// Preview returns the effects of an action without performing it. A refusal is a [Problem].
 	Preview(ctx context.Context, a Act) (Outcome, error)
-	// Do executes an act. A refusal is a [Problem].
+	// Do performs an action. A refusal is a [Problem].
 	Do(ctx context.Context, a Act) (Outcome, error)
-	// MayFreeze reports whether the reader may create freezes of a namespace, or with "" of the cluster, and end them.
+	// MayFreeze reports whether the reader may create and end freezes of a namespace. An empty namespace means the cluster.
 	MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool)
-	// PreviewFreeze returns what a freeze, or its end, would do, without doing it. A refusal is a [Problem].
+	// PreviewFreeze returns the effects of beginning or ending a freeze without doing so. A refusal is a [Problem].
 	PreviewFreeze(ctx context.Context, f Freeze) (Outcome, error)
 	// Freeze begins or ends a freeze. A refusal is a [Problem].
 	Freeze(ctx context.Context, f Freeze) (Outcome, error)
 }
 
-// Act is a request of a reader to change a service.
+// Act is an action that a reader requests for a service.
 type Act struct {
-	// Verb: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
+	// Verb is continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
 	Verb               string
 	Namespace, Service string
-	// Target is a version or the name of a release; "" for the only possible one.
+	// Target is a version or the name of a release; empty if there is only one possible target.
 	Target string
-	// Group by name, and Until in the format of "hlnr pin"; "" for all possible groups, and for no end.
+	// Group is the name of a group; empty for all possible groups. Until has the format of "hlnr pin"; empty for no end.
 	Group, Until string
 	Reason       string
-	// ID identifies the act: decisions with the same ID are applied once.
+	// ID identifies the action. Decisions with the same ID are applied once.
 	ID string
 }
 
-// Outcome is the result of an act.
+// Outcome is the result of an action.
 type Outcome struct {
-	// Text is the result in one line, and Effects are its consequences.
+	// Text describes the result in one line. Effects lists the consequences.
 	Text    string   `json:"text"`
 	Effects []string `json:"effects,omitempty"`
-	// Unknown is why Effects are not known; "" if they are.
+	// Unknown explains why Effects are unknown; empty if they are known.
 	Unknown string `json:"unknown,omitempty"`
-	// Refused is why the manager would not apply the act; "" if it would. It is set in previews only.
+	// Refused explains why the manager would not apply the action; empty if it would. It is set only in previews.
 	Refused string `json:"refused,omitempty"`
-	// Outcome of a decision as the manager recorded it; "" until then, and for other acts.
+	// Outcome is the outcome of a decision as recorded by the manager. It is empty before that, and for other actions.
 	Outcome string `json:"outcome,omitempty"`
-	// Frozen is the freeze during which the release that the act selects does not start; "" if there is none.
+	// Frozen describes the freeze that blocks the start of the selected release; empty if there is none.
 	Frozen string `json:"frozen,omitempty"`
-	// By is the reader as the API server knows them.
+	// By is the user name of the reader in the API server.
 	By string `json:"by,omitempty"`
 	// Command is the equivalent command.
 	Command string `json:"command,omitempty"`
 }
 
-// actVerbs are the acts, with the labels of their buttons.
+// actVerbs maps the verb of each action to the label of its button.
 var actVerbs = map[string]string{
 	"continue": "Continue", "adopt": "Adopt", "deprecate": "Deprecate", "retry": "Retry",
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides are the acts about releases, each with a verb of RBAC; changes are those that patch the service.
+// decides contains the actions on releases, each of which has a verb of RBAC. changes contains the actions that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
-// ActsOf returns the verbs of the acts that a reader may do. may reports whether they have a verb of RBAC on a
-// resource of hlnr.io.
+// ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use a verb of RBAC on a resource of
+// hlnr.io.
 func ActsOf(may func(verb, resource string) bool) []string {
 	var out []string
 	if may("patch", "versionedmicroservices") {
@@ -88,11 +88,11 @@ func ActsOf(may func(verb, resource string) bool) []string {
 	return out
 }
 
-// mayAct reports whether the button for an act is shown to a reader who may do the given acts.
+// mayAct reports whether a button for an action is shown to a reader who may perform the given actions.
 func mayAct(may []string, verb string) bool { return slices.Contains(may, verb) }
 
-// permissions returns a function with the reader's acts in a namespace, for which buttons are shown. It checks
-// each namespace of a page once.
+// permissions returns a function that returns the actions the reader may perform in a namespace. Only these actions have buttons. The function
+// checks each namespace of a page once.
 func (s *Server) permissions(ctx context.Context) func(namespace string) []string {
 	known := map[string][]string{}
 	return func(namespace string) []string {
@@ -108,18 +108,18 @@ func (s *Server) permissions(ctx context.Context) func(namespace string) []strin
 	}
 }
 
-// request is the request for an act, with the service and the moment that it is about.
+// request is a request for an action, with the service and the state of the board to which it applies.
 type request struct {
 	Act
 	service *view.Service
 	moments *moments
-	// choices are the possible targets, if the reader chooses one.
+	// choices are the possible targets if the reader must choose a target.
 	choices []choice
-	// shown and previewed are the fingerprint and the target of the preview that the reader saw; "" if there was none.
+	// shown is the fingerprint of the preview that the reader saw, and previewed is its target; both are empty if there was no preview.
 	shown, previewed string
 }
 
-// actOf parses an act from the path and the values of a form.
+// actOf parses an action from the path of the request and the values of a form.
 func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 	a := Act{Verb: r.PathValue("verb"), Namespace: r.PathValue("namespace"), Service: r.PathValue("service")}
 	a.Target, a.Group, a.Until, a.ID = values.Get("target"), values.Get("group"), values.Get("until"), values.Get("id")
@@ -139,12 +139,12 @@ func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was changed."}
 	}
 	if !slices.Contains(s.Acts.May(r.Context(), a.Namespace), a.Verb) {
-		return nil, &Problem{Status: http.StatusForbidden, Title: "You are not allowed to " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the permission, or to perform the action. Nothing was changed."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "You are not allowed to " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the permission, or ask them to perform the action. Nothing was changed."}
 	}
 	return &request{Act: a, service: &e.Service, moments: m, shown: values.Get("shown"), previewed: values.Get("previewed")}, nil
 }
 
-// showAct shows what an act would do, with the form that submits it.
+// showAct shows the effects of an action, with the form that submits it.
 func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
 	q, err := s.actOf(r, r.URL.Query())
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
 	s.writeAct(w, r, q, nil)
 }
 
-// writeAct writes the form of an act; refused is the error of an attempt.
+// writeAct writes the form of an action. refused is the error of the previous attempt, or nil.
 func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, refused *Problem) {
 	outcome, shown, err := s.preview(r.Context(), q)
 	problem := refused
@@ -172,7 +172,7 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, re
 		return
 	}
 	if errors.Is(err, errNoTarget) && refused == nil {
-		problem = nil // the form asks for it
+		problem = nil // The form asks for a target.
 	}
 	a := q.Act
 	data := map[string]any{
@@ -187,7 +187,7 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, re
 	s.writeForm(w, r, status, actVerbs[a.Verb]+" "+a.Service, "act", data)
 }
 
-// writeForm writes a page with a form, which does not receive changes.
+// writeForm writes a page with a form. The page is not updated live.
 func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, title, name string, data map[string]any) {
 	l := s.layout(r, "")
 	l.Title, l.Live, l.Refresh = title, false, false
@@ -206,16 +206,16 @@ func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, t
 	respond(w, r, status, "text/html; charset=utf-8", parts...)
 }
 
-// problemOf returns the problem for an error of an act.
+// problemOf returns the problem for an error of an action.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
 		return p
 	}
-	return &Problem{Status: http.StatusInternalServerError, Title: "This could not be done", Text: err.Error()}
+	return &Problem{Status: http.StatusInternalServerError, Title: "The action failed", Text: err.Error()}
 }
 
-// doAct executes an act, and redirects to the service, which shows the result.
+// doAct performs an action and redirects to the page of the service, which shows the result.
 func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})
@@ -244,7 +244,7 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
 }
 
-// once checks and executes an act.
+// once checks and performs an action.
 func (s *Server) once(ctx context.Context, q *request, id string) (done, error) {
 	key := fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed})
 	result, err := s.submitted.once(ctx, id, key, s.Clock.Now, func(ctx context.Context) (done, error) {
@@ -260,7 +260,7 @@ func (s *Server) once(ctx context.Context, q *request, id string) (done, error) 
 		return result, nil
 	})
 	if err != nil {
-		q.aim() // also if another submission was checked
+		q.aim() // This is also needed if another submission was checked.
 	}
 	return result, err
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// form is a form of a page as a browser without JavaScript reads it.
+// form is a form of a page in a browser without JavaScript.
 type form struct {
 	action, method string
 	values         url.Values
-	// options of the select, and the labels of the buttons.
+	// options are the options of the select element, and buttons are the labels of the buttons.
 	options, buttons []string
 }
 
@@ -79,15 +79,15 @@ func row(ms *v1alpha1.Microservice, version string, status v1alpha1.ReleaseStatu
 	g := &ms.Status.ReleaseGroups[0]
 	r := *g.Releases[0].DeepCopy()
 	r.VersionedMicroservice, r.SemVer.Version, r.Status, r.Promoted = "shop-"+strings.ReplaceAll(version, ".", "-")+"-ffff0000", version, status, promoted
-	if promoted == 0 && status == v1alpha1.ReleaseCanary { // releases are sorted by version
+	if promoted == 0 && status == v1alpha1.ReleaseCanary { // Releases are sorted by version.
 		g.Releases = slices.Insert(g.Releases, 0, r)
 		return
 	}
 	g.Releases = append(g.Releases, r)
 }
 
-// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was active before, and 0.9.0 before that. Its
-// previews name the version of the target.
+// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was active before, and 0.9.0 was active before 1.0.0. Its previews contain
+// the version of the target.
 func rollbacks(t *testing.T) *board {
 	b := story(t, "promoted")
 	b.change(func(ms *v1alpha1.Microservice) {
@@ -111,8 +111,8 @@ func rollbacks(t *testing.T) *board {
 	return b
 }
 
-// TestRollback checks that the form of a rollback chooses the version of its preview, offers only what was active, and does what
-// was shown.
+// TestRollback checks that the form of a rollback selects the version of its preview, offers only versions that were active, and does what the preview
+// showed.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -128,7 +128,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("chosen by version: %+v", f)
 	}
 
-	// Another version in the select, without another preview.
+	// The reader selects another version without another preview.
 	other := url.Values{}
 	for k, v := range f.values {
 		other[k] = v
@@ -176,7 +176,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackAfterAnother checks that a form does what it showed, although another release was active last in the meantime.
+// TestRollbackAfterAnother checks that a form does what its preview showed, even if another release has been active in the meantime.
 func TestRollbackAfterAnother(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -201,8 +201,8 @@ func TestRollbackAfterAnother(t *testing.T) {
 	}
 }
 
-// TestOutdatedPreview checks for each act that a form whose preview changed is rejected with the new preview, and that the input
-// remains; times alone do not make a preview outdated.
+// TestOutdatedPreview checks for each action that a form whose preview changed is rejected with the new preview, and that the input remains. Different
+// times alone do not make a preview outdated.
 func TestOutdatedPreview(t *testing.T) {
 	t.Parallel()
 	for verb, path := range map[string]string{
@@ -241,7 +241,7 @@ func TestOutdatedPreview(t *testing.T) {
 	}
 }
 
-// TestTargetOfDecision checks that a form names the release that its preview is about, if the link named none.
+// TestTargetOfDecision checks that a form contains the release that its preview shows, even if the link did not contain it.
 func TestTargetOfDecision(t *testing.T) {
 	t.Parallel()
 	for verb, name := range map[string]string{"continue": "approval", "adopt": "approval", "deprecate": "approval", "retry": "crashes"} {
@@ -250,7 +250,7 @@ func TestTargetOfDecision(t *testing.T) {
 			t.Errorf("%s: %v", verb, f.values)
 		}
 	}
-	// A link to a release pins its version, which is also what the form shows.
+	// A link to a release pins its version, which the form also shows.
 	b := story(t, "promoted")
 	if f := only(t, b.get("/services/shop/shop/acts/pin?target=shop-1-0-0-0a1b2c3d")); f.values.Get("target") != "1.0.0" || !slices.Equal(f.options, []string{"1.1.0", "1.0.0"}) {
 		t.Errorf("%+v", f)
@@ -306,7 +306,7 @@ func (b *board) handle(a Act, outcome string) {
 	})
 }
 
-// TestNotApplicable checks that an act that the manager would not apply cannot be submitted.
+// TestNotApplicable checks that an action that the manager would not apply cannot be submitted.
 func TestNotApplicable(t *testing.T) {
 	t.Parallel()
 	b := story(t, "crashes")
@@ -324,7 +324,7 @@ func TestNotApplicable(t *testing.T) {
 	}
 }
 
-// TestRetryOfTarget checks that Retry has no button where the group would keep another target.
+// TestRetryOfTarget checks that there is no Retry button if the group would keep another target.
 func TestRetryOfTarget(t *testing.T) {
 	t.Parallel()
 	b := story(t, "crashes")
@@ -350,7 +350,7 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReadable checks that a preview has no decisions of people that a forecast made up.
+// TestReadable checks that a preview does not contain decisions of users that a forecast assumes.
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	got := readable(Outcome{Effects: []string{

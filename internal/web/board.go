@@ -12,11 +12,11 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// query selects and sorts the services of the board. It is in the URL.
+// query selects and sorts the services of the board. It is part of the URL.
 type query struct {
-	// State is a class, or "" for all; Namespace and Search may be "" for all.
+	// State is a class; Namespace and Search limit the services further. An empty field selects all services.
 	State, Namespace, Search string
-	// Sort is "" for services that need the reader first, else name, version, share or age.
+	// Sort is name, version, share or age. If it is empty, services that need the reader come first.
 	Sort string
 }
 
@@ -31,7 +31,7 @@ func queryOf(q url.Values) query {
 	return out
 }
 
-// With returns the URL of the board with one parameter changed.
+// With returns the URL of the board with the given parameter changed.
 func (q query) With(name, value string) string {
 	v := url.Values{}
 	for k, x := range map[string]string{"state": q.State, "namespace": q.Namespace, "q": q.Search, "sort": q.Sort, name: value} {
@@ -48,7 +48,7 @@ func (q query) With(name, value string) string {
 	return "/?" + v.Encode()
 }
 
-// matches reports whether a service has the state and contains the words of the search.
+// matches reports whether a service has the selected state and namespace, and contains the words of the search.
 func (q query) matches(s *view.Service) bool {
 	if q.Namespace != "" && s.Namespace != q.Namespace || q.State != "" && !s.Is(view.Class(q.State)) {
 		return false
@@ -61,7 +61,7 @@ func (q query) matches(s *view.Service) bool {
 	return true
 }
 
-// has reports whether a word is part of a name, version, host, image, commit or pull request of a service.
+// has reports whether a service contains a word in a name, version, host, image, commit or pull request.
 func has(s *view.Service, word string) bool {
 	in := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), word) })
@@ -92,7 +92,7 @@ func has(s *view.Service, word string) bool {
 	return false
 }
 
-// sort sorts the services of a board, which are initially sorted by what needs the reader first.
+// sort sorts the services of a board. Initially, services that need the reader come first.
 func (q query) sort(list []view.Service) {
 	var by func(a, b view.Service) int
 	switch q.Sort {
@@ -175,7 +175,7 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 	return p, p.add(s, "board-empty", "empty", data)
 }
 
-// add appends a chunk that a template renders.
+// add appends a chunk that is rendered by a template.
 func (p *page) add(s *Server, name, id string, data any) error {
 	html, err := s.templates.execute(name, data)
 	p.chunks = append(p.chunks, chunk{id: id, html: html})

@@ -12,15 +12,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// the limits of the page.
+// These are the maximum numbers of events on the page and in the feed.
 const (
 	maxOnPage = 300
 	maxAtom   = 100
 )
 
-// eventQuery selects the events of the page. It is in the URL.
+// eventQuery selects the events of the page. It is part of the URL.
 type eventQuery struct {
-	// Namespace and Search may be "" for all. Warnings omits normal events.
+	// Namespace and Search are empty to select all events. Warnings omits normal events.
 	Namespace, Search string
 	Warnings          bool
 }
@@ -42,8 +42,7 @@ func (q eventQuery) matches(e view.Event) bool {
 	return true
 }
 
-// events returns the matching events, newest first and at most limit, and how
-// many there are in total.
+// events returns the matching events, newest first and at most limit, and the total number of matching events.
 func (q eventQuery) events(m *moments, limit int) (view.Events, int) {
 	all := view.NewEvents(m.data.Input, m.data.Events, "", "", m.now)
 	all.Events = slices.DeleteFunc(all.Events, func(e view.Event) bool { return !q.matches(e) })
@@ -58,7 +57,7 @@ func newestFirst(list []view.Event) []view.Event {
 	return out
 }
 
-// eventsPage returns the page with events of all services.
+// eventsPage returns the page that shows events of all services.
 func (s *Server) eventsPage(m *moments, u *url.URL) (*page, error) {
 	q := eventQueryOf(u.Query())
 	events, n := q.events(m, maxOnPage)
@@ -70,7 +69,7 @@ func (s *Server) eventsPage(m *moments, u *url.URL) (*page, error) {
 	return p, p.add(s, "all-events", "content", data)
 }
 
-// feedOf returns the path of the feed with the filter of a page.
+// feedOf returns the path of the feed with the same filter as the page.
 func feedOf(u *url.URL) string {
 	if u.RawQuery == "" {
 		return "/events.atom"
@@ -78,7 +77,7 @@ func feedOf(u *url.URL) string {
 	return "/events.atom?" + u.Query().Encode()
 }
 
-// The elements of an Atom feed (RFC 4287).
+// These types are the elements of an Atom feed (RFC 4287).
 type (
 	feed struct {
 		XMLName xml.Name   `xml:"http://www.w3.org/2005/Atom feed"`
@@ -102,7 +101,7 @@ type (
 	}
 )
 
-// atom answers with the events as a feed.
+// atom responds with the events as a feed.
 func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -110,7 +109,7 @@ func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	events, _ := eventQueryOf(r.URL.Query()).events(m, maxAtom)
-	base := s.scheme() + "://" + r.Host // secure has checked the host
+	base := s.scheme() + "://" + r.Host // The handler secure has checked the host.
 	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/events"}}}
 	if len(events.Events) > 0 {
 		f.Updated = events.Events[0].Time.UTC().Format(time.RFC3339)

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestUnpin checks that the form asks for the group if several are pinned, and that the buttons of a group name it.
+// TestUnpin checks that the form offers a choice of groups if several groups are pinned, and that the buttons of a group select the group.
 func TestUnpin(t *testing.T) {
 	t.Parallel()
 	b := story(t, "promoted")
@@ -65,7 +65,7 @@ func TestUnpin(t *testing.T) {
 	}
 }
 
-// endless refuses previews of pins without an end, as of a version to which the group is pinned already.
+// endless rejects previews of pins without an end, as for a version to which the group is already pinned.
 type endless struct{ *fakeActs }
 
 func (e endless) Preview(ctx context.Context, a Act) (Outcome, error) {
@@ -94,8 +94,8 @@ func TestEndOfAPin(t *testing.T) {
 	}
 }
 
-// TestDoubleSubmission checks that a form that is submitted twice at the same time is one act, and that both submissions show its result,
-// although the browser drops the first one.
+// TestDoubleSubmission checks that a form that is submitted twice at the same time is one action, and that both submissions show its result, even if the
+// browser cancels the first submission.
 func TestDoubleSubmission(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -124,7 +124,7 @@ func TestDoubleSubmission(t *testing.T) {
 	<-begun
 	drop()
 	go func() { codes <- b.request("POST", path, f.values).Code }()
-	time.Sleep(50 * time.Millisecond) // until the second one is there; a test without it would pass too
+	time.Sleep(50 * time.Millisecond) // until the second submission has arrived; the test would also pass without this
 	close(both)
 	if x, y := <-codes, <-codes; x != http.StatusSeeOther || y != http.StatusSeeOther || len(b.acts.done) != 1 {
 		t.Errorf("%d, %d, %d acts", x, y, len(b.acts.done))

@@ -18,18 +18,18 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Freeze is a request of a reader to begin or end a freeze.
+// Freeze is the request of a reader to begin or end a freeze.
 type Freeze struct {
-	// Thaw ends a freeze instead of beginning one.
+	// Thaw is true to end a freeze, and false to begin one.
 	Thaw bool
-	// Namespace; "" for the cluster.
+	// Namespace is the namespace of the freeze; empty for a freeze of the cluster.
 	Namespace string
-	// Name of the Freeze or ClusterFreeze; "" for the default of the command.
+	// Name is the name of the Freeze or ClusterFreeze; empty for the default name of the command.
 	Name string
-	// Until, in the format of "hlnr freeze", or Indefinite; and Reason.
+	// Until is the end in the format of "hlnr freeze". Indefinite is true for a freeze without an end.
 	Until, Reason string
 	Indefinite    bool
-	// Selector of services and, for the cluster, of Namespaces, in the format of kubectl; "" for all.
+	// Selector selects services by labels, and Namespaces selects namespaces of the cluster, both in the format of kubectl; empty for all.
 	Selector, Namespaces string
 }
 
@@ -47,11 +47,11 @@ func freezePath(verb, namespace, name string) string {
 	return "/freezes/" + verb + "?" + q.Encode()
 }
 
-// maxShown is the maximum number of freezes in the banner of a page; the page of freezes lists all.
+// maxShown is the maximum number of freezes in the banner of a page. The page of freezes lists all of them.
 const maxShown = 3
 
-// activeFreezes returns the freezes that apply to services of a namespace; "" for all. more is the number of
-// omitted ones.
+// activeFreezes returns the freezes that apply to services of a namespace, or of all namespaces if it is empty. more is the number of omitted
+// freezes.
 func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
 	for _, f := range m.board.Freezes {
 		if f.Active && f.Effect.Services > 0 && (namespace == "" || f.Namespace == "" || f.Namespace == namespace) {
@@ -88,12 +88,10 @@ func (s *Server) mayFreeze(ctx context.Context, namespace string) bool {
 	return may
 }
 
-// maxAsked is the maximum number of namespaces in the form of a freeze. The page of a service has a button for
-// its namespace.
+// maxAsked is the maximum number of namespaces in the form for a freeze. For other namespaces, readers use the button on the page of a service.
 const maxAsked = 100
 
-// freezable returns the namespaces of services that the reader may freeze, and whether they may freeze the
-// cluster.
+// freezable returns the namespaces of services that the reader may freeze, and whether the reader may freeze the cluster.
 func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string, cluster bool) {
 	if s.Acts == nil {
 		return nil, false
@@ -140,13 +138,13 @@ func freezeOf(r *http.Request, values url.Values) Freeze {
 	}
 }
 
-// fingerprint identifies the freeze that a preview shows, apart from the reason.
+// fingerprint identifies the freeze that a preview shows. It does not include the reason.
 func (f Freeze) fingerprint() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", []string{fmt.Sprint(f.Thaw, f.Indefinite), f.Namespace, f.Name, f.Until, f.Selector, f.Namespaces}))
 	return hex.EncodeToString(sum[:12])
 }
 
-// where describes what a freeze applies to.
+// where describes the scope of a freeze.
 func (f Freeze) where() string {
 	if f.Namespace == "" {
 		return "the cluster"
@@ -154,7 +152,7 @@ func (f Freeze) where() string {
 	return "namespace " + f.Namespace
 }
 
-// checkFreeze rejects freezes that the reader may not begin or end.
+// checkFreeze rejects a freeze that the reader may not begin or end.
 func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	verb := r.PathValue("verb")
 	if s.Acts == nil {
@@ -174,10 +172,10 @@ func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	return m, nil
 }
 
-// showFreeze shows the form of a freeze, or the effects of a freeze or of its end.
+// showFreeze shows the form for a freeze, or the effects of beginning or ending a freeze.
 func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
 	f := freezeOf(r, r.URL.Query())
-	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // nothing chosen yet: use a namespace that the reader may freeze
+	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // The reader has not chosen yet: use a namespace that they may freeze.
 		if err := s.choose(r, &f); err != nil {
 			s.failed(w, r, err)
 			return
@@ -191,7 +189,7 @@ func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
 	s.writeFreeze(w, r, m, f, nil)
 }
 
-// choose sets the first namespace that the reader may freeze.
+// choose sets the namespace to the first one that the reader may freeze.
 func (s *Server) choose(r *http.Request, f *Freeze) error {
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Server) choose(r *http.Request, f *Freeze) error {
 	return nil
 }
 
-// writeFreeze writes the form of a freeze or of its end; refused is the error of an attempt.
+// writeFreeze writes the form that begins or ends a freeze. refused is the error of the previous attempt, or nil.
 func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments, f Freeze, refused *Problem) {
 	complete := f.Thaw || f.Reason != "" || f.Until != "" || f.Indefinite
 	var outcome Outcome
@@ -225,7 +223,7 @@ func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments,
 		respondJSON(w, r, http.StatusOK, outcome)
 		return
 	}
-	const most = 20 // effects that are shown
+	const most = 20 // maximum number of effects that are shown
 	more := max(0, len(outcome.Effects)-most)
 	outcome.Effects = outcome.Effects[:len(outcome.Effects)-more]
 	title, verb := "Freeze", "freeze"
@@ -251,7 +249,7 @@ func continues(m *moments, f Freeze) (out []string) {
 			continue
 		}
 		for _, name := range x.Effect.Waiting {
-			out = append(out, name+" waits for its end")
+			out = append(out, name+" waits for the end of the freeze")
 		}
 	}
 	return out

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestFreezes checks that the board, the service and the page of freezes show until when, why and by whom a freeze applies, and
-// what waits.
+// TestFreezes checks that the board, the service and the page of freezes show the end, the reason and the user of a freeze, and which services wait for its
+// end.
 func TestFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")
@@ -52,8 +52,8 @@ func TestFreezes(t *testing.T) {
 	}
 }
 
-// TestPlannedAndClusterFreezes checks that planned freezes are only on their page, and that a freeze by labels of unread
-// namespaces counts only services that wait for it.
+// TestPlannedAndClusterFreezes checks that planned freezes appear only on their page. It also checks that a freeze that selects namespaces by labels counts
+// only services that wait for its end, if the labels were not read.
 func TestPlannedAndClusterFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen start")
@@ -90,7 +90,7 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeForm checks that a reader fills in the form, sees the effects, and confirms; a refusal keeps the input.
+// TestFreezeForm checks that a reader fills in the form, sees the effects, and confirms. The input remains after a refusal.
 func TestFreezeForm(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")
@@ -110,7 +110,7 @@ func TestFreezeForm(t *testing.T) {
 	if got := textOf(t, b.get(w.Header().Get("Location"))); !strings.Contains(got, "done by ana") {
 		t.Error(got)
 	}
-	if got := textOf(t, b.get("/freezes/thaw?namespace=shop&name=fair")); !strings.Contains(got, "End the freeze fair of namespace shop") || !strings.Contains(got, "shop/shop waits for its end") {
+	if got := textOf(t, b.get("/freezes/thaw?namespace=shop&name=fair")); !strings.Contains(got, "End the freeze fair of namespace shop") || !strings.Contains(got, "shop/shop waits for the end of the freeze") {
 		t.Error(got)
 	}
 	if w := b.request("POST", "/freezes/thaw", url.Values{"namespace": {"shop"}, "name": {"fair"}}); w.Code != http.StatusSeeOther {
@@ -135,7 +135,7 @@ func TestFreezeForm(t *testing.T) {
 	}
 }
 
-// TestChangedFreezeForm checks that a field that was changed after the preview is not submitted without another one.
+// TestChangedFreezeForm checks that a form with a field that was changed after the preview requires another preview.
 func TestChangedFreezeForm(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")

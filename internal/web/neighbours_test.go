@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestFailedGroupNextToAnApproval checks that the tab Failed of the board has a service with a group whose active release has no ready pod, as
-// hlnr status --only failed does, if another group of the service waits for an approval.
+// TestFailedGroupNextToAnApproval checks that the tab Failed of the board contains a service with a group whose active release has no ready pod, even if
+// another group of the service waits for an approval. This equals hlnr status --only failed.
 func TestFailedGroupNextToAnApproval(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("approval", "shop")
@@ -33,7 +33,7 @@ func TestFailedGroupNextToAnApproval(t *testing.T) {
 	}
 }
 
-// TestPageOfAPreviewThatEnds checks that the page of a service names the hook that a preview waits for at its end.
+// TestPageOfAPreviewThatEnds checks that the page of a service shows the hook whose end a preview waits for when it ends.
 func TestPageOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("previews", "shop")

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// actLink is a link to the form of an act on the service of the stories.
+// actLink matches a link to the form of an action on the service of the stories.
 var actLink = regexp.MustCompile(`href="/services/shop/shop/acts/([^"]+)"`)
 
 // TestOfferedActs checks that the planner applies each decision that the page of a service offers.
@@ -43,7 +43,7 @@ func TestOfferedActs(t *testing.T) {
 	}
 }
 
-// TestOutageOfAnExclusiveGroup checks that a service whose exclusive group has no pod that serves is among the failed ones.
+// TestOutageOfAnExclusiveGroup checks that a service counts as failed if its exclusive group has no serving pod.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("exclusive crash", "shop")

@@ -14,10 +14,10 @@ import (
 // outcomeTimeout limits the wait until the manager has handled a decision.
 const outcomeTimeout = 5 * time.Second
 
-// maxDone is the number of results that are kept for the page after an act.
+// maxDone is the number of results that are kept to show them on the page after an action.
 const maxDone = 100
 
-// done is the result of an act.
+// done is the result of an action.
 type done struct {
 	Outcome
 	act Act
@@ -43,7 +43,7 @@ func (s *Server) await(ctx context.Context, d *done) {
 	}
 }
 
-// handled returns the outcome of a decision; "" while the manager has not handled it. The Microservice records it first, the
+// handled returns the outcome of a decision; empty while the manager has not handled it. The Microservice records the outcome first, and the
 // release some seconds later.
 func handled(data cluster.Data, a Act) string {
 	for i := range data.Microservices {
@@ -68,13 +68,13 @@ func handled(data cluster.Data, a Act) string {
 	return ""
 }
 
-// notice is the result of an act for the page that follows it.
+// notice is the result of an action as shown on the next page.
 type notice struct {
 	Class view.Class
 	Text  string
 }
 
-// notice describes a result: it is only a success if the manager applied the decision.
+// notice describes a result. The result is a success only if the manager applied the decision.
 func (d done) notice() notice {
 	switch outcome := d.Outcome.Outcome; {
 	case d.Frozen != "":
@@ -89,7 +89,7 @@ func (d done) notice() notice {
 	return notice{view.Stable, d.Text + ": applied"}
 }
 
-// doneActs are the results of the newest acts, by a random id.
+// doneActs contains the results of the newest actions, by a random id.
 type doneActs struct {
 	mu   sync.Mutex
 	ids  []string
@@ -109,8 +109,8 @@ func (d *doneActs) put(id string, o done) {
 	d.ids, d.byID[id] = append(d.ids, id), o
 }
 
-// get returns the notice about a result, or nil if it is unknown. data may have the outcome of a decision that was not handled
-// before.
+// get returns the notice about a result, or nil if the result is unknown. data may contain the outcome of a decision that was not handled when the
+// result was stored.
 func (d *doneActs) get(id string, data cluster.Data) *notice {
 	d.mu.Lock()
 	defer d.mu.Unlock()

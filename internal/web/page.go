@@ -22,23 +22,22 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// page is an answer: a value for JSON, and chunks of HTML.
+// page is a response that consists of a value for JSON and chunks of HTML.
 type page struct {
 	title string
 	value any
-	// chunks in the order of the page. Those with an id are replaced when their content changes.
+	// chunks are the parts of the page, in order. Chunks with an id are replaced when their content changes.
 	chunks []chunk
-	// live pages receive changes by a stream.
+	// live is true if a stream updates the page.
 	live bool
-	// wide pages use the whole width.
+	// wide is true if the page uses the whole width.
 	wide bool
 }
 
-// chunk is a part of a page. One with an id is an element with that id.
+// chunk is a part of a page. If it has an id, it is an element with that id.
 type chunk struct {
 	id string
-	// parent is the id of the element that contains the chunk, if chunks are added and removed there; ""
-	// otherwise.
+	// parent is the id of the element that contains the chunk, if chunks are added to and removed from that element; empty otherwise.
 	parent string
 	html   []byte
 	// sum is the fingerprint of html; 0 if it is not computed yet.
@@ -52,19 +51,19 @@ func sumOf(html []byte) uint64 {
 	return h.Sum64()
 }
 
-// layout is the data that all pages have.
+// layout is the data that all pages share.
 type layout struct {
 	Title, Name, Version, Section string
 	CSS, Script, Icon             string
-	// Stream is the path and query of the page, and State its fingerprint, for the stream of its changes.
+	// Stream is the path and query of the page, and State is the fingerprint of the page. The stream of changes uses both.
 	Stream, State string
 	Live, Wide    bool
 	// Refresh reloads the page for readers without JavaScript.
 	Refresh bool
-	// User is the reader, if the board has many; Logout reports whether they can log out.
+	// User is the reader, if the board has many readers. Logout reports whether they can log out.
 	User   string
 	Logout bool
-	// Retry is the number of seconds after which to load the page again; 0 for never.
+	// Retry is the number of seconds after which the page is loaded again; 0 means never.
 	Retry int
 }
 
@@ -101,14 +100,14 @@ func (s *Server) layout(r *http.Request, section string) layout {
 	}
 }
 
-// streamOf returns the path and the query of a page.
+// streamOf returns the path and query under which the changes of a page are streamed.
 func streamOf(u *url.URL) string {
 	q := u.Query()
 	q.Del("done")
 	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
 }
 
-// banner reports that data is outdated, and what could not be read.
+// banner returns the chunk that reports outdated data and objects that could not be read.
 func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 	x := map[string]any{"Missing": data.Missing}
 	if data.Outage != nil {
@@ -153,10 +152,10 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, section string, p
 	return nil
 }
 
-// moment is a time for pages: a short text, the full time on hover, and a form for programs.
+// moment is a point in time as shown on pages: a short text, the full time for a tooltip, and an ISO form for programs.
 type moment struct{ ISO, Full, Text string }
 
-// part is a release in the bar of a group, with its share in percent.
+// part is a release in the bar of a group, with its share in percent as the width.
 type part struct {
 	Class, Label string
 	X, Width     int32
@@ -226,17 +225,17 @@ var functions = template.FuncMap{
 	"result": result,
 }
 
-// marks are the marks of classes and statuses, which are always next to a word.
+// marks are the symbols of classes and statuses. A word always follows a mark.
 var marks = map[string]string{
 	"waiting": "!", "failed": "✖", "moving": "…", "stable": "✔",
 	"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…", "passed": "✔",
 	"Normal": "·", "Warning": "!",
 }
 
-// others returns the acts that are possible for a release and that its state does not name.
+// others returns the actions that are possible for a release in addition to those that its state lists.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
-	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) { // it returns already, or its version is denied
+	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) { // The release is already returning, or its version is denied.
 		verbs = nil
 	}
 	for _, verb := range verbs {
@@ -259,14 +258,14 @@ func dict(pairs ...any) (map[string]any, error) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		k, ok := pairs[i].(string)
 		if !ok {
-			return nil, fmt.Errorf("dict: key %d has another type than string", i)
+			return nil, fmt.Errorf("dict: key %d is not a string", i)
 		}
 		out[k] = pairs[i+1]
 	}
 	return out, nil
 }
 
-// bar returns the required shares of the releases of a group, the active one first.
+// bar returns the required shares of the releases of a group, beginning with the active release.
 func bar(g view.Group) (out []part) {
 	x := int32(0)
 	for _, status := range []string{"active", "canary"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// get answers with a page.
+// get responds with a page.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	p, section, _, err := s.page(r.Context(), r.URL)
 	if err != nil {
@@ -28,11 +28,11 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failed answers with an error: a [Problem], or an internal error.
+// failed responds with an error, which is a [Problem] or an internal error.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var problem *Problem
 	if !errors.As(err, &problem) {
-		problem = &Problem{Status: http.StatusInternalServerError, Title: "The page could not be made", Text: err.Error()}
+		problem = &Problem{Status: http.StatusInternalServerError, Title: "The page could not be rendered", Text: err.Error()}
 	}
 	s.fail(w, r, problem)
 }
@@ -95,13 +95,13 @@ func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, st
 	return p, section, err
 }
 
-// single returns a page whose content is one chunk.
+// single returns a page that consists of one chunk.
 func (s *Server) single(title, template string, value any, data map[string]any) (*page, error) {
 	p := &page{title: title, value: value, live: true}
 	return p, p.add(s, template, "content", data)
 }
 
-// whole returns a service as a separate object, not as part of a board.
+// whole returns a service as an object for JSON that is not part of a board.
 func whole(m *moments, x view.Service) view.Service {
 	x.TypeMeta = metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindService}
 	now := metav1.Time{Time: m.now.UTC()}
@@ -123,7 +123,7 @@ func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u 
 		"Pins": pinsOf(x), "Problems": problemsOf(x),
 	}
 	p := &page{title: x.Name, value: whole(m, x), live: true}
-	if err := p.add(s, "done", "", data); err != nil { // for this reader alone, so not live
+	if err := p.add(s, "done", "", data); err != nil { // The notice is only for this reader, so it is not updated live.
 		return nil, err
 	}
 	return p, p.add(s, "service", "content", data)

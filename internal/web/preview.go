@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// preview returns what an act would do, and its fingerprint. An error is a [Problem] or errNoTarget.
+// preview returns the effects of an action and their fingerprint. An error is a [Problem] or errNoTarget.
 func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, error) {
 	if err := q.aimed(); err != nil {
 		return Outcome{}, "", err
@@ -30,13 +30,13 @@ func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, erro
 	// The reader may change the end of a pin in the form, without another preview.
 	endless := q.Act
 	endless.Until = ""
-	if without, err := s.Acts.Preview(ctx, endless); err == nil { // otherwise only its end is new
+	if without, err := s.Acts.Preview(ctx, endless); err == nil { // If this fails, only the end of the pin is new.
 		raw = without
 	}
 	return outcome, q.fingerprint(raw), nil
 }
 
-// check rejects an act if the reader saw another preview, or if the manager would not apply the act.
+// check rejects an action if the reader saw a different preview, or if the manager would not apply the action.
 func (s *Server) check(ctx context.Context, q *request) error {
 	asked := q.Target
 	q.aim()
@@ -47,7 +47,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	}
 	switch {
 	case errors.Is(err, errNoTarget), q.Verb == "rollback" && asked == "" && err == nil:
-		return &Problem{Status: http.StatusConflict, Title: "Choose a " + what, Text: "The form named none. Nothing was changed: check what will happen, and confirm."}
+		return &Problem{Status: http.StatusConflict, Title: "Choose a " + what, Text: "The form did not contain a choice. Nothing was changed. Check what will happen, and confirm."}
 	case err != nil:
 		return err
 	case q.shown != "" && q.previewed != q.chosen():
@@ -60,10 +60,10 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	return nil
 }
 
-// passing matches times, which differ between two previews of the same act.
+// passing matches times, which may differ between two previews of the same action.
 var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(\.\d+)?(Z|[+-]\d{2}:\d{2}| [A-Z]{2,5})?)?|\b\d{1,2}:\d{2}(:\d{2})?\b|\b(\d+(\.\d+)?(h|ms|m|s))+\b|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`)
 
-// fingerprint identifies what a preview shows, apart from times and from the reason, which the reader writes after it.
+// fingerprint identifies the content of a preview without times and without the reason, which the reader writes afterwards.
 func (q *request) fingerprint(o Outcome) string {
 	h := sha256.New()
 	text := strings.Replace(o.Text, fmt.Sprintf(" (%q)", q.Reason), "", 1)
@@ -73,18 +73,18 @@ func (q *request) fingerprint(o Outcome) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// The lines of a forecast that readers see in other words: decisions, and waits for approvals. Each begins with an optional
-// delay and group.
+// These expressions match lines of a forecast that are shown to readers in different words: decisions, and waits for approvals. Each line begins
+// with an optional delay and group.
 var (
 	delay    = regexp.MustCompile(`^after \S+: `)
 	decision = regexp.MustCompile(`^((?:after \S+: )?(?:\S+: )?)decision (\w+) by (an unnamed user|"(?:[^"\\]|\\.)*") on (\S+): (.*)$`)
 	waits    = regexp.MustCompile(`^((?:after \S+: )?(?:\S+: )?)(\S+) waits in step "([^"]*)" for (.*)$`)
-	// made-up approvers of a forecast.
+	// approver matches the assumed approvers of a forecast.
 	approver = regexp.MustCompile(`\bapprover \d+\b`)
 )
 
-// readable returns a preview in the words of readers: without the decisions that a forecast makes up, and with the reason why
-// the act would not be applied.
+// readable returns a preview in the words for readers. It omits the decisions that a forecast assumes, and contains the reason why the manager
+// would not apply the action.
 func readable(o Outcome, verb string) Outcome {
 	var effects []string
 	for _, line := range o.Effects {
@@ -99,7 +99,7 @@ func readable(o Outcome, verb string) Outcome {
 		}
 		if w := waits.FindStringSubmatch(line); w != nil {
 			if approver.MatchString(w[4]) {
-				continue // the same wait, after an approval that was made up
+				continue // This is the same wait after an assumed approval.
 			}
 			line = w[1] + "then " + w[2] + " waits for " + article(w[4]) + " in step " + w[3]
 		}
@@ -107,17 +107,17 @@ func readable(o Outcome, verb string) Outcome {
 	}
 	o.Effects = effects
 	if o.Refused != "" {
-		o.Effects = nil // they would happen without the act
+		o.Effects = nil // These effects would happen without the action.
 	}
 	return o
 }
 
-// decided is what an applied decision does to its release.
+// decided describes the effect of an applied decision on its release.
 var decided = map[string]string{
 	"continue": "is continued by this decision", "adopt": "skips its remaining steps", "deprecate": "is aborted; the active release gets all traffic", "retry": "starts again",
 }
 
-// article returns what a step waits for with its article: "an approval", "2 approvals".
+// article adds an article to the condition of a step, as in "an approval". "2 approvals" remains unchanged.
 func article(what string) string {
 	if strings.HasPrefix(what, "approval") {
 		return "an " + what
@@ -125,7 +125,7 @@ func article(what string) string {
 	return what
 }
 
-// cause returns why a decision is not applied, from its outcome.
+// cause returns the reason why a decision is not applied, from its outcome.
 func cause(outcome string) string {
 	return strings.TrimPrefix(outcome, release.DecisionNotApplicable+": ")
 }

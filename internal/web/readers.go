@@ -13,39 +13,37 @@ import (
 
 // Reader is a person who reads the board.
 type Reader struct {
-	// User and Groups as the API server knows them; "" for the single reader who has the token.
+	// User and Groups are the names of the reader in the API server. They are empty for the single reader who has the token.
 	User   string
 	Groups []string
-	// Until is when readers have to authenticate again; zero for never.
+	// Until is the time at which the reader must authenticate again; zero means never.
 	Until time.Time
 }
 
 // Identity authenticates readers.
 type Identity interface {
-	// Reader returns the reader of a request. An error is a [Problem], with status 401 for readers who have to
-	// log in.
+	// Reader returns the reader of a request. An error is a [Problem]. Its status is 401 if the reader must log in.
 	Reader(r *http.Request) (Reader, error)
-	// Login returns the path at which readers log in, with the page to return to in the parameter "return", or ""
-	// if there is none.
+	// Login returns the path at which readers log in, or an empty string if there is none. The parameter "return" of that path is the page to which
+	// readers return.
 	Login() string
-	// Serve answers requests for /logout, /login and paths below it. An error is a [Problem].
+	// Serve responds to requests for /logout, /login and paths below it. An error is a [Problem].
 	Serve(w http.ResponseWriter, r *http.Request) error
 }
 
 // Access limits what readers see.
 type Access interface {
-	// Scope returns the scope of a reader in namespaces that have services. It fails if the scope cannot be
-	// determined.
+	// Scope returns the scope of a reader. namespaces are the namespaces that have services. It fails if the scope cannot be determined.
 	Scope(ctx context.Context, reader Reader, namespaces []string) (Scope, error)
 }
 
-// Scope is what a reader may see. The zero value is everything.
+// Scope limits the objects that a reader sees. The zero value shows everything.
 type Scope struct {
-	// Key identifies the scope: scopes with equal keys show the same objects.
+	// Key identifies the scope. Scopes with equal keys show the same objects.
 	Key string
-	// Filter returns the visible objects, without changing its argument; nil if all are visible.
+	// Filter returns the visible objects without changing its argument. If Filter is nil, all objects are visible.
 	Filter func(cluster.Objects) cluster.Objects
-	// Missing are messages about what is not shown.
+	// Missing contains messages about objects that are not shown.
 	Missing []string
 }
 
@@ -63,7 +61,7 @@ func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }
 
-// identified accepts requests of known readers. Static files are public.
+// identified passes requests of known readers to next. Static files are public.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.Path; p == "/login" || strings.HasPrefix(p, "/login/") || p == "/logout" {
@@ -89,21 +87,20 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// navigates reports whether a person opens a page: requests of scripts cannot be redirected to another site.
+// navigates reports whether a request opens a page in a browser. Requests of scripts must not be redirected to another site.
 func navigates(r *http.Request) bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
 }
 
-// moments returns the board as the reader of a context sees it, and a channel that is closed at the next
-// change.
+// moments returns the board that the reader of a context sees, and a channel that is closed at the next change.
 func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error) {
 	data, changed := s.Store.Data()
 	var scope Scope
 	if s.Access != nil {
 		var err error
 		if scope, err = s.Access.Scope(ctx, ReaderOf(ctx), s.namespaces.of(data)); err != nil {
-			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "Your permissions cannot be checked at the moment", Text: "The API server does not answer: " + err.Error() + ". Reload the page in a few seconds."}
+			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "Your permissions cannot be checked at the moment", Text: "The API server does not respond: " + err.Error() + ". Reload the page in a few seconds."}
 		}
 	}
 	m, err := s.boards.of(scope.Key).get(s, data, scope)
@@ -118,7 +115,7 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// follows counts the open streams by reader, so that one of many readers cannot use all of them.
+// follows counts the open streams of each reader, so that no reader can use all of them. It returns false if the reader has too many.
 func (s *Server) follows(reader string, by int) bool {
 	s.streamsMu.Lock()
 	defer s.streamsMu.Unlock()

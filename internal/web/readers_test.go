@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// byHeader trusts a header, for tests.
+// byHeader trusts a header. It is only for tests.
 type byHeader struct {
 	login string
 	until time.Time
@@ -80,7 +80,7 @@ func (b *byNamespace) Scope(_ context.Context, r Reader, namespaces []string) (S
 	}}, nil
 }
 
-// readers serves two services, shop/shop and bank/bank, to ana, who sees all, and bob, who sees shop.
+// readers returns a board with two services, shop/shop and bank/bank. The user ana sees all services, and bob sees only those in shop.
 func readers(t *testing.T, identity byHeader) (*board, *byNamespace) {
 	t.Helper()
 	s := viewtest.Stories()[0]
@@ -141,8 +141,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestAnonymous checks that unknown readers get only static files; a person is redirected to the login, and a program
-// gets an error.
+// TestAnonymous checks that unknown readers get only static files. A user is redirected to the login, and a program gets an error.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	b, _ := readers(t, byHeader{login: "/login"})
@@ -188,8 +187,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestWithdrawn checks that withdrawing a permission removes the objects from an open page, and that no changes of them
-// follow.
+// TestWithdrawn checks that objects disappear from an open page when the permission to read them is withdrawn, and that their later changes are not sent.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
 	b, access := readers(t, byHeader{})
@@ -223,8 +221,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithTheSession checks that an open page gets no changes after its reader has logged out, however long
-// the session would have lasted.
+// TestStreamEndsWithTheSession checks that an open page gets no changes after its reader has logged out, even if the session would have lasted longer.
 func TestStreamEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	b, _ := readers(t, byHeader{until: time.Now().Add(time.Hour)})

@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// Problem is an error answer: what is wrong, and what to do.
+// Problem is an error response that describes the problem and what the reader can do.
 type Problem struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Text   string `json:"detail"`
-	// Link is a page on which to continue, with its text; "" for the board.
+	// Link is the page on which the reader can continue, and LinkText is the text of the link. An empty Link means the board.
 	Link     string `json:"-"`
 	LinkText string `json:"-"`
 }
@@ -23,11 +23,10 @@ type Problem struct {
 // Error returns the problem in one line.
 func (p *Problem) Error() string { return p.Title + ": " + p.Text }
 
-// retrySeconds is when to reload a page that could not be rendered because something is
-// unavailable.
+// retrySeconds is the time after which the browser reloads a page that could not be rendered because a server is unavailable.
 const retrySeconds = 10
 
-// wantsJSON reports whether a request asks for JSON.
+// wantsJSON reports whether a request prefers JSON to HTML.
 func wantsJSON(r *http.Request) bool {
 	accept := r.Header.Get("Accept")
 	json := strings.Index(accept, "application/json")
@@ -35,7 +34,7 @@ func wantsJSON(r *http.Request) bool {
 	return json >= 0 && (html < 0 || json < html)
 }
 
-// fail answers with a problem.
+// fail responds with a problem.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, p *Problem) {
 	if wantsJSON(r) {
 		respondJSON(w, r, p.Status, p)
@@ -58,22 +57,22 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, p *Problem) {
 func respondJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	body, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
-		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
+		http.Error(w, "the response cannot be written as JSON", http.StatusInternalServerError)
 		return
 	}
 	respond(w, r, status, "application/json", append(body, '\n'))
 }
 
-// writers is a pool of compressors.
+// writers is a pool of gzip writers.
 var writers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(io.Discard, gzip.DefaultCompression)
 	return w
 }}
 
-// minCompressed is the minimum size in bytes of answers that are compressed.
+// minCompressed is the minimum size in bytes of responses that are compressed.
 const minCompressed = 512
 
-// respond writes an answer, compressed if the reader accepts that.
+// respond writes a response, compressed if the reader accepts that.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, chunks ...[]byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

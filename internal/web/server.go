@@ -1,25 +1,25 @@
-// Package web serves the board: pages about services, their JSON, a feed, and forms for acts. It renders the
-// views that internal/view computes from the objects of a [cluster.Store], and computes nothing itself.
+// Package web serves the board: pages about services, the same content as JSON, a feed, and forms for actions. It renders the views that
+// internal/view computes from the objects of a [cluster.Store], and computes nothing itself.
 //
-//	server.go    options, routes, and headers of all answers
-//	session.go   authentication of the single reader: the token, the session, and the Host header
-//	readers.go   authentication and permissions of many readers
-//	respond.go   a page as HTML, as JSON, and as an error; compression
-//	page.go      pages as fragments, templates and their functions
-//	shared.go    boards that readers share
-//	board.go     filter, search and order of the board
-//	pages.go     pages of services, releases, previews and versions
-//	events.go    events across services, as a page and as a feed
-//	stream.go    changes of open pages
-//	spark.go     pictures of measurements
-//	weights.go   weights since the server began, and their picture
-//	acts.go      forms for acts
-//	targets.go   what an act is about
-//	preview.go   what an act would do, and whether a reader saw that
-//	outcome.go   what became of an act
-//	submit.go    forms that are submitted twice
-//	words.go     what acts do, in a sentence
-//	freezes.go   freezes, and the forms that begin and end them
+// server.go    options, routes, and headers of all responses
+// session.go   authentication of the single reader: the token, the session, and the Host header
+// readers.go   authentication and permissions of many readers
+// respond.go   responses with pages as HTML or JSON, and with errors; compression
+// page.go      pages as chunks, templates and their functions
+// shared.go    boards that readers share
+// board.go     filter, search and order of the board
+// pages.go     pages of services, releases, previews and versions
+// events.go    events across services, as a page and as a feed
+// stream.go    changes of open pages
+// spark.go     pictures of measurements
+// weights.go   weights since the server started, and their picture
+// acts.go      forms for actions
+// targets.go   the targets of actions
+// preview.go   the effects of an action, and the check that a reader saw them
+// outcome.go   the results of actions
+// submit.go    forms that are submitted twice
+// words.go     descriptions of actions
+// freezes.go   freezes, and the forms that begin and end them
 package web
 
 import (
@@ -45,39 +45,39 @@ import (
 //go:embed assets templates
 var files embed.FS
 
-// The limits of the server.
+// These are the limits of the server.
 const (
 	maxHeader  = 16 << 10
 	maxBody    = 16 << 10
 	maxQuery   = 2 << 10
 	maxStreams = 256
-	// maxOfReader is the maximum number of streams for one of many readers.
+	// maxOfReader is the maximum number of streams of each reader, if the board has many readers.
 	maxOfReader = 32
 	readTimeout = 10 * time.Second
-	// writeTimeout limits the time for a page, including the planner's preview and the write of an act.
+	// writeTimeout limits the time for a response, including the planner's preview and the write of an action.
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
 )
 
 // Options configure a server.
 type Options struct {
-	// Store has the objects.
+	// Store contains the objects.
 	Store *cluster.Store
-	// Acts of readers; nil for a read-only board.
+	// Acts performs the actions of readers; nil for a read-only board.
 	Acts Acts
-	// Token of the single reader: at least 16 characters. It is not used with an Identity.
+	// Token authenticates the single reader. It has at least 16 characters. It is not used with an Identity.
 	Token string
-	// Identity of many readers; nil for a single reader with the Token.
+	// Identity authenticates many readers; nil for a single reader with the Token.
 	Identity Identity
-	// Access limits what readers see; nil if they see everything.
+	// Access limits the objects that readers see; nil if they see everything.
 	Access Access
 	// Secure reports whether readers use HTTPS, even if a proxy terminates it.
 	Secure bool
-	// Hosts are the accepted values of the Host header, with their port.
+	// Hosts are the accepted values of the Host header, including the port.
 	Hosts []string
-	// Title names the cluster or context.
+	// Title is the name of the cluster or context.
 	Title string
-	// Version of the program.
+	// Version is the version of the program.
 	Version string
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -104,7 +104,7 @@ type Server struct {
 	streamsOf map[string]int // by user
 }
 
-// asset is a file of the server, under a name with its hash.
+// asset is a static file, served under a name that contains its hash.
 type asset struct {
 	contentType string
 	body        []byte
@@ -127,7 +127,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// readAssets reads the files, and returns their paths by name.
+// readAssets reads the static files and returns their paths by name.
 func (s *Server) readAssets() (map[string]string, error) {
 	s.assets = map[string]asset{}
 	names := map[string]string{}
@@ -184,10 +184,10 @@ func limited(next http.Handler) http.Handler {
 	})
 }
 
-// policy is the Content-Security-Policy of all answers.
+// policy is the Content-Security-Policy of all responses.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets the headers of all answers, and rejects other hosts.
+// secure sets the headers of all responses, and rejects unknown hosts.
 func (s *Server) secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -202,7 +202,7 @@ func (s *Server) secure(next http.Handler) http.Handler {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		if !s.knownHost(r.Host) {
-			http.Error(w, "this server is not known under that name", http.StatusMisdirectedRequest)
+			http.Error(w, "the host name is not a name of this server", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -219,10 +219,10 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, http.StatusOK, a.contentType, a.body)
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve serves requests of a listener until the context ends, which also ends open streams.
+// Serve serves requests of a listener until the context ends. The end of the context also ends open streams.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -232,7 +232,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	recording, end := context.WithCancel(ctx)
 	defer end()
 	go s.record(recording)
-	go func() { // so that the first reader does not wait until all rows are rendered
+	go func() { // This renders all rows in advance, so that the first reader does not wait.
 		data, _ := s.Store.Data()
 		_, _ = s.boards.of("").get(s, data, Scope{})
 	}()
@@ -244,8 +244,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return ctx.Err()
 }
 
-// discard drops the log of the HTTP server about connections of readers.
+// discard drops the messages of the HTTP server about connections of readers.
 type discard struct{}
 
-// Write drops a line.
+// Write drops a message.
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

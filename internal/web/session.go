@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// tokenParameter is the URL parameter with the token, in the URL that the command prints.
+// tokenParameter is the query parameter that contains the token in the URL that the command prints.
 const tokenParameter = "token"
 
-// knownHost reports whether a Host header is one of this server: a name that another site resolves to loopback is
-// not.
+// knownHost reports whether a Host header belongs to this server. This check rejects a name of another site that resolves to a loopback address.
 func (s *Server) knownHost(host string) bool {
 	return slices.Contains(s.Hosts, strings.ToLower(host))
 }
 
-// cookieName returns a name with the port, because browsers share cookies between the ports of a host.
+// cookieName returns a cookie name that contains the port, because browsers share cookies between the ports of a host.
 func cookieName(r *http.Request) string {
 	_, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -36,8 +35,8 @@ func (s *Server) session() string {
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// authenticated accepts requests with the session, or with the token as a bearer token. A URL with the token is
-// exchanged for a session.
+// authenticated passes requests that have the session cookie, or the token as a bearer token. A URL that contains the token is exchanged for a
+// session.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && equal(bearer, s.Token) {
@@ -50,7 +49,7 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			q := u.Query()
 			q.Del(tokenParameter)
 			u.RawQuery, u.Scheme, u.Host = q.Encode(), "", ""
-			u.Path = "/" + strings.TrimLeft(u.Path, "/\\") // never another host
+			u.Path = "/" + strings.TrimLeft(u.Path, "/\\") // The redirect never points to another host.
 			http.Redirect(w, r, u.RequestURI(), http.StatusSeeOther)
 			return
 		}
@@ -58,6 +57,6 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.fail(w, r, &Problem{Status: http.StatusUnauthorized, Title: "Open the URL that hlnr web printed", Text: "It has a token that changes with each start of the command. This browser does not have it."})
+		s.fail(w, r, &Problem{Status: http.StatusUnauthorized, Title: "Open the URL that hlnr web printed", Text: "It contains a token that changes with each start of the command. This browser does not have the current token."})
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// The ages of a shared board: it is rendered again after a change, but at most once in minAge, and after maxAge because
-// sentences contain ages.
+// These durations limit the age of a shared board. A changed board is rendered again, but at most once in minAge. Without a change, it is rendered
+// again after maxAge, because sentences contain ages.
 const (
 	minAge = 200 * time.Millisecond
 	maxAge = 5 * time.Second
@@ -26,14 +26,14 @@ type shared struct {
 	current *moments
 }
 
-// maxBoards is the maximum number of boards, those of the most recently used scopes.
+// maxBoards is the maximum number of boards that are kept. Boards of the most recently used scopes are kept.
 const maxBoards = 64
 
-// boards are the boards of all scopes. They share the rows of equal services.
+// boards contains the boards of all scopes. Boards share the rows of equal services.
 type boards struct {
 	mu    sync.Mutex
 	byKey map[string]*shared
-	used  []string // keys, the last used one at the end
+	used  []string // keys, the most recently used last
 	rows  map[string]*entry
 }
 
@@ -56,7 +56,7 @@ func (b *boards) of(key string) *shared {
 	return b.byKey[key]
 }
 
-// row returns the row of a service in any board, or nil if no board has an equal one.
+// row returns the row of an equal service from any board, or nil if no board has such a row.
 func (b *boards) row(key string, x view.Service) *entry {
 	b.mu.Lock()
 	e := b.rows[key]
@@ -67,7 +67,7 @@ func (b *boards) row(key string, x view.Service) *entry {
 	return e
 }
 
-// keep records rows for other boards. Rows of services that no longer exist are dropped when there are too many.
+// keep stores rows for other boards. If there are too many rows, it first drops all stored rows, including those of deleted services.
 func (b *boards) keep(rows map[string]*entry, services int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *boards) keep(rows map[string]*entry, services int) {
 	maps.Copy(b.rows, rows)
 }
 
-// namespaces are the namespaces of the services of the newest objects.
+// namespaces contains the namespaces of the services in the newest objects.
 type namespaces struct {
 	mu       sync.Mutex
 	revision uint64
@@ -99,7 +99,7 @@ func (n *namespaces) of(data cluster.Data) []string {
 	return n.names
 }
 
-// moments is the board at one moment. It is immutable.
+// moments is the board at a point in time. It is immutable.
 type moments struct {
 	data     cluster.Data
 	now      time.Time
@@ -107,16 +107,16 @@ type moments struct {
 	services map[string]*entry // by namespace/name
 }
 
-// entry is a service with its part of the board.
+// entry is a service with its rendered rows of the board.
 type entry struct {
 	view.Service
-	// verbs of the acts in its rows.
+	// verbs are the verbs of the actions in the rows.
 	verbs []string
-	// data of the template, without the verbs.
+	// data is the data of the template, without the verbs.
 	data map[string]any
 
 	mu sync.Mutex
-	// rows by those of their verbs that a reader may use.
+	// rows contains the rendered rows by the verbs that a reader may use.
 	rows map[string]rendered
 }
 
@@ -161,7 +161,7 @@ func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error
 	return m, nil
 }
 
-// newEntry returns a service with the data for its part of the board.
+// newEntry returns an entry for a service with the data of its rows.
 func newEntry(x view.Service, now time.Time) *entry {
 	type line struct {
 		text.Row
@@ -185,11 +185,10 @@ func newEntry(x view.Service, now time.Time) *entry {
 	return e
 }
 
-// row returns the row of a service for a reader who may do the acts that may returns. Readers with the same permissions share
-// it.
+// row returns the row of a service for a reader who may perform the actions that may returns. Readers with the same permissions share the row.
 func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
 	var verbs []string
-	if len(e.verbs) > 0 { // check the permission only if it changes the row
+	if len(e.verbs) > 0 { // Check the permission only if it changes the row.
 		mine := may(e.Namespace)
 		verbs = slices.DeleteFunc(slices.Clone(e.verbs), func(verb string) bool { return !slices.Contains(mine, verb) })
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The size of a sparkline, in its own units, with room for its last point.
+// These constants are the size of a sparkline in its own units, with space for its last point.
 const (
 	sparkWidth  = 100.0
 	sparkHeight = 20.0
 	sparkEdge   = 2.0
 )
 
-// sparkline is a picture of the values of a metric against its bounds.
+// sparkline is a picture that shows the values of a metric and its bounds.
 type sparkline struct {
-	// Points of the line, X and Y of the last one, and Bounds as heights of lines.
+	// Points are the points of the line. X and Y are the coordinates of the last point. Bounds are the heights of the lines that mark the bounds.
 	Points, X, Y string
 	Bounds       []string
 	// Label describes the picture for screen readers.
 	Label string
 }
 
-// spark draws a metric; nil if there are fewer than two values.
+// spark draws a metric. It returns nil if there are fewer than two values.
 func spark(m view.Metric) *sparkline {
 	if len(m.Values) < 2 {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestSpark checks that values and bounds share a scale, and that the picture has a text for screen
-// readers.
+// TestSpark checks that values and bounds use the same scale, and that the picture has a text for screen readers.
 func TestSpark(t *testing.T) {
 	t.Parallel()
 	bound := 500.0
@@ -43,7 +42,7 @@ func TestSparkOnPages(t *testing.T) {
 			continue
 		}
 		m := &r.Status.Analysis.Metrics[0]
-		for _, value := range []string{"", "0.314", "NaN", "0.2"} { // newest first, after the value of the story
+		for _, value := range []string{"", "0.314", "NaN", "0.2"} { // newest first, after the value in the story
 			m.Measurements = append(m.Measurements, v1alpha1.Measurement{Time: metav1.NewMicroTime(time.Unix(1, 0)), Value: value})
 		}
 		found = r.Name

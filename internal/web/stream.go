@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// The pace of a stream: changes are collected, ages are sent again, and a reader that does not read is disconnected.
+// settle is the time for which changes are collected. refresh is the interval after which ages are sent again. takeTimeout is the time after which
+// a client that does not read is disconnected.
 const (
 	settle      = 250 * time.Millisecond
 	refresh     = 15 * time.Second
 	takeTimeout = 20 * time.Second
 )
 
-// patch is a change of an open page.
+// patch contains the changes of an open page.
 type patch struct {
-	// Set replaces elements by their id. A new element is inserted after the element After, or first in the
+	// Set contains elements that replace those with the same id. A new element is inserted after the element After, or at the beginning of the
 	// element Parent.
 	Set []element `json:"set,omitempty"`
-	// Gone are the ids of removed elements.
+	// Gone contains the ids of removed elements.
 	Gone []string `json:"gone,omitempty"`
 }
 
@@ -32,7 +33,7 @@ type element struct {
 	HTML   string `json:"html"`
 }
 
-// between returns the changes from one page to the next, or nil.
+// between returns the changes from one page to the next, or nil if there are none.
 func between(old, now *page) *patch {
 	known := make(map[string][]byte, len(old.chunks))
 	for _, c := range old.chunks {
@@ -70,7 +71,7 @@ func between(old, now *page) *patch {
 	return &p
 }
 
-// same reports whether two renderings are equal; shared ones use the same memory.
+// same reports whether two renderings are equal. It first compares the addresses, because shared renderings use the same memory.
 func same(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -84,12 +85,12 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some, and load this page again."})
+		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some pages, and load this page again."})
 		return
 	}
 	reader := ReaderOf(r.Context())
 	if !s.follows(reader.User, 1) {
-		s.fail(w, r, &Problem{Status: http.StatusTooManyRequests, Title: "You have too many open pages", Text: "Close some, and load this page again."})
+		s.fail(w, r, &Problem{Status: http.StatusTooManyRequests, Title: "You have too many open pages", Text: "Close some pages, and load this page again."})
 		return
 	}
 	defer s.follows(reader.User, -1)
@@ -107,15 +108,15 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	stream := &stream{Server: s, w: w, control: http.NewResponseController(w), url: u}
-	// The read deadline of the request would end the stream too.
+	// Otherwise, the read deadline of the request would also end the stream.
 	_ = stream.control.SetReadDeadline(time.Time{})
 	if err := stream.begin(r, seen); err != nil {
-		return // the reader disconnected, or loads the page again
+		return // The reader disconnected or loads the page again.
 	}
 	_ = stream.run(r)
 }
 
-// stream is an open page.
+// stream sends the changes of an open page.
 type stream struct {
 	*Server
 	w       http.ResponseWriter
@@ -125,11 +126,10 @@ type stream struct {
 	changed <-chan struct{}
 }
 
-// errEnded ends a stream whose page must be loaded again.
+// errEnded ends a stream. The reader must load its page again.
 var errEnded = errors.New("the stream ended")
 
-// begin sends only a keep-alive if the page shows the current state; otherwise it requests the client to load the
-// page again.
+// begin sends only a keep-alive if the page shows the current state. Otherwise, it requests that the client load the page again.
 func (s *stream) begin(r *http.Request, seen string) error {
 	p, err := s.render(r)
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *stream) begin(r *http.Request, seen string) error {
 	return s.send("", "", "")
 }
 
-// render renders the page again. If that fails, or the reader has logged out, the reader loads the page again and
-// sees the error.
+// render renders the page again. If that fails, or if the reader has logged out, it requests that the client load the page again, which then shows
+// the error.
 func (s *stream) render(r *http.Request) (*page, error) {
 	if s.Identity != nil {
 		if _, err := s.Identity.Reader(r); err != nil {
@@ -160,7 +160,7 @@ func (s *stream) render(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// run sends changes until the reader disconnects or has to authenticate again.
+// run sends changes until the reader disconnects or must authenticate again.
 func (s *stream) run(r *http.Request) error {
 	var until <-chan time.Time
 	if reader := ReaderOf(r.Context()); !reader.Until.IsZero() {
@@ -214,9 +214,9 @@ func (s *stream) run(r *http.Request) error {
 	}
 }
 
-// send sends an event; without a name, a comment that keeps the connection open.
+// send sends an event. If the name is empty, it sends a comment that keeps the connection open.
 func (s *stream) send(name, id, data string) error {
-	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // a recorder of a test has no deadline
+	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // The recorder of a test does not support deadlines.
 	text := ": open\n\n"
 	if name != "" {
 		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)

@@ -28,7 +28,7 @@ type follower struct {
 
 type sent struct{ name, data string }
 
-// follow opens a page of a server, and then its stream.
+// follow opens a page of a server, and then the stream of the page.
 func follow(t testing.TB, server *httptest.Server, s *Server, path string) *follower {
 	t.Helper()
 	do := func(ctx context.Context, target string) *http.Response {
@@ -143,7 +143,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamOfGone checks that the page of a deleted service is reloaded and shows the reason, and that its stream ends.
+// TestStreamOfGone checks that the page of a deleted service is loaded again and shows the reason, and that its stream ends.
 func TestStreamOfGone(t *testing.T) {
 	t.Parallel()
 	server, b := serveHTTP(t, "active")

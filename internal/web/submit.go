@@ -9,30 +9,30 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// actTimeout limits an act and the wait for its outcome.
+// actTimeout limits the duration of an action and of the wait for its outcome.
 const actTimeout = time.Minute
 
-// repeated is how long the result of a form is kept for a second submission: the second click of a double click may arrive after the
-// act of the first one is done.
+// repeated is how long the result of a form is kept for a second submission. The second click of a double click may arrive after the action of the
+// first click has ended.
 const repeated = 10 * time.Second
 
-// submissions are the forms that are being executed, and those that were executed just now.
+// submissions contains the forms that are being submitted, and those that were submitted recently.
 type submissions struct {
 	running singleflight.Group
 	mu      sync.Mutex
 	recent  []submission // oldest first; at most maxDone
 }
 
-// submission is a form that was executed.
+// submission is a form that was submitted, with its result.
 type submission struct {
 	key    string
 	result done
 	at     time.Time
 }
 
-// once executes the act of a form, by a key that contains the reader and all of the form. A form that is submitted twice, as by a double
-// click, is one act, whose result both submissions get; it continues if the browser drops the first one. Without an ID of
-// the form only submissions at the same time are one: the same act may be wanted again.
+// once performs the action of a form. The key contains the reader and all values of the form. A form that is submitted twice, as by a double click,
+// is one action, and both submissions get its result. The action continues if the browser cancels the first submission. If the form has no ID, only
+// concurrent submissions count as one action, because a reader may want to repeat the action later.
 func (x *submissions) once(ctx context.Context, id, key string, now func() time.Time, act func(context.Context) (done, error)) (done, error) {
 	result, err, _ := x.running.Do(key, func() (any, error) {
 		if known, is := x.find(key, now()); is && id != "" {

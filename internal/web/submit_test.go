@@ -26,7 +26,8 @@ func (f *slowFreezes) Freeze(ctx context.Context, x Freeze) (Outcome, error) {
 	return f.fakeActs.Freeze(ctx, x)
 }
 
-// The form of a freeze that is submitted twice at the same time, as by a double click, is one freeze, whose result both submissions show.
+// TestDoubleSubmissionOfAFreeze checks that the form of a freeze that is submitted twice at the same time, as by a double click, creates one freeze, and
+// that both submissions show its result.
 func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -40,7 +41,7 @@ func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	var early int
 	select {
 	case early = <-second:
-	case <-time.After(500 * time.Millisecond): // it waits for the first one
+	case <-time.After(500 * time.Millisecond): // The second submission waits for the first one.
 	}
 	close(slow.end)
 	if early == 0 {
@@ -51,8 +52,8 @@ func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	}
 }
 
-// The second click of a double click arrives after the first act is done, which takes less time than the clicks: the same form, by its id,
-// shows the result of its act, and not an error.
+// TestDoubleClick checks a double click whose second click arrives after the action of the first click has ended, which takes less time than the clicks.
+// The same form, identified by its id, shows the result of its action, and not an error.
 func TestDoubleClick(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -61,7 +62,7 @@ func TestDoubleClick(t *testing.T) {
 	b.acts.preview = func(a Act) Outcome {
 		o := show(a)
 		if len(b.acts.done) > 0 {
-			o.Text += "; this replaces the pin to " + b.acts.done[0].Target // as hlnr does
+			o.Text += "; this replaces the pin to " + b.acts.done[0].Target // in the same words as hlnr
 		}
 		return o
 	}
@@ -74,7 +75,7 @@ func TestDoubleClick(t *testing.T) {
 	}
 }
 
-// The result of a pin that waits for the end of a freeze names the freeze, and its preview does too.
+// TestPinDuringAFreeze checks that the result and the preview of a pin that waits for the end of a freeze show the freeze.
 func TestPinDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -96,7 +97,7 @@ func TestPinDuringAFreeze(t *testing.T) {
 	}
 }
 
-// The same freeze may be wanted again some time later, also with a page that is old.
+// TestFreezeAgain checks that the same freeze can be created again some time later, also from an old page.
 func TestFreezeAgain(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -106,7 +107,7 @@ func TestFreezeAgain(t *testing.T) {
 	}
 	b.clock.Step(repeated)
 	b.request("POST", "/freezes/freeze", values)
-	values.Del("id") // a program, which gets no form
+	values.Del("id") // as a program that gets no form
 	for range 2 {
 		b.request("POST", "/freezes/freeze", values)
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// choice is a possible target of an act, for a select.
+// choice is a possible target of an action, as an option of a select element.
 type choice struct {
-	// Value is the target, and Label the version for readers.
+	// Value is the target. Label is the version that readers see.
 	Value, Label string
 	Selected     bool
 }
 
-// errNoTarget is the error of an act without a target, if there is no obvious one.
+// errNoTarget is the error of an action without a target if the target is ambiguous.
 var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
 
-// aim sets the target of an act that names none, if there is only one, and the choices of the reader: the form submits the
-// target that its preview is about.
+// aim sets the target of an action that has none if there is only one possible target, and sets the choices of the reader. The form submits the
+// target that the preview shows.
 func (q *request) aim() {
 	q.choices = nil
 	switch q.Verb {
@@ -38,7 +38,7 @@ func (q *request) aim() {
 	}
 }
 
-// aimPin sets the choices of a pin. A release with a version that no other one has is named by that version.
+// aimPin sets the choices of a pin. A release is identified by its version if no other release has the same version.
 func (q *request) aimPin() {
 	q.choices = versionsOf(q.service)
 	if r := releaseOf(q.service, q.Target); r != nil {
@@ -54,7 +54,7 @@ func (q *request) aimPin() {
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
 }
 
-// aimUnpin sets the choices of an unpin, if several groups are pinned.
+// aimUnpin sets the choices of an unpin if several groups are pinned.
 func (q *request) aimUnpin() {
 	for i := range q.moments.data.Microservices {
 		ms := &q.moments.data.Microservices[i]
@@ -70,10 +70,10 @@ func (q *request) aimUnpin() {
 	}
 }
 
-// byGroup reports whether the choices are groups; otherwise they are versions.
+// byGroup reports whether the choices are groups. Otherwise, they are versions.
 func (q *request) byGroup() bool { return q.Verb == "unpin" && len(q.choices) > 0 }
 
-// chosen returns the choice of the reader: a target, or a group.
+// chosen returns the choice of the reader, which is a target or a group.
 func (q *request) chosen() string {
 	if q.byGroup() {
 		return q.Group
@@ -81,8 +81,8 @@ func (q *request) chosen() string {
 	return q.Target
 }
 
-// aimBack sets the target of a rollback: during a rollout the active release, otherwise the one that was active before, or the
-// release of a version.
+// aimBack sets the target of a rollback. During a rollout, the target is the active release. Otherwise, it is the release that was active before,
+// or the release of the selected version.
 func (q *request) aimBack() {
 	var last, active, named []string
 	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)
@@ -105,7 +105,7 @@ func (q *request) aimBack() {
 	}
 	labelled(q.choices, targets, len(groups) > 1)
 	switch {
-	case q.Target == "" && len(active) == 1: // the rollout is what is to end
+	case q.Target == "" && len(active) == 1: // The reader wants to end the rollout.
 		q.Target = active[0]
 	case q.Target == "" && len(last) == 1:
 		q.Target = last[0]
@@ -114,7 +114,7 @@ func (q *request) aimBack() {
 	}
 }
 
-// labelled adds to the labels of choices what distinguishes equal versions: the group, or the release.
+// labelled adds the group or the release to the labels of choices with equal versions.
 func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
 	count := map[string]int{}
 	for _, c := range choices {
@@ -148,7 +148,7 @@ func versionsOf(x *view.Service) (out []choice) {
 	return out
 }
 
-// fitting returns the releases for which a decision is possible, by their status.
+// fitting returns the releases whose status allows a decision.
 func fitting(x *view.Service, verb string) (out []view.Release) {
 	for _, g := range slices.Concat(x.Groups, x.Previews) {
 		for _, r := range g.Releases {
@@ -181,7 +181,7 @@ func nameOf(x *view.Service, r view.Release) string {
 	return r.Version
 }
 
-// releaseOf returns the release of a service with a name, or nil.
+// releaseOf returns the release of a service with the given name, or nil.
 func releaseOf(x *view.Service, name string) *view.Release {
 	for _, g := range slices.Concat(x.Groups, x.Previews) {
 		for i := range g.Releases {
@@ -193,7 +193,7 @@ func releaseOf(x *view.Service, name string) *view.Release {
 	return nil
 }
 
-// versionOf returns the version of a release of a service by its name, or else the name.
+// versionOf returns the version of the release with the given name. If the service has no such release, it returns the name.
 func versionOf(x *view.Service, name string) string {
 	if r := releaseOf(x, name); r != nil {
 		return cut(r.Version)
@@ -201,7 +201,7 @@ func versionOf(x *view.Service, name string) string {
 	return name
 }
 
-// label returns the version of the target for the heading of a form; "" if the form has a choice.
+// label returns the version of the target for the heading of a form; empty if the reader can choose in the form.
 func (q *request) label() string {
 	if q.Verb == "pin" || q.Verb == "rollback" {
 		return ""
@@ -209,7 +209,7 @@ func (q *request) label() string {
 	return versionOf(q.service, q.Target)
 }
 
-// aimed rejects an act without a target, and a rollback to a release that was never active.
+// aimed rejects an action without a target, and a rollback to a release that was never active.
 func (q *request) aimed() error {
 	switch {
 	case q.chosen() == "" && len(q.choices) > 0:

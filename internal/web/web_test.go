@@ -34,7 +34,7 @@ const (
 	host  = "127.0.0.1:8095"
 )
 
-// fakeActs records acts, and rejects them on request.
+// fakeActs records actions, and rejects them on request.
 type fakeActs struct {
 	mu     sync.Mutex
 	may    bool
@@ -42,10 +42,10 @@ type fakeActs struct {
 	refuse error
 	done   []Act
 	frozen []Freeze
-	// preview returns the preview of an act, and handle is what the manager does after it; nil: a constant one, and nothing.
+	// preview returns the preview of an action; nil means a constant preview. handle is the reaction of the manager to an action; nil means no reaction.
 	preview func(Act) Outcome
 	handle  func(Act)
-	// freeze during which nothing starts; "" for none.
+	// freeze describes a freeze during which no release starts; empty for no freeze.
 	freeze string
 }
 
@@ -89,7 +89,7 @@ func (f *fakeActs) Freeze(_ context.Context, x Freeze) (Outcome, error) {
 	return Outcome{Text: "done by ana"}, nil
 }
 
-// board is a server with objects that tests change.
+// board is a server with objects that tests can change.
 type board struct {
 	testing.TB
 	*Server
@@ -113,7 +113,7 @@ func serve(t testing.TB, in view.Input, now time.Time, events ...eventsv1.Event)
 	return b
 }
 
-// story returns a board with the service shop at a moment of its history.
+// story returns a board with the service shop at a point of its history.
 func story(t testing.TB, name string) *board {
 	t.Helper()
 	all := viewtest.Stories()
@@ -124,7 +124,7 @@ func story(t testing.TB, name string) *board {
 	return serve(t, all[i].Input, all[i].Now)
 }
 
-// request sends a request with the session; edit changes it first.
+// request sends a request with the session cookie. edit changes the request before it is sent.
 func (b *board) request(method, target string, body url.Values, edit ...func(*http.Request)) *httptest.ResponseRecorder {
 	b.Helper()
 	var in io.Reader
@@ -146,7 +146,7 @@ func (b *board) request(method, target string, body url.Values, edit ...func(*ht
 	return w
 }
 
-// get returns a page that exists.
+// get returns a page, which must exist.
 func (b *board) get(target string) string {
 	b.Helper()
 	w := b.request("GET", target, nil)
@@ -196,7 +196,7 @@ func (b *board) paths() []string {
 	return out
 }
 
-// attribute returns the value of an attribute; "no" if there is none.
+// attribute returns the value of an attribute, or "no" if the attribute is missing.
 func attribute(n *html.Node, name string) string {
 	i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 	if i < 0 {
@@ -216,8 +216,8 @@ func (b *board) change(edit func(*v1alpha1.Microservice)) {
 	b.clock.Step(10 * time.Second)
 }
 
-// TestPages checks that each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique
-// ids, and nothing external; and that it is also JSON of view.hlnr.io/v1.
+// TestPages checks that each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique ids, and no external
+// content. It also checks that each page is available as JSON of view.hlnr.io/v1.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -297,7 +297,7 @@ func inside(n *html.Node, name string) bool {
 	return false
 }
 
-// TestWords checks that pages show the sentences of the view.
+// TestWords checks that pages contain the sentences of the view.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -338,7 +338,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestFilter checks that filter, search and order are in the URL.
+// TestFilter checks that the filter, the search and the order are part of the URL.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(48)
@@ -373,7 +373,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestMarkup checks that markup in names, messages and questions is shown as text.
+// TestMarkup checks that markup in names, messages and questions is displayed as text.
 func TestMarkup(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script><img src=x onerror=alert(1)>"'` + "\u202e"
@@ -454,7 +454,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestOutage checks that pages show since when data is outdated, and only as long as it is.
+// TestOutage checks that pages show since when data is outdated, and only while it is outdated.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -468,7 +468,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestRefused checks that requests of others than the reader get nothing, and change nothing.
+// TestRefused checks that requests from anyone other than the reader get no data and change nothing.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -525,7 +525,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestToken checks that the URL that the command prints creates a session that scripts and other sites cannot use.
+// TestToken checks that the URL that the command prints creates a session cookie that scripts and other sites cannot use.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -539,7 +539,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestActs checks that a button opens a page with the effects, that its form acts once, and that the service shows the result.
+// TestActs checks that a button opens a page with the effects, that the form performs the action once, and that the page of the service shows the result.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -568,7 +568,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestRefusedActs checks that a refusal is shown with the form, and with the status of its cause.
+// TestRefusedActs checks that a refusal is shown together with the form, and with the status of its cause.
 func TestRefusedActs(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -590,7 +590,7 @@ func TestRefusedActs(t *testing.T) {
 			t.Errorf("%s: %d", verb, w.Code)
 		}
 	}
-	// A reader who may abort, but neither approve nor change the service.
+	// The reader may abort, but may neither approve nor change the service.
 	b.acts.may, b.acts.not = true, []string{"continue", "adopt", "retry"}
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
 		t.Error("buttons of one verb")
@@ -610,7 +610,7 @@ func TestRefusedActs(t *testing.T) {
 	}
 }
 
-// attrOf returns an attribute of the first element with a name that has another attribute, given as "name" or "name=value".
+// attrOf returns an attribute of the first element with the given name and another attribute, which is given as "name" or "name=value".
 func attrOf(t testing.TB, page, element, with, attr string) string {
 	t.Helper()
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -635,7 +635,7 @@ func attrOf(t testing.TB, page, element, with, attr string) string {
 	return ""
 }
 
-// transfer returns the compressed size of a first visit of a page: the page and its assets.
+// transfer returns the compressed size of a first visit to a page, which consists of the page and its assets.
 func (b *board) transfer(path string) int {
 	b.Helper()
 	compressed := func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") }
@@ -659,7 +659,7 @@ func (b *board) transfer(path string) int {
 	return total
 }
 
-// TestTransfer checks that the first visit of a board of 2,000 services transfers less than 100 KiB.
+// TestTransfer checks that the first visit to a board of 2,000 services transfers less than 100 KiB.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(2000)
@@ -670,7 +670,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// BenchmarkBoard measures the time to write a board of 2,000 services: the first one, and one after a change of one service.
+// BenchmarkBoard measures the time to write a board of 2,000 services, both the first board and a board after a change of one service.
 func BenchmarkBoard(b *testing.B) {
 	in, now := viewtest.Many(2000)
 	b.Run("first", func(b *testing.B) {

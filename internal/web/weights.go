@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/weights"
 )
 
-// observedWeights are the weights that were observed since the server started.
+// observedWeights contains the weights that were observed since the server started.
 type observedWeights struct {
 	mu  sync.Mutex
 	all weights.History
@@ -25,7 +25,7 @@ func (w *observedWeights) of(namespace, name string) []view.GroupWeights {
 	return w.all.Of(namespace, name)
 }
 
-// record observes the weights at each change of the store, until the context ends.
+// record observes the weights at each change of the store until the context ends.
 func (s *Server) record(ctx context.Context) {
 	for {
 		data, changed := s.Store.Data()
@@ -40,17 +40,17 @@ func (s *Server) record(ctx context.Context) {
 	}
 }
 
-// The size of the picture of weights, in its own units. The page scales its width.
+// These constants are the size of the picture of weights in its own units. The page scales the width.
 const (
 	weightsWidth  = 600.0
 	weightsHeight = 60.0
 	weightColors  = 4
 )
 
-// weightsPicture is the picture of the weights of a group: time runs from left to right, and the shares are stacked.
+// weightsPicture is the picture of the weights of a group. Time runs from left to right, and the shares are stacked.
 type weightsPicture struct {
 	Parts []weightsPart
-	// Releases in the order of their colors, the first one observed first.
+	// Releases are in the order of their colors. The release that was observed first comes first.
 	Releases []weightsRelease
 	// From is the start of the picture.
 	From  time.Time
@@ -68,7 +68,7 @@ type weightsRelease struct {
 	Name, Version string
 }
 
-// drawWeights draws the weights of a group until now.
+// drawWeights draws the weights of a group up to now.
 func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	out := weightsPicture{From: g.Points[0].Time.Time}
 	span := max(now.Sub(out.From), time.Second)
@@ -95,7 +95,7 @@ func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	return out
 }
 
-// color returns the number of the color of a release, a new one for each new release.
+// color returns the number of the color of a release. Each new release gets a new number.
 func (p *weightsPicture) color(share view.WeightShare) int {
 	i := slices.IndexFunc(p.Releases, func(r weightsRelease) bool { return r.Name == share.Release })
 	if i < 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestWeights checks that the page of a service draws the observed weights, and describes them as text.
+// TestWeights checks that the page of a service contains a picture of the observed weights, and describes it as text.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	b := story(t, "second step")
@@ -54,7 +54,7 @@ func TestWeights(t *testing.T) {
 	await.Receive(t, "the end", ended)
 }
 
-// TestDrawWeights checks that different clocks and weights above 100 do not exceed the picture, and that colors repeat.
+// TestDrawWeights checks that the picture is not exceeded by different clocks and by weights above 100, and that colors repeat.
 func TestDrawWeights(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)

@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// abouts are what the acts do, for their buttons and forms.
+// abouts describes the effect of each action, for buttons and forms.
 var abouts = map[string]string{
 	"continue":  "Completes the current step: approves it, or ends its pause. The next steps still follow.",
 	"adopt":     "Skips the remaining steps: the release becomes active as soon as all its pods are available.",
@@ -20,10 +20,10 @@ var abouts = map[string]string{
 	"pause":     "Stops what starts automatically: new releases, steps and promotions. Rollbacks and decisions still work.",
 	"resume":    "Ends the pause: releases start and continue again.",
 	"freeze":    "No new release starts and no canary gets more traffic until the freeze ends. Rollbacks still work.",
-	"thaw":      "Ends the freeze: what waits for its end continues.",
+	"thaw":      "Ends the freeze. Everything that waits for its end continues.",
 }
 
-// pin is a pin of a service, by version.
+// pin is a pin of a service, with the version.
 type pin struct {
 	view.Pin
 	Version string
@@ -43,7 +43,7 @@ func pinsOf(x view.Service) (out []pin) {
 	return out
 }
 
-// brief returns the sentence of a release below the headline and the notices of its service, which show its pin.
+// brief returns the sentence of a release. It omits the pin, which the headline and the notices of the service show.
 func brief(r view.Release) string {
 	if r.State.Word == view.WordPinned {
 		return "pinned"
@@ -51,7 +51,7 @@ func brief(r view.Release) string {
 	return text.Sentence(r)
 }
 
-// result returns the sentence of a rollout in the history, without the pin that the page shows elsewhere.
+// result returns the sentence of a rollout in the history. It omits the pin, which the page shows elsewhere.
 func result(s view.State) string {
 	if s.Word == view.WordPinned {
 		return "active, pinned"
@@ -59,7 +59,7 @@ func result(s view.State) string {
 	return s.Sentence
 }
 
-// problemsOf returns the problems of a service, those with the same object and reason once, with the most detailed message.
+// problemsOf returns the problems of a service. Of several problems with the same object and reason, it returns only the most detailed message.
 func problemsOf(x view.Service) (out []view.Problem) {
 	for _, p := range x.Problems {
 		i := slices.IndexFunc(out, func(other view.Problem) bool { return other.Object == p.Object && other.Reason == p.Reason })

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestActsExplainThemselves checks that each button and each form has a sentence about what the act does.
+// TestActsExplainThemselves checks that each button and each form has a sentence that describes the effect of the action.
 func TestActsExplainThemselves(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"approval", "crashes", "pinned", "paused", "frozen"} {
@@ -42,7 +42,7 @@ func TestActsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestSaidOnce checks that the page of a service shows a pin once, by version, a problem once, and its name before its buttons.
+// TestSaidOnce checks that the page of a service shows each pin once and by version, each problem once, and the name before the buttons.
 func TestSaidOnce(t *testing.T) {
 	t.Parallel()
 	b := story(t, "pinned")
@@ -53,7 +53,7 @@ func TestSaidOnce(t *testing.T) {
 	if strings.Index(page, "<h1>") > strings.Index(page, "service-acts") {
 		t.Error("buttons before the name")
 	}
-	// A pin by release, while the headline shows a canary.
+	// The pin selects a release, while the headline shows a canary.
 	b = story(t, "approval")
 	b.change(func(ms *v1alpha1.Microservice) {
 		ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "1.x", Release: "shop-1-0-0-0a1b2c3d", Reason: "sessions lost"}}}

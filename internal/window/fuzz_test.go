@@ -23,14 +23,13 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// zones change their clocks at different hours, on different days and by
-// different amounts.
+// zones contains time zones that change their clocks at different hours, on different days and by different amounts.
 var zones = []string{"", "Europe/Zurich", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/New_York", "Africa/Cairo", "Asia/Gaza", "America/Nuuk", "Pacific/Chatham", "Antarctica/Troll", "Africa/El_Aaiun", "Asia/Beirut", "America/Havana", "America/Asuncion", "Europe/Dublin"}
 
-// A window changes at the time that it reports, and one that ever opens reports when.
+// anyWindow checks that a window changes at the reported time, and that a window that ever opens reports when it opens.
 func anyWindow(t *rapid.T) {
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
-		if rapid.Bool().Draw(t, "night") { // when clocks change
+		if rapid.Bool().Draw(t, "night") { // the hours in which clocks change
 			return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "quarter")) * 15 * time.Minute).Format("15:04"))
 		}
 		return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, dayInMinutes-1).Draw(t, "minute")) * time.Minute).Format("15:04"))
@@ -77,7 +76,7 @@ func checkWindow(t *rapid.T, w v1alpha1.DeployWindow, now time.Time) {
 
 func FuzzWindow(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyWindow)) }
 
-// The texts of a window and the zone are arbitrary.
+// FuzzWindowText checks arbitrary texts for a window and its zone.
 func FuzzWindowText(f *testing.F) {
 	f.Add("Europe/Zurich", "09:00", "16:30", "Monday", int64(1_900_000_000))
 	f.Add("Local", "24:00", "99:99", "x", int64(-1))

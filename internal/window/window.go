@@ -1,5 +1,5 @@
-// Package window resolves the windows of canary steps: whether one is open at a time, and when
-// that changes. It is pure but for the time zone database of the machine.
+// Package window reports whether the window of a canary step is open at a time, and when that changes. It is pure except that it reads the time
+// zone database of the machine.
 package window
 
 import (
@@ -32,11 +32,11 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	return &release.Window{Open: open}, nil
 }
 
-// horizon is how far ahead the next change is searched: a weekly window may fall into the hour
-// that daylight saving time skips, or on a day that a zone skips.
+// horizon is how far ahead the next change is searched. A weekly window may coincide with the hour that daylight saving time skips, or with a
+// day that a zone skips.
 const horizon = 16 * 24 * time.Hour
 
-// span is a window in minutes of a day.
+// span is a window in minutes of the day.
 type span struct {
 	days     []v1alpha1.Weekday
 	from, to int
@@ -55,7 +55,7 @@ func newSpan(w *v1alpha1.DeployWindow) span {
 	return s
 }
 
-// minutes converts HH:MM, which the schema enforces, to minutes of a day.
+// minutes converts HH:MM to minutes of the day. The schema enforces the format.
 func minutes(t v1alpha1.ClockTime) int {
 	var h, m int
 	if _, err := fmt.Sscanf(string(t), "%d:%d", &h, &m); err != nil {
@@ -76,8 +76,7 @@ func (s span) on(day time.Weekday) bool {
 	return len(s.days) == 0 || slices.Contains(s.days, v1alpha1.Weekday(day.String()))
 }
 
-// edge returns the next time at which the window may open or close: when the local time is from,
-// to or midnight, or when clocks change.
+// edge returns the next time at which the window may open or close: a local time of from, to or midnight, or a change of the clocks.
 func (s span) edge(t time.Time) time.Time {
 	at := t.Hour()*60 + t.Minute()
 	wait := dayInMinutes - at

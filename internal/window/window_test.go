@@ -18,7 +18,7 @@ func TestWindows(t *testing.T) {
 		window v1alpha1.DeployWindow
 		now    string
 		open   bool
-		next   string // "" for never
+		next   string // empty means never
 	}{
 		"always":                       {v1alpha1.DeployWindow{}, "2030-01-01T12:00:00Z", true, ""},
 		"every day of the list":        {v1alpha1.DeployWindow{Days: append([]v1alpha1.Weekday{"Saturday", "Sunday"}, workdays...)}, "2030-01-01T12:00:00Z", true, ""},
@@ -61,7 +61,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// At each minute until next the window is as it is now, and at next it is not.
+// TestWindowsChangeWhenTheySay checks that the state of a window is the same at each minute until next, and different at next.
 func TestWindowsChangeWhenTheySay(t *testing.T) {
 	t.Parallel()
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
@@ -73,7 +73,7 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 			Days:     rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.Weekday{"Monday", "Wednesday", "Saturday", "Sunday"}), 0, 3, rapid.ID).Draw(t, "days"),
 			From:     clock.Draw(t, "from"),
 		}
-		w.To = clock.Filter(func(to v1alpha1.ClockTime) bool { return to != w.From }).Draw(t, "to") // Admission rejects equal ones.
+		w.To = clock.Filter(func(to v1alpha1.ClockTime) bool { return to != w.From }).Draw(t, "to") // Admission rejects windows with equal times.
 		now := time.Unix(rapid.Int64Range(1_900_000_000, 1_931_000_000).Draw(t, "now"), 0)
 		first, err := Resolve(&w, now)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		span := newSpan(&w) // Not by Resolve, which reads the zone and searches for the next change, because there are thousands of minutes.
+		span := newSpan(&w) // Resolve is not used here, because it reads the zone and searches for the next change, and there are thousands of minutes.
 		for at := now.Truncate(time.Minute).Add(time.Minute); at.Before(first.Next); at = at.Add(time.Minute) {
 			if span.open(at.In(zone)) != first.Open {
 				t.Fatalf("it changes at %s, and says %s", at.UTC(), first.Next.UTC())

@@ -414,7 +414,7 @@ func TestRefusedPeople(t *testing.T) {
 	} {
 		s.provider.Person(claims)
 		p := s.browser()
-		if status, page := p.get("/"); status != http.StatusForbidden || !strings.Contains(page, "is one of Kubernetes itself") {
+		if status, page := p.get("/"); status != http.StatusForbidden || !strings.Contains(page, "is reserved for Kubernetes itself") {
 			t.Errorf("%s: %d %s", name, status, page)
 		}
 		p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,4 +1,4 @@
-// Package certstest makes keys and certificates that are too large to compute with.
+// Package certstest creates keys and certificates that are too large for computations.
 package certstest
 
 import (
@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Ones returns the number of so many bits, all set.
+// Ones returns the number that consists of the given number of bits, all set.
 func Ones(bits uint) *big.Int {
 	return new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), bits), big.NewInt(1))
 }
 
-// Key returns an RSA private key in PKCS #1 whose first factor has so many bits, without the values
-// that spare a parser the work of computing them.
+// Key returns an RSA private key in PKCS #1 whose first factor has the given number of bits. The key omits the precomputed values, so that a
+// parser must compute them.
 func Key(t testing.TB, bits uint) []byte {
 	t.Helper()
 	der, err := asn1.Marshal(struct {
@@ -36,13 +36,13 @@ func Key(t testing.TB, bits uint) []byte {
 	return der
 }
 
-// KeyPEM returns Key in PEM.
+// KeyPEM returns Key in PEM format.
 func KeyPEM(t testing.TB, bits uint) []byte {
 	t.Helper()
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: Key(t, bits)})
 }
 
-// Root returns the certificate of an authority whose RSA modulus has so many bits.
+// Root returns the certificate of an authority whose RSA modulus has the given number of bits.
 func Root(t testing.TB, bits uint) []byte {
 	t.Helper()
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,7 +61,7 @@ func Root(t testing.TB, bits uint) []byte {
 	return der
 }
 
-// RootPEM returns Root in PEM.
+// RootPEM returns Root in PEM format.
 func RootPEM(t testing.TB, bits uint) []byte {
 	t.Helper()
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: Root(t, bits)})

@@ -1,5 +1,4 @@
-// Package cosigntest signs the images of a registrytest server as the tool cosign
-// does, with keys that it makes.
+// Package cosigntest signs the images of a registrytest server in the same way as the tool cosign, with keys that it creates.
 package cosigntest
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// The media types of signatures, and the annotation of a simple one.
+// These are the media types of signatures, and the annotation of a simple signature.
 const (
 	SimpleSigning       types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	Signature           types.MediaType = "application/vnd.dev.cosign.artifact.sig.v1+json"
@@ -34,17 +33,17 @@ const (
 	PredicateSign                       = "https://sigstore.dev/cosign/sign/v1"
 )
 
-// Key that signs.
+// Key is a key that signs images.
 type Key struct {
 	Private crypto.Signer
-	// Hash that is signed; 0 for keys that sign the message itself.
+	// Hash is the hash that is signed; 0 for keys that sign the message itself.
 	Hash crypto.Hash
 }
 
-// NewKey makes the kind of key that cosign makes: ECDSA P-256.
+// NewKey creates a key of the kind that cosign creates, which is ECDSA P-256.
 func NewKey(t testing.TB) Key { return NewKeyOn(t, elliptic.P256(), crypto.SHA256) }
 
-// NewKeyOn makes an ECDSA key on another curve, and with another hash.
+// NewKeyOn creates an ECDSA key on the given curve, which signs the given hash.
 func NewKeyOn(t testing.TB, curve elliptic.Curve, hash crypto.Hash) Key {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)
@@ -54,7 +53,7 @@ func NewKeyOn(t testing.TB, curve elliptic.Curve, hash crypto.Hash) Key {
 	return Key{private, hash}
 }
 
-// NewEd25519 makes an Ed25519 key.
+// NewEd25519 creates an Ed25519 key.
 func NewEd25519(t testing.TB) Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -64,7 +63,7 @@ func NewEd25519(t testing.TB) Key {
 	return Key{private, 0}
 }
 
-// PEM of the public key.
+// PEM returns the public key in PEM format.
 func (k Key) PEM(t testing.TB) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(k.Private.Public())
@@ -89,29 +88,28 @@ func (k Key) Bytes(t testing.TB, message []byte) []byte {
 	return signature
 }
 
-// Sign the image with a digest, so that it is found by its tag.
+// Sign signs the image with a digest. The signature is found by its tag.
 func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushImage(t, path, Tag(digest), Artifact(t, "", k.Layer(t, Payload(s.Repository(path), digest))))
 }
 
-// Tag under which the signatures of a digest are.
+// Tag returns the tag for the signatures of a digest.
 func Tag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// SignAsReferrer signs the image with a digest, so that it is found by its subject.
+// SignAsReferrer signs the image with a digest. The signature is found by its subject.
 func (k Key) SignAsReferrer(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Signature, k.Layer(t, Payload(s.Repository(path), digest))))
 }
 
-// SignAsBundle signs the image with a digest by a Sigstore bundle, which is found by
-// its subject.
+// SignAsBundle signs the image with a digest by a Sigstore bundle. The bundle is found by its subject.
 func (k Key) SignAsBundle(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Bundle, k.BundleLayer(t, Statement(s.Repository(path), digest, PredicateSign))))
 }
 
-// Payload of a simple signature.
+// Payload returns the payload of a simple signature.
 func Payload(reference, digest string) []byte {
 	return encode(map[string]any{"critical": map[string]any{
 		"identity": map[string]any{"docker-reference": reference},
@@ -120,13 +118,13 @@ func Payload(reference, digest string) []byte {
 	}, "optional": nil})
 }
 
-// Layer of a simple signature of a payload.
+// Layer returns the layer of a simple signature of a payload.
 func (k Key) Layer(t testing.TB, payload []byte) mutate.Addendum {
 	t.Helper()
 	return Layer(payload, base64.StdEncoding.EncodeToString(k.Bytes(t, payload)))
 }
 
-// Layer of a simple signature with the text of the annotation.
+// Layer returns the layer of a simple signature. signature is the text of the annotation.
 func Layer(payload []byte, signature string) mutate.Addendum {
 	return mutate.Addendum{
 		Layer: static.NewLayer(payload, SimpleSigning), MediaType: SimpleSigning,
@@ -134,7 +132,7 @@ func Layer(payload []byte, signature string) mutate.Addendum {
 	}
 }
 
-// Statement of in-toto about a digest.
+// Statement returns an in-toto statement about a digest.
 func Statement(name, digest, predicate string) []byte {
 	algorithm, hex, _ := strings.Cut(digest, ":")
 	return encode(map[string]any{
@@ -144,7 +142,7 @@ func Statement(name, digest, predicate string) []byte {
 	})
 }
 
-// BundleLayer returns a Sigstore bundle with the statement, signed.
+// BundleLayer returns the layer of a Sigstore bundle with the signed statement.
 func (k Key) BundleLayer(t testing.TB, statement []byte) mutate.Addendum {
 	t.Helper()
 	const payloadType = "application/vnd.in-toto+json"
@@ -159,13 +157,12 @@ func (k Key) BundleLayer(t testing.TB, statement []byte) mutate.Addendum {
 	}))
 }
 
-// BundleOf returns the layer of a bundle.
+// BundleOf returns the layer of a bundle with the given content.
 func BundleOf(content []byte) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, Bundle), MediaType: Bundle}
 }
 
-// Artifact returns a manifest with layers; its configuration has the artifact's type, as one that
-// is not an image says it.
+// Artifact returns a manifest with layers. Its configuration has the artifact's type as its media type, as usual for artifacts that are not images.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()
 	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
@@ -179,6 +176,6 @@ func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Adden
 }
 
 func encode(v any) []byte {
-	text, _ := json.Marshal(v) // maps and texts always encode
+	text, _ := json.Marshal(v) // Maps and texts can always be encoded.
 	return text
 }

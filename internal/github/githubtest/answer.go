@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answer serves a request that is authenticated and permitted.
+// answer responds to a request that is authenticated and permitted.
 func (s *Server) answer(x *exchange) {
 	const repo = "/repos/{owner}/{repo}"
 	switch x.route.name() {
@@ -78,7 +78,7 @@ func (s *Server) answer(x *exchange) {
 	}
 }
 
-// fill returns an example with other values, and notes a field that it lacks.
+// fill returns an example with other values, and records a failure if the example lacks a field.
 func (s *Server) fill(name string, values fields) map[string]any {
 	body, err := s.reference.fill(name, values)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) fill(name string, values fields) map[string]any {
 	return body
 }
 
-// list answers one page, and where the others are.
+// list responds with one page and the links to other pages.
 func list[T any](s *Server, x *exchange, all []T, render func(T) any) {
 	size, page := 30, max(1, x.number("page"))
 	if n := x.number("per_page"); n > 0 {
@@ -137,7 +137,7 @@ func (s *Server) user(login string) any {
 	return s.fill("user", fields{"login": login, "html_url": "https://github.com/" + login})
 }
 
-// web returns the address of a page for people.
+// web returns the URL of the web page of a repository.
 func web(r *Repository) string { return "https://github.com/" + r.FullName() }
 
 func (s *Server) repository(r *Repository) map[string]any {
@@ -276,7 +276,7 @@ func (s *Server) deploymentOf(x *exchange) *Deployment {
 	return nil
 }
 
-// text and yes read values of the body.
+// text returns a string value of the body, and yes a boolean value.
 func (x *exchange) text(name, otherwise string) string {
 	if value, ok := x.body[name].(string); ok {
 		return value
@@ -354,7 +354,7 @@ func (s *Server) createStatus(x *exchange, d *Deployment) {
 	s.write(x, http.StatusCreated, s.status(x, d, t), "")
 }
 
-// maxCommitStatuses of a commit and context.
+// maxCommitStatuses is the maximum number of statuses for each commit and context.
 const maxCommitStatuses = 1000
 
 func (s *Server) createCommitStatus(x *exchange) {
@@ -415,7 +415,7 @@ func (s *Server) listComments(x *exchange) {
 	list(s, x, wanted, func(c *Comment) any { return s.comment(x, c) })
 }
 
-// maxComment is how many characters a comment may have.
+// maxComment is the maximum number of characters of a comment.
 const maxComment = 65536
 
 func (s *Server) createComment(x *exchange) {
@@ -496,7 +496,7 @@ func (s *Server) createToken(x *exchange) {
 	s.write(x, http.StatusCreated, s.fill("installation-token", fields{"token": a.token, "expires_at": date(a.expires), "permissions": granted}), "")
 }
 
-// decode returns a copy of a body that may be changed.
+// decode returns a copy of a body. The copy may be changed.
 func decode(body any) map[string]any {
 	text, _ := json.Marshal(body)
 	var copied map[string]any

@@ -18,24 +18,24 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// published is GitHub's own description of what the routes take and answer, and its
-// examples; see testdata/README.md. The reference is ours: it decides what the server
-// does, and may be wrong. Every request and every answer is held to the description. The reference has the fields that matter here; whatever else the
-// description requires in an answer comes from GitHub's example.
+// published contains GitHub's own description of the parameters and responses of the routes, and its examples; see testdata/README.md. The
+// reference, in contrast, is written for this project. It decides what the server does, and it may be wrong. Therefore every request and every
+// response is checked against the description. The reference contains only the fields that matter here. All other fields that the description
+// requires in a response come from GitHub's example.
 //
 //go:embed testdata/operations.json testdata/examples.json
 var published embed.FS
 
-// operation is a route as GitHub describes it.
+// operation is a route in GitHub's description.
 type operation struct {
 	Query     map[string]*spec.Schema `json:"query"`
-	Body      *spec.Schema            `json:"body"`      // nil: none is taken
-	Responses map[string]*spec.Schema `json:"responses"` // by status; nil: no JSON
+	Body      *spec.Schema            `json:"body"`      // nil means that the route takes no body
+	Responses map[string]*spec.Schema `json:"responses"` // by status; nil means no JSON
 
-	example any // the answer when all is well
+	example any // the response of a successful request
 }
 
-// contract is the description, read once.
+// contract returns the description, which is read only once.
 var contract = sync.OnceValues(func() (map[string]operation, error) {
 	var operations map[string]operation
 	var examples map[string]struct{ Body any }
@@ -55,7 +55,7 @@ var contract = sync.OnceValues(func() (map[string]operation, error) {
 	return operations, nil
 })
 
-// checkRequest returns what the description does not allow in a request.
+// checkRequest returns the parts of a request that the description does not allow.
 func checkRequest(route string, query url.Values, body []byte) []string {
 	operations, err := contract()
 	if err != nil {
@@ -97,7 +97,7 @@ func (o operation) checkQuery(query url.Values) (problems []string) {
 func (o operation) checkBody(text []byte) []string {
 	var body map[string]any
 	if err := json.Unmarshal(text, &body); err != nil || body == nil {
-		return []string{"the body is not an object of JSON"}
+		return []string{"the body is not a JSON object"}
 	}
 	problems := invalid(o.Body, body, "body")
 	for name := range body {
@@ -108,7 +108,7 @@ func (o operation) checkBody(text []byte) []string {
 	return problems
 }
 
-// answer returns the schema of an answer; nil without one.
+// answer returns the schema of a response; nil if the response has none.
 func answer(route string, status int) (o operation, schema *spec.Schema, err error) {
 	operations, err := contract()
 	if err != nil {
@@ -118,8 +118,8 @@ func answer(route string, status int) (o operation, schema *spec.Schema, err err
 	return o, o.Responses[strconv.Itoa(status)], nil
 }
 
-// answerText returns the JSON of an answer with all that the description requires in it, and what the description
-// does not allow in it. The elements of a list are completed one by one: most of them were there before.
+// answerText returns the JSON of a response, completed with all fields that the description requires, and the parts that the description does not
+// allow. The elements of a list are completed separately, because most of them were part of earlier responses.
 func answerText(route string, status int, body any) (text []byte, problems []string) {
 	items, ok := body.([]any)
 	if !ok || len(items) == 0 {
@@ -139,7 +139,7 @@ func answerText(route string, status int, body any) (text []byte, problems []str
 	return append(text, ']'), problems
 }
 
-// texts are the answers of answerText without problems, by what is completed.
+// texts caches the results of answerText without problems, by the value that was completed.
 var texts sync.Map
 
 func partText(route string, status int, body any) ([]byte, []string) {
@@ -171,7 +171,7 @@ func partText(route string, status int, body any) ([]byte, []string) {
 	return text, problems
 }
 
-// completeAnswer returns an answer with all that the description requires in it.
+// completeAnswer returns a response with all fields that the description requires.
 func completeAnswer(route string, status int, body any) (any, error) {
 	o, schema, err := answer(route, status)
 	if err != nil || schema == nil {
@@ -184,8 +184,7 @@ func completeAnswer(route string, status int, body any) (any, error) {
 	return complete(schema, body, like), nil
 }
 
-// complete returns a value with the fields that a schema requires and it lacks, and with the
-// addresses that it left empty, as they are in an example.
+// complete adds the required fields of a schema that a value lacks. It takes them, and the URLs that are empty in the value, from an example.
 func complete(schema *spec.Schema, value, like any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -228,11 +227,11 @@ func complete(schema *spec.Schema, value, like any) any {
 	return value
 }
 
-// held are the answers, and elements of lists, that conform to the description.
+// held contains the responses and list elements that conform to the description.
 var held sync.Map
 
-// checkAnswer returns what the description does not allow in an answer. Elements of a list are
-// checked one by one: most of them were there before.
+// checkAnswer returns the parts of a response that the description does not allow. The elements of a list are checked separately, because most of
+// them were part of earlier responses.
 func checkAnswer(route string, status int, text []byte) []string {
 	_, schema, err := answer(route, status)
 	if err != nil {
@@ -272,7 +271,7 @@ func checkPart(schema *spec.Schema, text []byte, at string) []string {
 	return problems
 }
 
-// invalid returns what a schema does not allow in a value.
+// invalid returns the parts of a value that a schema does not allow.
 func invalid(schema *spec.Schema, value any, at string) []string {
 	result := validate.NewSchemaValidator(schema, nil, at, strfmt.Default).Validate(value)
 	var problems []string

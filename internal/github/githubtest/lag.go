@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// moment is a repository as it was from a time on.
+// moment is the state of a repository from a given time on.
 type moment struct {
 	from time.Time
 	was  *Repository
 }
 
-// SetLag makes reads see each repository as it was some time before, as those of
-// GitHub's replicas may: what was just written is not there yet. 0, the default, is
-// none. What is written is always decided on by what is true.
+// SetLag makes reads return each repository as it was at an earlier time, as GitHub's replicas may: recent writes are not visible yet. The default,
+// 0, disables this. Writes always use the current state.
 func (s *Server) SetLag(lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,14 +24,14 @@ func (s *Server) SetLag(lag time.Duration) {
 	}
 }
 
-// keep notes what is true now.
+// keep records the current state.
 func (r *Repository) keep() {
 	if r.s.lag > 0 {
 		r.past = append(r.past, moment{r.s.options.Clock.Now(), r.clone()})
 	}
 }
 
-// seen returns what a read sees.
+// seen returns the state that a read returns.
 func (r *Repository) seen() *Repository {
 	seen := r
 	limit := r.s.options.Clock.Now().Add(-r.s.lag)

@@ -5,13 +5,11 @@ import (
 	"strings"
 )
 
-// SetLateMerges makes pushes keep the trial merge of the push before, as GitHub's list
-// of pull requests does until the single pull request was read. That, or Merge, makes
-// the new one.
+// SetLateMerges makes pushes keep the test merge of the previous push, as GitHub's list of pull requests does until the single pull request is
+// read. A read of the single pull request, or a call of Merge, creates the new test merge.
 func (r *Repository) SetLateMerges(late bool) { r.change(func() { r.lateMerges = late }) }
 
-// Merge makes a new trial merge of a pull request with its base, and gives its SHA.
-// Nothing is emitted.
+// Merge creates a new test merge of a pull request with its base, and returns its SHA. It emits no event.
 func (r *Repository) Merge(n int) (sha string) {
 	r.change(func() {
 		p := r.pull(n)
@@ -21,21 +19,21 @@ func (r *Repository) Merge(n int) (sha string) {
 	return sha
 }
 
-// mergeAfterRead makes a late merge of a pull request that was read.
+// mergeAfterRead creates the late test merge of a pull request that was read.
 func (r *Repository) mergeAfterRead(p *PullRequest) {
 	if r.lateMerges && !p.Closed && !slices.Contains(r.parents[p.MergeCommitSHA], p.HeadSHA) {
 		p.MergeCommitSHA = r.merge(p.HeadSHA)
 	}
 }
 
-// merge makes a commit that merges a head with its base, and gives its SHA.
+// merge creates a commit that merges a head with its base, and returns its SHA.
 func (r *Repository) merge(head string) string {
 	sha := r.commit()
 	r.parents[sha] = []string{strings.Repeat("0", 40), head}
 	return sha
 }
 
-// parents of a commit, as GitHub gives them.
+// parents returns the parents of a commit in GitHub's format.
 func (s *Server) parents(x *exchange, sha string) []any {
 	all := []any{}
 	for _, parent := range x.repo.parents[sha] {

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// reference is what GitHub's reference says: which requests there are, and one
-// example of each answer. Every file names the page that it is from.
+// The reference describes the requests that GitHub supports, and contains one example of each response. Every file contains the URL of the page
+// from which it was taken.
 //
 //go:embed reference/*.json
 var reference embed.FS
 
-// example is an answer of the reference.
+// example is an example of a response.
 type example struct {
 	Reference string         `json:"reference"`
-	Status    int            `json:"status"`  // of an error
-	Headers   []string       `json:"headers"` // that an error has
+	Status    int            `json:"status"`  // set for an error
+	Headers   []string       `json:"headers"` // headers of an error
 	Body      map[string]any `json:"body"`
 }
 
@@ -29,7 +29,7 @@ type route struct {
 	Method     string   `json:"method"`
 	Path       string   `json:"path"`
 	Reference  string   `json:"reference"`
-	Actor      string   `json:"actor"` // credential, or app for the signature of an App
+	Actor      string   `json:"actor"` // "credential", or "app" for the signature of an App
 	Permission string   `json:"permission"`
 	Query      []string `json:"query"`
 	Body       []string `json:"body"`
@@ -38,7 +38,7 @@ type route struct {
 
 func (r route) name() string { return r.Method + " " + r.Path }
 
-// match returns the parameters of a path.
+// match reports whether the path of a request matches the route, and returns its parameters.
 func (r route) match(method, requested string) (map[string]string, bool) {
 	want, have := strings.Split(r.Path, "/"), strings.Split(requested, "/")
 	if r.Method != method || len(want) != len(have) {
@@ -56,10 +56,10 @@ func (r route) match(method, requested string) (map[string]string, bool) {
 	return parameters, true
 }
 
-// apiReference is what the files of the reference contain.
+// apiReference contains the files of the reference.
 type apiReference struct {
 	routes     []route
-	everywhere map[int]bool // statuses that any route may answer
+	everywhere map[int]bool // statuses with which any route may respond
 	examples   map[string]example
 }
 
@@ -99,12 +99,12 @@ func readReference() (*apiReference, error) {
 		}
 	}
 	b.routes = index.Routes
-	// A path without a parameter goes before one with it.
+	// Paths with fewer parameters come first.
 	slices.SortStableFunc(b.routes, func(a, b route) int { return strings.Count(a.Path, "{") - strings.Count(b.Path, "{") })
 	return b, nil
 }
 
-// find returns the route of a request.
+// find returns the route of a request and its parameters.
 func (b *apiReference) find(method, path string) (route, map[string]string, bool) {
 	for _, r := range b.routes {
 		if parameters, ok := r.match(method, path); ok {
@@ -114,11 +114,10 @@ func (b *apiReference) find(method, path string) (route, map[string]string, bool
 	return route{}, nil, false
 }
 
-// fields are values for an example, by the name of the field.
+// fields are values for an example, by name of the field.
 type fields map[string]any
 
-// fill returns an example with other values. It fails for a field that the example does not have:
-// the reference does not know it.
+// fill returns an example with other values. It fails for a field that the example does not have, because such a field is not in the reference.
 func (b *apiReference) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {

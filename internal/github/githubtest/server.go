@@ -1,19 +1,18 @@
-// Package githubtest is a GitHub server in process, for tests and demos. It
-// answers only what GitHub's reference documents: each answer is made from an
-// example that is kept with the page it is from, and a request that the reference
-// does not describe is refused, and kept as a failure that a test can look at.
+// Package githubtest provides an in-process GitHub server for tests and demos. The server sends only responses that GitHub's reference documents:
+// each response is built from an example that is stored together with the URL of its page. The server rejects requests that the reference does not
+// describe, and records them as failures that a test can check.
 //
-// It authenticates (tokens, GitHub Apps and their installations), pages by Link,
-// answers 304 by ETag, counts the hourly limit, and fails on demand.
+// The server supports authentication (tokens, GitHub Apps and their installations), pages by Link headers, 304 by ETag, the hourly limit, and
+// failures on demand.
 //
-//	server.go     the server, with its limits and faults
-//	reference.go  what the reference documents
-//	contract.go   holds answers to GitHub's published description
-//	answer.go     answers requests
-//	state.go      pull requests, releases and tags
-//	merges.go     trial merges
-//	lag.go        reads from replicas that lag
-//	webhook.go    deliveries
+// server.go     the server, with its limits and faults
+// reference.go  the reference of requests and responses
+// contract.go   checks responses against GitHub's published description
+// answer.go     responds to requests
+// state.go      pull requests, releases and tags
+// merges.go     test merges
+// lag.go        reads from replicas that lag
+// webhook.go    deliveries of webhooks
 package githubtest
 
 import (
@@ -36,30 +35,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Prefix of all paths: the server is a GitHub Enterprise Server at its root.
+// Prefix is the prefix of all paths, because the server represents a GitHub Enterprise Server.
 const Prefix = "/api/v3"
 
-// DefaultLimit of requests an hour for each credential, and AnonymousLimit for
-// those without.
+// DefaultLimit is the number of requests per hour for each credential. AnonymousLimit applies to requests without a credential.
 const (
 	DefaultLimit   = 5000
 	AnonymousLimit = 60
 )
 
-// tokenAge is how long the token of an installation is good.
+// tokenAge is the lifetime of the token of an installation.
 const tokenAge = time.Hour
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
-	// Clock for dates, limits and tokens; nil for the real clock.
+	// Clock is used for dates, limits and tokens. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// OnEvent is called after each change with what a webhook would be sent. It may
-	// call the server.
+	// OnEvent is called after each change with the delivery that a webhook would receive. It may call the server.
 	OnEvent func(Delivery)
 }
 
-// Server is the GitHub server, an http.Handler. All methods may be called while it
-// serves.
+// Server is the GitHub server, an http.Handler. All methods may be called while the server handles requests.
 type Server struct {
 	options   Options
 	reference *apiReference
@@ -67,7 +63,7 @@ type Server struct {
 	mu       sync.Mutex
 	last     int64
 	repos    map[int64]*Repository
-	previous map[string]int64 // previous full names, in lower case
+	previous map[string]int64 // renamed repositories by their previous full name in lower case
 	actors   map[string]*actor
 	apps     map[int64]*app
 	faults   []*Fault
@@ -79,13 +75,13 @@ type Server struct {
 	lag        time.Duration
 }
 
-// actor is who a credential stands for, with their rate limit.
+// actor is the user or App that a credential represents, with its rate limit.
 type actor struct {
 	login       string
 	token       string
-	repos       []string          // full names; nil: all
-	permissions map[string]string // nil: all
-	expires     time.Time         // zero: never
+	repos       []string          // full names; nil means all
+	permissions map[string]string // nil means all
+	expires     time.Time         // zero means never
 	revoked     bool
 
 	limit, used int
@@ -103,40 +99,39 @@ type installation struct {
 	id      int64
 	owner   string
 	user    bool
-	limits  *actor // shared by all of its tokens
+	limits  *actor // shared by all tokens of the installation
 	pattern actor
 
 	suspended bool
 }
 
-// Request is what is counted: which route, by the name of the reference, and what
-// was answered.
+// Request is the key by which requests are counted.
 type Request struct {
-	// Route is method and path of the reference, as "GET /repos/{owner}/{repo}/pulls".
+	// Route is the method and path in the reference, such as "GET /repos/{owner}/{repo}/pulls".
 	Route  string
 	Status int
 }
 
-// Fault makes matching requests fail with a documented answer.
+// Fault makes matching requests fail with a documented response.
 type Fault struct {
-	// Route, as in Request; "" is every one.
+	// Route selects requests by the Route of a Request; empty for all requests.
 	Route string
-	// Page of a list; 0 is every one.
+	// Page selects a page of a list; 0 means every page.
 	Page int
-	// Times that it happens; 0 is until Heal.
+	// Times is the number of requests that fail; 0 means all requests until Heal.
 	Times int
-	// Answer is one of the constants.
+	// Answer is one of the constants of this package.
 	Answer Answer
-	// RetryAfter of the secondary limits, in whole seconds; 0 sends no header.
+	// RetryAfter is sent with secondary limits, in whole seconds; 0 sends no header.
 	RetryAfter time.Duration
 
 	left int
 }
 
-// Answer names a documented answer of an error.
+// Answer identifies a documented error response.
 type Answer string
 
-// The answers of faults.
+// These are the responses of faults.
 const (
 	ServerError        Answer = "server-error"
 	BadGateway         Answer = "bad-gateway"
@@ -181,28 +176,28 @@ func (s *Server) emit(d Delivery) {
 	}
 }
 
-// AddRepository makes a public, empty repository.
+// AddRepository adds a public, empty repository.
 func (s *Server) AddRepository(fullName string) *Repository {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}, parents: map[string][]string{}, commitStatuses: map[string][]CommitStatus{}}
 	r.owner, r.name, _ = strings.Cut(fullName, "/")
-	delete(s.previous, strings.ToLower(fullName)) // it does not refer to another one any more
+	delete(s.previous, strings.ToLower(fullName)) // The name no longer refers to a renamed repository.
 	s.repos[r.id] = r
 	return r
 }
 
-// Access is what a token may do.
+// Access defines what a token allows.
 type Access struct {
-	// Login of its user; "" is octocat.
+	// Login is the login of the user of the token. Defaults to octocat.
 	Login string
-	// Repositories by full name; nil is all.
+	// Repositories lists the full names of repositories; nil means all.
 	Repositories []string
-	// Permissions as "deployments": "write"; nil is all.
+	// Permissions maps permissions to levels, such as "deployments": "write"; nil means all.
 	Permissions map[string]string
 }
 
-// AddToken accepts a personal access token.
+// AddToken adds a personal access token.
 func (s *Server) AddToken(token string, a Access) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +207,7 @@ func (s *Server) AddToken(token string, a Access) {
 	s.actors[token] = &actor{login: a.Login, token: token, repos: a.Repositories, permissions: a.Permissions, limit: DefaultLimit}
 }
 
-// RevokeToken refuses a token from now on, one of an installation too.
+// RevokeToken revokes a token, which may be the token of an installation.
 func (s *Server) RevokeToken(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,15 +216,15 @@ func (s *Server) RevokeToken(token string) {
 	}
 }
 
-// AddApp registers a GitHub App by the public half of its key.
+// AddApp registers a GitHub App with its public key.
 func (s *Server) AddApp(id int64, key *rsa.PublicKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.apps[id] = &app{id: id, key: key, installations: map[int64]*installation{}, limits: actor{limit: DefaultLimit}}
 }
 
-// Install installs an App for an owner, a user or an organization, and gives the
-// installation's ID. Its Login is that of the App's bot.
+// Install installs an App for an owner, which is a user or an organization, and returns the ID of the installation. The Login of the access is the
+// login of the App's bot.
 func (s *Server) Install(appID int64, owner string, user bool, a Access) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +242,7 @@ func (s *Server) Install(appID int64, owner string, user bool, a Access) int64 {
 	return i.id
 }
 
-// Suspend suspends an installation, or ends that: it gives no tokens, and those that
-// it gave are of no use.
+// Suspend suspends or unsuspends an installation. A suspended installation issues no tokens, and its existing tokens are not accepted.
 func (s *Server) Suspend(installation int64, suspended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +250,7 @@ func (s *Server) Suspend(installation int64, suspended bool) {
 		i.suspended = suspended
 		return
 	}
-	s.fail("suspend installation %d: there is none", installation)
+	s.fail("suspend installation %d: it does not exist", installation)
 }
 
 func (s *Server) installation(id int64) *installation {
@@ -268,7 +262,7 @@ func (s *Server) installation(id int64) *installation {
 	return nil
 }
 
-// Tokens of installations that were given and are still good.
+// Tokens returns the valid tokens of installations.
 func (s *Server) Tokens() (tokens []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +275,8 @@ func (s *Server) Tokens() (tokens []string) {
 	return tokens
 }
 
-// SetLimit sets how many requests an hour a token has ("": anonymous ones), and how
-// many remain. The hour ends after reset.
+// SetLimit sets the number of requests per hour of a token, and the number that remains. An empty token selects anonymous requests. The hour ends
+// after reset.
 func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,15 +288,14 @@ func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duratio
 	a.limit, a.used, a.reset = limit, limit-remaining, s.now().Add(reset)
 }
 
-// LimitBy429 answers 429 instead of 403 when the hourly limit is used; GitHub
-// documents both.
+// LimitBy429 makes the server respond with 429 instead of 403 when the hourly limit is reached. GitHub documents both.
 func (s *Server) LimitBy429() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limitBy429 = true
 }
 
-// limits returns the actor whose limits a token uses; nil for none.
+// limits returns the actor whose limits apply to a token; nil for an unknown token.
 func (s *Server) limits(token string) *actor {
 	if i := s.installationOf(token); i != nil {
 		return i.limits
@@ -310,7 +303,7 @@ func (s *Server) limits(token string) *actor {
 	return s.actors[token]
 }
 
-// installationOf returns the installation that gave a token; nil for other tokens.
+// installationOf returns the installation that issued a token; nil for other tokens.
 func (s *Server) installationOf(token string) *installation {
 	for _, known := range s.apps {
 		for _, i := range known.installations {
@@ -322,7 +315,7 @@ func (s *Server) installationOf(token string) *installation {
 	return nil
 }
 
-// Fail adds a fault. The first one that matches answers.
+// Fail adds a fault. The first matching fault determines the response.
 func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,15 +323,14 @@ func (s *Server) Fail(f Fault) {
 	s.faults = append(s.faults, &f)
 }
 
-// Heal takes all faults away.
+// Heal removes all faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// Count returns the requests of a route ("": of all) that were answered with a status (0: with any)
-// since ResetCounts.
+// Count returns the number of requests since ResetCounts. An empty route selects all routes, and status 0 selects all statuses.
 func (s *Server) Count(route string, status int) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,21 +342,21 @@ func (s *Server) Count(route string, status int) (n int) {
 	return n
 }
 
-// Counts returns all requests since ResetCounts.
+// Counts returns the number of requests since ResetCounts by route and status.
 func (s *Server) Counts() map[Request]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.counted)
 }
 
-// ResetCounts counts from zero again.
+// ResetCounts sets all counts to zero.
 func (s *Server) ResetCounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.counted)
 }
 
-// Used returns the requests that counted against the limit of a token in this hour.
+// Used returns the number of requests that counted against the limit of a token in this hour.
 func (s *Server) Used(token string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -374,15 +366,14 @@ func (s *Server) Used(token string) int {
 	return 0
 }
 
-// Failures lists requests that the reference does not describe, and other misuse.
-// A test expects none.
+// Failures lists the requests that the reference does not describe, and other misuse. Tests expect no failures.
 func (s *Server) Failures() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.failures)
 }
 
-// exchange is one request that is being answered.
+// exchange is a request in progress.
 type exchange struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -391,13 +382,13 @@ type exchange struct {
 	params map[string]string
 	query  url.Values
 	body   map[string]any
-	actor  *actor // whose limits count; nil before it is known
+	actor  *actor // actor whose limits count; nil before it is known
 	who    *actor
 	app    *app
 	repo   *Repository
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
@@ -472,7 +463,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 	}
 }
 
-// byID reads the path of a repository by its number, to which a previous name refers.
+// byID parses the path of a repository by ID, to which requests for a previous name are redirected.
 func (s *Server) byID(path string) (int64, string, bool) {
 	rest, ok := strings.CutPrefix(path, "/repositories/")
 	if !ok {
@@ -486,7 +477,7 @@ func (s *Server) byID(path string) (int64, string, bool) {
 	return id, rest, err == nil && s.repos[id] != nil
 }
 
-// readParameters refuses those that the reference does not name.
+// readParameters rejects parameters that the reference does not contain.
 func (s *Server) readParameters(x *exchange, text []byte) string {
 	for name := range x.query {
 		if !slices.Contains(x.route.Query, name) {
@@ -495,7 +486,7 @@ func (s *Server) readParameters(x *exchange, text []byte) string {
 	}
 	if len(bytes.TrimSpace(text)) > 0 {
 		if err := json.Unmarshal(text, &x.body); err != nil {
-			return "the body is not an object of JSON"
+			return "the body is not a JSON object"
 		}
 	}
 	for name := range x.body {
@@ -522,7 +513,7 @@ func (s *Server) fault(x *exchange) *Fault {
 	return nil
 }
 
-// number reads a parameter of the query or the path; 0 without one.
+// number returns a parameter of the path or the query as a number; 0 if it is missing.
 func (x *exchange) number(name string) int {
 	text := x.params[name]
 	if text == "" {
@@ -532,7 +523,7 @@ func (x *exchange) number(name string) int {
 	return n
 }
 
-// authenticate finds who asks; the answer is the name of an error.
+// authenticate determines the actor of a request. It returns the name of an error; empty if it succeeds.
 func (s *Server) authenticate(x *exchange) string {
 	scheme, token, _ := strings.Cut(x.r.Header.Get("Authorization"), " ")
 	if token != "" && scheme != "Bearer" && scheme != "token" {
@@ -554,7 +545,7 @@ func (s *Server) authenticate(x *exchange) string {
 
 func tokenPrefix(installation int64) string { return fmt.Sprintf("ghs_%d_", installation) }
 
-// authenticateApp checks a signature of at most ten minutes.
+// authenticateApp checks the signature of an App, which must be valid for at most ten minutes.
 func (s *Server) authenticateApp(x *exchange, token string) string {
 	var claims jwt.RegisteredClaims
 	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithTimeFunc(s.now), jwt.WithIssuedAt(), jwt.WithExpirationRequired()).
@@ -572,13 +563,13 @@ func (s *Server) authenticateApp(x *exchange, token string) string {
 	return ""
 }
 
-// authorize finds the repository, and whether the credential may see and do it.
+// authorize finds the repository, and checks whether the credential may see it and perform the request.
 func (s *Server) authorize(x *exchange) (string, map[string]string) {
 	switch {
 	case x.route.Actor == "app":
 		return "", nil
 	case x.params["owner"] == "" && s.installationOf(x.who.token) != nil, x.params["owner"] == "" && x.who.token == "":
-		return "no-permission", nil // they are not users
+		return "no-permission", nil // Such credentials do not represent users.
 	case x.params["owner"] == "":
 		return "", nil
 	}
@@ -637,7 +628,7 @@ func (s *Server) permitted(x *exchange) bool {
 	return false
 }
 
-// refuse answers with an error of the reference.
+// refuse responds with an error of the reference.
 func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	name = "error-" + strings.TrimPrefix(name, "error-")
 	e, ok := s.reference.examples[name]
@@ -651,7 +642,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	s.write(x, e.Status, e.Body, "")
 }
 
-// write sends an answer, counts it, and notes one that the route does not have.
+// write sends a response and counts it. It records a failure if the route has no such response.
 func (s *Server) write(x *exchange, status int, body any, link string) {
 	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.reference.everywhere[status] {
 		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
@@ -663,10 +654,9 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	if status == http.StatusOK {
-		// The reference does not show that the tag is of the header Link too, nor that
-		// 304 has one; so neither is so here.
-		// A tag is of the credential as well: a new token of the same installation makes
-		// every stored answer count once.
+		// The reference does not show whether the tag also covers the Link header, or whether a 304 has a Link header. Therefore, neither is the
+		// case here.
+		// The tag also covers the credential. After a new token of the same installation, each stored response counts once.
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))
 		tag := fmt.Sprintf(`W/"%x"`, sum.Sum(nil))

@@ -28,7 +28,7 @@ func newServer(t *testing.T, o Options) *Server {
 	return s
 }
 
-// ask sends one request and gives the answer.
+// ask sends one request and returns the response.
 func ask(t *testing.T, s *Server, method, path, body string, headers ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://github.test"+Prefix+path, strings.NewReader(body))
@@ -42,7 +42,7 @@ func ask(t *testing.T, s *Server, method, path, body string, headers ...string) 
 	return w.Result()
 }
 
-// TestReference holds all of it to the rule that each part names its page.
+// TestReference checks that each part of the reference contains the URL of its page.
 func TestReference(t *testing.T) {
 	b, err := readReference()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestEveryRouteIsServed asks for each, and expects anything but a failure.
+// TestEveryRouteIsServed sends a request to each route, and checks that there are no failures.
 func TestEveryRouteIsServed(t *testing.T) {
 	s := newServer(t, Options{})
 	repo := s.AddRepository("acme/shop")
@@ -88,7 +88,7 @@ func TestEveryRouteIsServed(t *testing.T) {
 	}
 }
 
-// Both judge a request: GitHub's description, and what the reference here has.
+// TestUndescribedRequestsAreRefused checks that a request must conform to both GitHub's description and the reference of this package.
 func TestUndescribedRequestsAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		method, path, body string
@@ -120,7 +120,7 @@ func TestUndescribedRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// An answer that GitHub does not give is a failure of the server.
+// TestAnswersAreHeldToTheDescription checks that a response that does not conform to GitHub's description is a failure of the server.
 func TestAnswersAreHeldToTheDescription(t *testing.T) {
 	const tags = "GET /repos/{owner}/{repo}/tags"
 	tests := map[string]struct {
@@ -146,7 +146,7 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // what was refused is not remembered as held
+			for range 2 { // A rejected response is not cached as conforming.
 				same := func(problem, part string) bool { return strings.Contains(problem, part) }
 				if got := checkAnswer(tags, 200, text); !slices.EqualFunc(got, test.want, same) {
 					t.Errorf("problems %q, want %q", got, test.want)
@@ -156,7 +156,7 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 	}
 }
 
-// What the reference lacks of an answer comes from GitHub's example, and nothing else.
+// TestAnswersAreCompleted checks that only the fields that the reference lacks come from GitHub's example.
 func TestAnswersAreCompleted(t *testing.T) {
 	whole, err := completeAnswer("GET /repos/{owner}/{repo}/tags", 200, []any{map[string]any{"name": "v9", "zipball_url": "", "commit": map[string]any{"sha": "abc"}}})
 	if err != nil {
@@ -171,7 +171,7 @@ func TestAnswersAreCompleted(t *testing.T) {
 	if diff := cmp.Diff(want, whole); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
-	// A status without an address has none.
+	// A status without URLs keeps its empty URLs.
 	status := []any{map[string]any{"environment_url": "", "target_url": ""}}
 	whole, err = completeAnswer("GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses", 200, status)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestAnswersAreCompleted(t *testing.T) {
 func TestUndocumentedFaultIsAFailure(t *testing.T) {
 	s := newServer(t, Options{})
 	s.AddRepository("acme/shop").Open(PullRequest{HeadRef: "topic"})
-	s.Fail(Fault{Answer: DeploymentMerged, Times: 1}) // 202 for a list
+	s.Fail(Fault{Answer: DeploymentMerged, Times: 1}) // 202 is not a valid response for a list
 	ask(t, s, "GET", "/repos/acme/shop/pulls", "")
 	if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], "no answer 202") {
 		t.Errorf("failures %q", got)
@@ -243,8 +243,7 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// TestEventsFollowChanges plays what a webhook is sent during the life of a pull
-// request, with a receiver that asks the server back.
+// TestEventsFollowChanges checks the deliveries during the life of a pull request, with a receiver that sends requests to the server.
 func TestEventsFollowChanges(t *testing.T) {
 	var got []string
 	var repo *Repository
@@ -272,7 +271,7 @@ func TestEventsFollowChanges(t *testing.T) {
 	}
 }
 
-// said reads a field of an answer.
+// said returns a field of a response.
 func said(t *testing.T, response *http.Response, field string) any {
 	t.Helper()
 	var body any
@@ -285,8 +284,8 @@ func said(t *testing.T, response *http.Response, field string) any {
 	return body.(map[string]any)[field]
 }
 
-// GitHub makes the trial merge of a push only after the pull request itself was read:
-// until then lists carry that of the push before.
+// TestMergesAreLate checks that the test merge of a push is created only after the pull request itself was read, as on GitHub. Until then, lists
+// contain the test merge of the previous push.
 func TestMergesAreLate(t *testing.T) {
 	s := newServer(t, Options{})
 	r := s.AddRepository("acme/shop")
@@ -343,7 +342,8 @@ func TestLagOfReads(t *testing.T) {
 	}
 }
 
-// The ETag of an answer depends on the credential: an answer that one client has read is new to another.
+// TestTagsAreOfTheCredential checks that the ETag of a response depends on the credential. A response that one client has read is new to another
+// client.
 func TestTagsAreOfTheCredential(t *testing.T) {
 	s := newServer(t, Options{})
 	s.AddRepository("acme/shop")

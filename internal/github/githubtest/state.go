@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// PullRequest is a pull request to open; Title may be empty, HeadRef may not.
+// PullRequest is a pull request to open. Title may be empty, but HeadRef must be set.
 type PullRequest struct {
-	// Number, given by the server.
+	// Number is set by the server.
 	Number int
 	Title  string
-	// HeadRef is the branch.
+	// HeadRef is the name of the branch.
 	HeadRef string
-	// HeadSHA, made by the server when empty.
+	// HeadSHA is created by the server if it is empty.
 	HeadSHA string
-	// Fork is the full name of the repository of the branch; "" for the same one.
+	// Fork is the full name of the repository of the branch; empty for the same repository.
 	Fork string
-	// BaseRef; "" is main.
+	// BaseRef defaults to main.
 	BaseRef string
-	// Author; "" is octocat.
+	// Author defaults to octocat.
 	Author string
-	// Association; "" is OWNER.
+	// Association defaults to OWNER.
 	Association string
 	Labels      []string
 	Draft       bool
-	// Locked conversations take no comments.
+	// Locked conversations accept no comments.
 	Locked bool
-	// Closed and Merged, set by Close.
+	// Closed and Merged are set by Close.
 	Closed, Merged bool
-	// ForkDeleted, set by DeleteFork; AuthorDeleted, by DeleteAuthor.
+	// ForkDeleted is set by DeleteFork, and AuthorDeleted by DeleteAuthor.
 	ForkDeleted, AuthorDeleted bool
-	// MergeCommitSHA, made by the server; "" is null.
+	// MergeCommitSHA is created by the server; an empty value is sent as null.
 	MergeCommitSHA string
-	// CreatedAt, UpdatedAt and ClosedAt, set by the server.
+	// CreatedAt, UpdatedAt and ClosedAt are set by the server.
 	CreatedAt, UpdatedAt, ClosedAt time.Time
 }
 
@@ -47,10 +47,10 @@ type Release struct {
 	Published         time.Time
 }
 
-// Tag of Git.
+// Tag is a Git tag.
 type Tag struct{ Name, SHA string }
 
-// Deployment that was made.
+// Deployment is a deployment that was created.
 type Deployment struct {
 	ID                                             int64
 	SHA, Ref, Task, Environment, Description       string
@@ -61,7 +61,7 @@ type Deployment struct {
 	created                                        time.Time
 }
 
-// State returns the last status; "" without one.
+// State returns the state of the last status; empty if there is no status.
 func (d Deployment) State() string {
 	if len(d.Statuses) == 0 {
 		return ""
@@ -69,7 +69,7 @@ func (d Deployment) State() string {
 	return d.Statuses[len(d.Statuses)-1].State
 }
 
-// DeploymentStatus that was set.
+// DeploymentStatus is a status of a deployment.
 type DeploymentStatus struct {
 	ID                                                int64
 	State, Description, EnvironmentURL, LogURL, Owner string
@@ -82,7 +82,7 @@ type CommitStatus struct {
 	State, Context, Description, TargetURL, Owner string
 }
 
-// Comment on a pull request.
+// Comment is a comment on a pull request.
 type Comment struct {
 	ID               int64
 	Number           int
@@ -90,8 +90,7 @@ type Comment struct {
 	created, updated time.Time
 }
 
-// Repository is one of the server's. Its methods may be called while the server
-// serves.
+// Repository is a repository of the server. Its methods may be called while the server handles requests.
 type Repository struct {
 	s           *Server
 	id          int64
@@ -99,7 +98,7 @@ type Repository struct {
 
 	private, archived, behind, checks bool
 
-	pulls       []*PullRequest // by number, from 1 on
+	pulls       []*PullRequest // by number, starting at 1
 	releases    []*Release
 	tags        []Tag
 	commits     map[string]time.Time
@@ -111,16 +110,16 @@ type Repository struct {
 	commitStatuses map[string][]CommitStatus // by commit
 	seed           int
 
-	past []moment // in their order; see SetLag
+	past []moment // in chronological order; see SetLag
 }
 
 // FullName returns the current owner/name.
 func (r *Repository) FullName() string { return r.owner + "/" + r.name }
 
-// ID returns the repository's number, which it keeps when it is renamed.
+// ID returns the ID of the repository, which does not change when the repository is renamed.
 func (r *Repository) ID() int64 { return r.id }
 
-// change does something under the lock.
+// change calls f while it holds the lock, and records the new state.
 func (r *Repository) change(f func()) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *Repository) change(f func()) {
 	r.keep()
 }
 
-// commit makes one, and gives its SHA.
+// commit creates a commit and returns its SHA.
 func (r *Repository) commit() string {
 	r.seed++
 	sha := fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "%d %d", r.id, r.seed)))
@@ -136,13 +135,13 @@ func (r *Repository) commit() string {
 	return sha
 }
 
-// Commit makes a commit of now that no branch holds.
+// Commit creates a commit with the current time that is not on any branch.
 func (r *Repository) Commit() (sha string) {
 	r.change(func() { sha = r.commit() })
 	return sha
 }
 
-// Open opens a pull request and gives its number.
+// Open opens a pull request and returns its number.
 func (r *Repository) Open(p PullRequest) int {
 	r.change(func() {
 		p.Number = len(r.pulls) + 1
@@ -165,8 +164,7 @@ func (r *Repository) Open(p PullRequest) int {
 	return p.Number
 }
 
-// Edit changes a pull request as f says, and emits action: edited, labeled,
-// unlabeled, converted_to_draft, ready_for_review.
+// Edit changes a pull request with f, and emits an event with the action: edited, labeled, unlabeled, converted_to_draft, ready_for_review.
 func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
 	r.change(func() {
 		p := r.pull(n)
@@ -176,7 +174,7 @@ func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
 	r.s.emit(r.PullRequestEvent(n, action))
 }
 
-// Push adds a commit to the branch and gives its SHA.
+// Push adds a commit to the branch and returns its SHA.
 func (r *Repository) Push(n int) (sha string) {
 	r.Edit(n, "synchronize", func(p *PullRequest) {
 		sha = r.commit()
@@ -188,7 +186,7 @@ func (r *Repository) Push(n int) (sha string) {
 	return sha
 }
 
-// Close closes a pull request, merged or not.
+// Close closes a pull request with or without a merge.
 func (r *Repository) Close(n int, merged bool) {
 	r.Edit(n, "closed", func(p *PullRequest) {
 		p.Closed, p.Merged, p.ClosedAt = true, merged, r.s.now()
@@ -208,40 +206,40 @@ func (r *Repository) Label(n int, labels ...string) {
 	r.Edit(n, "labeled", func(p *PullRequest) { p.Labels = labels })
 }
 
-// SetDraft makes a pull request a draft, or ready.
+// SetDraft makes a pull request a draft, or marks it as ready for review.
 func (r *Repository) SetDraft(n int, draft bool) {
 	action := map[bool]string{true: "converted_to_draft", false: "ready_for_review"}[draft]
 	r.Edit(n, action, func(p *PullRequest) { p.Draft = draft })
 }
 
-// Lock locks the conversation, or unlocks it.
+// Lock locks or unlocks the conversation of a pull request.
 func (r *Repository) Lock(n int, locked bool) {
 	action := map[bool]string{true: "locked", false: "unlocked"}[locked]
 	r.Edit(n, action, func(p *PullRequest) { p.Locked = locked })
 }
 
-// DeleteFork deletes the repository of the branch. Nothing is emitted.
+// DeleteFork deletes the repository of the branch. It emits no event.
 func (r *Repository) DeleteFork(n int) { r.change(func() { r.pull(n).ForkDeleted = true }) }
 
-// DeleteAuthor deletes the account of the author. Nothing is emitted.
+// DeleteAuthor deletes the account of the author. It emits no event.
 func (r *Repository) DeleteAuthor(n int) { r.change(func() { r.pull(n).AuthorDeleted = true }) }
 
-// PullRequest returns what is known of one.
+// PullRequest returns a pull request.
 func (r *Repository) PullRequest(n int) (p PullRequest) {
 	r.change(func() { p = *r.pull(n); p.Labels = slices.Clone(p.Labels) })
 	return p
 }
 
-// pull returns a pull request, or a new one that no one sees: its number was never given.
+// pull returns a pull request. If the number does not exist, it records a failure and returns a pull request that is not stored.
 func (r *Repository) pull(n int) *PullRequest {
 	if n < 1 || n > len(r.pulls) {
-		r.s.fail("change pull request %d of %s: there is none", n, r.FullName())
+		r.s.fail("change pull request %d of %s: it does not exist", n, r.FullName())
 		return &PullRequest{}
 	}
 	return r.pulls[n-1]
 }
 
-// Publish publishes a release, or keeps it as a draft.
+// Publish publishes a release, or stores it as a draft.
 func (r *Repository) Publish(release Release) {
 	r.change(func() {
 		release.ID = r.s.nextID()
@@ -255,7 +253,7 @@ func (r *Repository) Publish(release Release) {
 	}
 }
 
-// Tag makes a tag of a new commit, whose SHA it gives.
+// Tag creates a tag of a new commit, and returns the SHA of the commit.
 func (r *Repository) Tag(name string) (sha string) {
 	r.change(func() {
 		sha = r.commit()
@@ -270,15 +268,13 @@ func (r *Repository) SetPrivate(private bool) { r.change(func() { r.private = pr
 // SetArchived makes the repository read-only.
 func (r *Repository) SetArchived(archived bool) { r.change(func() { r.archived = archived }) }
 
-// SetBehind makes all branches lag behind their base: a deployment with auto_merge
-// is answered with 202 then.
+// SetBehind sets whether all branches are behind their base. If they are, the response to a deployment with auto_merge is 202.
 func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behind }) }
 
-// SetChecksPending makes checks run: a deployment that requires them is answered
-// with 409 then.
+// SetChecksPending sets whether checks are pending. If they are, the response to a deployment that requires checks is 409.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
-// Rename returns the repository another full name. Requests for the previous one are redirected to it.
+// Rename changes the full name of the repository. Requests for the previous name are redirected.
 func (r *Repository) Rename(fullName string) {
 	r.change(func() {
 		r.s.previous[strings.ToLower(r.FullName())] = r.id
@@ -287,7 +283,7 @@ func (r *Repository) Rename(fullName string) {
 	})
 }
 
-// Deployments returns the deployments, in the order in which they were made.
+// Deployments returns the deployments in the order of their creation.
 func (r *Repository) Deployments() (all []Deployment) {
 	r.change(func() {
 		for _, d := range r.deployments {
@@ -299,20 +295,20 @@ func (r *Repository) Deployments() (all []Deployment) {
 	return all
 }
 
-// CommitStatuses returns the statuses of a commit, in the order in which they were made.
+// CommitStatuses returns the statuses of a commit in the order of their creation.
 func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
 	r.change(func() { all = slices.Clone(r.commitStatuses[sha]) })
 	return all
 }
 
-// DeleteDeployment deletes one, as a user with the permission may.
+// DeleteDeployment deletes a deployment, as a user with the permission may do.
 func (r *Repository) DeleteDeployment(id int64) {
 	r.change(func() {
 		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })
 	})
 }
 
-// Comments returns the comments on a pull request, in their order.
+// Comments returns the comments on a pull request in the order of their creation.
 func (r *Repository) Comments(n int) (all []Comment) {
 	r.change(func() {
 		for _, c := range r.comments {
@@ -324,7 +320,7 @@ func (r *Repository) Comments(n int) (all []Comment) {
 	return all
 }
 
-// Comment writes a comment as an author, and gives its ID.
+// Comment writes a comment as the given author, and returns its ID.
 func (r *Repository) Comment(n int, author, body string) (id int64) {
 	r.change(func() { id = r.addComment(n, author, body).ID })
 	return id
@@ -336,7 +332,7 @@ func (r *Repository) addComment(n int, author, body string) *Comment {
 	return c
 }
 
-// DeleteComment deletes one, as its reader may.
+// DeleteComment deletes a comment, as a user may do.
 func (r *Repository) DeleteComment(id int64) {
 	r.change(func() { r.comments = slices.DeleteFunc(r.comments, func(c *Comment) bool { return c.ID == id }) })
 }

@@ -12,18 +12,17 @@ import (
 	"net/http"
 )
 
-// Delivery is what GitHub sends to a webhook. Sent again it is the same.
+// Delivery is a request of GitHub to a webhook. A repeated delivery has the same content.
 type Delivery struct {
-	// ID identifies it.
+	// ID identifies the delivery.
 	ID string
-	// Event is its type, as "pull_request".
+	// Event is the type of the event, such as "pull_request".
 	Event string
-	// Payload in JSON.
+	// Payload is the JSON body.
 	Payload []byte
 }
 
-// Request makes the request of a delivery to an address, signed with a secret; an
-// empty one signs nothing, as GitHub does.
+// Request creates the request of a delivery to a URL, signed with a secret. If the secret is empty, the request has no signature, as on GitHub.
 func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(d.Payload))
 	if err != nil {
@@ -47,8 +46,8 @@ func Sign(payload, secret []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Send sends a delivery, and gives the status of the answer. Call it again to send
-// it again, as the button of GitHub's settings does; nothing is sent automatically.
+// Send sends a delivery and returns the status of the response. To repeat a delivery, as the button in GitHub's settings does, call Send again.
+// Deliveries are not repeated automatically.
 func (d Delivery) Send(ctx context.Context, client *http.Client, address string, secret []byte) (int, error) {
 	r, err := d.Request(ctx, address, secret)
 	if err != nil {
@@ -63,7 +62,7 @@ func (d Delivery) Send(ctx context.Context, client *http.Client, address string,
 	return response.StatusCode, err
 }
 
-// event makes a delivery out of the example of its type.
+// event creates a delivery from the example of its type.
 func (r *Repository) event(kind, action string, set func(map[string]any)) Delivery {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -84,23 +83,22 @@ func (r *Repository) event(kind, action string, set func(map[string]any)) Delive
 	return Delivery{ID: fmt.Sprintf("%08x-0000-11ee-8000-%012x", id, id), Event: kind, Payload: text}
 }
 
-// Ping makes the delivery that a new webhook gets.
+// Ping creates the delivery that a new webhook receives.
 func (r *Repository) Ping() Delivery { return r.event("ping", "", func(map[string]any) {}) }
 
-// PullRequestEvent makes a delivery about a pull request as it is now.
+// PullRequestEvent creates a delivery with the current state of a pull request.
 func (r *Repository) PullRequestEvent(n int, action string) Delivery {
 	return r.event("pull_request", action, func(body map[string]any) {
 		body["number"], body["pull_request"] = n, r.s.pull(r, r.pull(n), "pull-request-in-list")
 	})
 }
 
-// PushEvent makes a delivery about a push to a branch.
+// PushEvent creates a delivery about a push to a branch.
 func (r *Repository) PushEvent(branch, sha string) Delivery {
 	return r.event("push", "", func(body map[string]any) { body["ref"], body["after"] = "refs/heads/"+branch, sha })
 }
 
-// PackageEvent makes a delivery about a package: of kind package for webhooks of a
-// repository, registry_package for those of an App.
+// PackageEvent creates a delivery about a package. Webhooks of a repository receive the kind package, and those of an App receive registry_package.
 func (r *Repository) PackageEvent(kind, name string) Delivery {
 	return r.event(kind, "published", func(body map[string]any) {
 		about := decode(body[kind])

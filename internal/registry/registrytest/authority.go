@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Authority issues certificates in a test.
+// Authority issues certificates for a test.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that is valid for an hour around now.
+// NewAuthority creates an authority that is valid from an hour ago until an hour from now.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -33,11 +33,11 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// PEM of the authority's own certificate.
+// PEM returns the authority's own certificate in PEM format.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.certificate.Raw) }
 
-// Issue returns a certificate for hosts (names and addresses) from an hour ago until a time, and
-// its key, both in PEM. It serves servers and clients.
+// Issue returns a certificate for hosts (names and addresses) and its key, both in PEM format. The certificate is valid from an hour ago until the
+// given time, for servers and clients.
 func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certificate, key []byte) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -64,8 +64,7 @@ func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certi
 	return encode("CERTIFICATE", sign(t, template, a.certificate, own, a.key).Raw), encode("PRIVATE KEY", der)
 }
 
-// Server returns the configuration of a server for 127.0.0.1, whose clients need a certificate of
-// clients, unless that is nil.
+// Server returns the TLS configuration of a server for 127.0.0.1. Unless clients is nil, the server requires client certificates of that authority.
 func (a *Authority) Server(t testing.TB, until time.Time, clients *Authority, hosts ...string) *tls.Config {
 	t.Helper()
 	certificate, key := a.Issue(t, until, append(hosts, "127.0.0.1")...)

@@ -22,11 +22,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// hashOfRobot is Robot's password as htpasswd with bcrypt writes it.
+// hashOfRobot is the password of Robot as written by htpasswd with bcrypt.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
-// distribution2 returns CNCF Distribution as Debian has it. It returns a list in one page, whatever
-// it is asked for, and deletes no tag alone: that is done in its files.
+// distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list in one page, and cannot delete a single tag. Tags are
+// therefore deleted in its files.
 func distribution2() Product {
 	return Product{
 		Name: "distribution-2.8", Logins: []Login{Everybody, ByPassword, ByToken},
@@ -34,7 +34,7 @@ func distribution2() Product {
 			t.Helper()
 			program, err := exec.LookPath("docker-registry")
 			if err != nil {
-				t.Fatalf("find CNCF Distribution: %v: discovery is tested on a real one: make test installs it; by hand: apt-get install docker-registry", err)
+				t.Fatalf("find CNCF Distribution: %v: discovery is tested with a real registry: make test installs it; to install it manually: apt-get install docker-registry", err)
 			}
 			return program
 		},
@@ -60,8 +60,7 @@ func prepareDistribution(p *Process) ([]string, error) {
 	return []string{"serve", config}, err
 }
 
-// distributionAuth returns the part of the configuration that restricts who may read. That of an earlier
-// start stays.
+// distributionAuth returns the part of the configuration that restricts who may read. It reuses the configuration of an earlier start.
 func (p *Process) distributionAuth() (string, error) {
 	file := filepath.Join(p.data, "auth.yml")
 	if text, err := os.ReadFile(file); err == nil {
@@ -90,12 +89,12 @@ func (p *Process) distributionAuth() (string, error) {
 	return text, err
 }
 
-// folder of a tag in the files of CNCF Distribution.
+// folder returns the folder of a tag in the files of CNCF Distribution.
 func (p *Process) folder(path, tag string) string {
 	return filepath.Join(p.data, "docker", "registry", "v2", "repositories", filepath.FromSlash(p.path(path)), "_manifests", "tags", tag)
 }
 
-// tagInFiles makes tags in the files: by requests a thousand of them take seconds.
+// tagInFiles creates tags in the files, because a thousand requests would take seconds.
 func tagInFiles(p *Process, path, digest string, tags []string) error {
 	for _, tag := range tags {
 		folder := filepath.Join(p.folder(path, tag), "current")
@@ -109,7 +108,7 @@ func tagInFiles(p *Process, path, digest string, tags []string) error {
 	return nil
 }
 
-// tokenServer returns tokens of a minute to Robot. Its realm has a host name, since private
+// tokenServer starts a token server that issues tokens to Robot, which are valid for a minute. Its realm contains a host name, because private
 // addresses in a challenge are refused.
 func tokenServer(t testing.TB) (realm string, bundle []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

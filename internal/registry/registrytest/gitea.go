@@ -25,8 +25,8 @@ func prepareGitea(p *Process) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The realm of tokens is at ROOT_URL, with a host name, since a private address there
-	// would be refused; or at the host that the registry itself was asked by.
+	// The realm of tokens is at ROOT_URL. It contains a host name, because a private address would be refused. Alternatively, the realm is at the host
+	// to which the request was sent.
 	signIn, visibility, detection := p.login == ByToken, "public", "never"
 	if p.login == Hidden {
 		visibility, detection = "private", "auto"
@@ -89,7 +89,7 @@ LEVEL = warn
 	return []string{"web", "--config", config}, os.WriteFile(done, nil, 0o600)
 }
 
-// tagByRequest puts the manifest under each tag, several at a time.
+// tagByRequest puts the manifest under each tag, with several requests at the same time.
 func tagByRequest(p *Process, path, digest string, tags []string) error {
 	ref, err := name.NewDigest(p.Repository(path) + "@" + digest)
 	if err != nil {

@@ -24,62 +24,61 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Login is how a Product knows who may read.
+// Login is the method by which a Product authenticates readers.
 type Login string
 
-// The logins. Only with Everybody may a client without a login read.
+// These are the logins. Clients without a login may read only with Everybody.
 const (
 	Everybody Login = "everybody"
-	// ByPassword: a name and a password with each request.
+	// ByPassword requires a user name and a password with each request.
 	ByPassword Login = "password"
-	// ByToken of a token server, which gives one for the name and password alone.
+	// ByToken requires a token of a token server, which issues tokens only for the user name and password.
 	ByToken Login = "token"
-	// Hidden: a token server issues anonymous tokens, which do not allow any access.
+	// Hidden uses a token server that issues anonymous tokens, but these tokens do not allow any access.
 	Hidden Login = "hidden"
 )
 
-// Robot and its password may read and write at every Process.
+// Robot is the name of a user who may read and write in every Process. RobotPassword is the password.
 const (
 	Robot         = "robot"
 	RobotPassword = "hunter2"
 )
 
-// Product is a registry of another vendor, which a test runs in its own process.
+// Product is a registry of another project. A test runs it as a separate process.
 type Product struct {
 	Name   string
 	Logins []Login
-	// Pages: it gives lists in pages of the size that is asked for.
+	// Pages reports whether the registry returns lists in pages of the requested size.
 	Pages bool
-	// DeletesTags: a request deletes a tag alone.
+	// DeletesTags reports whether a request can delete a single tag.
 	DeletesTags bool
 
-	// program finds what is run; a test is skipped, or fails where program decides so, without.
+	// program returns the path of the program. If the program is missing, it skips the test or lets it fail.
 	program func(testing.TB) string
-	// prepare writes the configuration for p.address, and gives the arguments.
+	// prepare writes the configuration for p.address, and returns the arguments of the program.
 	prepare func(p *Process) (arguments []string, err error)
-	// tag returns a digest of the repository further tags.
+	// tag adds tags to a digest of the repository.
 	tag func(p *Process, path, digest string, tags []string) error
-	// untag deletes a tag alone.
+	// untag deletes a single tag.
 	untag func(p *Process, path, tag string) error
 }
 
-// Products returns the registries that discovery is tested with.
+// Products returns the registries with which discovery is tested.
 func Products() []Product { return []Product{distribution2(), distribution3(), gitea()} }
 
-// named returns the program that an environment variable names.
+// named returns a function that returns the program in an environment variable.
 func named(variable string) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
 		program := os.Getenv(variable)
 		if program == "" {
-			t.Skipf("%s names no program: make test-registries builds it", variable)
+			t.Skipf("%s is not set: make test-registries builds the program", variable)
 		}
 		return program
 	}
 }
 
-// Process is a registry that listens on loopback, with its data in a folder of the test.
-// It ends with the test.
+// Process is a registry that listens on a loopback address and stores its data in a folder of the test. It ends with the test.
 type Process struct {
 	t       testing.TB
 	product Product
@@ -90,7 +89,7 @@ type Process struct {
 	stop    func()
 }
 
-// Start runs the registry.
+// Start starts the registry.
 func (p Product) Start(t testing.TB, login Login) *Process {
 	t.Helper()
 	x := &Process{t: t, product: p, login: login, program: p.program(t), data: t.TempDir(), stop: func() {}}
@@ -101,10 +100,10 @@ func (p Product) Start(t testing.TB, login Login) *Process {
 	return x
 }
 
-// errPortTaken: another process uses the port that was free before.
+// errPortTaken reports that another process uses the port that was free before.
 var errPortTaken = errors.New("the port is taken")
 
-// Start runs the registry again after Stop, at the same address and with the same data.
+// Start starts the registry. After Stop, it uses the same address and the same data.
 func (p *Process) Start() error {
 	first := p.address == ""
 	for deadline := time.Now().Add(await.Limit); ; {
@@ -124,7 +123,7 @@ func (p *Process) Start() error {
 	}
 }
 
-// run starts the process, and gives nil once it answers.
+// run starts the process, and returns nil once it responds.
 func (p *Process) run(deadline time.Time) error {
 	arguments, err := p.product.prepare(p)
 	if err != nil {
@@ -132,7 +131,7 @@ func (p *Process) run(deadline time.Time) error {
 	}
 	said := &output{}
 	ctx, cancel := context.WithCancel(context.Background())
-	process := exec.CommandContext(ctx, p.program, arguments...) // ended by killing it
+	process := exec.CommandContext(ctx, p.program, arguments...) // The process ends by being killed.
 	process.Dir, process.Env = p.data, p.environment()
 	process.Stdout, process.Stderr = said, said
 	if err := process.Start(); err != nil {
@@ -163,17 +162,17 @@ func (p *Process) run(deadline time.Time) error {
 		}
 		if time.Now().After(deadline) {
 			p.stop()
-			return fmt.Errorf("start %s: it does not answer:\n%s", p.product.Name, said)
+			return fmt.Errorf("start %s: it does not respond:\n%s", p.product.Name, said)
 		}
 	}
 }
 
-// environment of the processes: nothing of the machine's configures a registry.
+// environment returns the environment of the processes. Variables of the machine do not configure a registry.
 func (p *Process) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.data}
 }
 
-// answers reports whether a registry serves at the address.
+// answers reports whether a registry responds at the address.
 func answers(address string) bool {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + address + "/v2/")
@@ -184,7 +183,7 @@ func answers(address string) bool {
 	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusUnauthorized
 }
 
-// output of a process.
+// output is the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -202,21 +201,21 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For makes t, a part of the test that started the registry, the one that its failures end.
+// For replaces the test that failures end by t, a subtest of the test that started the registry.
 func (p *Process) For(t testing.TB) { p.t = t }
 
-// Stop kills the registry; what it stored remains.
+// Stop kills the registry. Its stored data remains.
 func (p *Process) Stop() { p.stop() }
 
 // Host returns the registry's host and port.
 func (p *Process) Host() string { return p.address }
 
-// Repository returns the full name of a path below Robot's.
+// Repository returns the full name of a repository whose path is below that of Robot.
 func (p *Process) Repository(path string) string { return p.address + "/" + p.path(path) }
 
 func (p *Process) path(path string) string { return Robot + "/" + path }
 
-// Options let Robot write.
+// Options returns the options with which Robot can write.
 func (p *Process) Options() []remote.Option {
 	return []remote.Option{remote.WithAuth(&authn.Basic{Username: Robot, Password: RobotPassword})}
 }
@@ -230,7 +229,7 @@ func (p *Process) reference(path, tag string) name.Tag {
 	return ref
 }
 
-// PushImage returns the digest of the image.
+// PushImage pushes an image and returns its digest.
 func (p *Process) PushImage(path, tag string, image v1.Image) string {
 	p.t.Helper()
 	if err := remote.Write(p.reference(path, tag), image, p.Options()...); err != nil {
@@ -243,7 +242,7 @@ func (p *Process) PushImage(path, tag string, image v1.Image) string {
 	return digest.String()
 }
 
-// PushIndex returns the digest of the index.
+// PushIndex pushes an index and returns its digest.
 func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	p.t.Helper()
 	if err := remote.WriteIndex(p.reference(path, tag), index, p.Options()...); err != nil {
@@ -256,8 +255,8 @@ func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	return digest.String()
 }
 
-// PushReferrer pushes a manifest whose subject is the digest, under no tag, and gives its
-// own digest. Where there is no referrers API, the index under the subject's tag names it.
+// PushReferrer pushes a manifest whose subject is the digest, without a tag, and returns the digest of the manifest. If there is no referrers API, the
+// index under the tag of the subject contains the manifest.
 func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	p.t.Helper()
 	ref, err := name.NewDigest(p.Repository(path) + "@" + subject)
@@ -279,7 +278,7 @@ func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	return digest.String()
 }
 
-// Tag returns what a digest of the repository names further tags.
+// Tag adds tags to a digest of the repository.
 func (p *Process) Tag(path, digest string, tags ...string) {
 	p.t.Helper()
 	if err := p.product.tag(p, path, digest, tags); err != nil {
@@ -287,7 +286,7 @@ func (p *Process) Tag(path, digest string, tags ...string) {
 	}
 }
 
-// Untag deletes a tag, and leaves what other tags name.
+// Untag deletes a tag. Other tags of the same image remain.
 func (p *Process) Untag(path, tag string) {
 	p.t.Helper()
 	if err := p.product.untag(p, path, tag); err != nil {
@@ -295,7 +294,7 @@ func (p *Process) Untag(path, tag string) {
 	}
 }
 
-// Delete deletes what a digest names, with all its tags.
+// Delete deletes the image of a digest, with all its tags.
 func (p *Process) Delete(path, digest string) {
 	p.t.Helper()
 	ref, err := name.NewDigest(p.Repository(path) + "@" + digest)
@@ -307,7 +306,7 @@ func (p *Process) Delete(path, digest string) {
 	}
 }
 
-// untagByRequest deletes a tag by DELETE of its manifest.
+// untagByRequest deletes a tag with a DELETE request for its manifest.
 func untagByRequest(p *Process, path, tag string) error {
 	ref, err := name.NewTag(p.Repository(path) + ":" + tag)
 	if err != nil {
@@ -316,7 +315,7 @@ func untagByRequest(p *Process, path, tag string) error {
 	return remote.Delete(ref, p.Options()...)
 }
 
-// write makes a file of the process's data.
+// write creates a file in the data of the process.
 func (p *Process) write(file, content string) (path string, err error) {
 	path = filepath.Join(p.data, file)
 	return path, os.WriteFile(path, []byte(content), 0o600)

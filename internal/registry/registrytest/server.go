@@ -1,6 +1,5 @@
-// Package registrytest is an OCI registry inside the test's process: a real one
-// for images, and before it what real registries have besides: pages, logins,
-// limits and faults. It counts what it is asked.
+// Package registrytest provides an OCI registry in the process of the test. It consists of a real registry for images, and of a front that adds
+// features of other registries: pages, logins, limits and faults. It counts requests.
 //
 //	server.go        the server in process
 //	authority.go     certificates
@@ -35,10 +34,10 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Class of a request.
+// Class is the class of a request.
 type Class string
 
-// The classes of requests that are counted.
+// These are the classes of requests that are counted.
 const (
 	Ping  Class = "Ping"
 	Token Class = "Token"
@@ -58,9 +57,9 @@ type Server struct {
 	username string
 	password string
 	bearer   bool
-	token    int // its number; raised, it revokes the earlier one
+	token    int // number of the token; an increase revokes the previous token
 	maxPage  int
-	refuse   int // page sizes above it are refused with 400
+	refuse   int // page sizes above this value are refused with 400
 	tags     map[string][]string
 	faults   []*fault
 	counts   map[Class]int
@@ -68,11 +67,11 @@ type Server struct {
 
 type fault struct {
 	matches func(*http.Request) bool
-	left    int // number of remaining answers; below zero: no limit
+	left    int // number of remaining responses; below zero means no limit
 	answer  http.HandlerFunc
 }
 
-// Option of New.
+// Option is an option of New.
 type Option func(*setup)
 
 type setup struct {
@@ -80,11 +79,10 @@ type setup struct {
 	tls       *tls.Config
 }
 
-// WithReferrers makes the registry serve the referrers API; without, clients have to
-// keep an index under the tag of the subject's digest.
+// WithReferrers makes the registry support the referrers API. Without it, clients must maintain an index under the tag of the subject's digest.
 func WithReferrers() Option { return func(s *setup) { s.referrers = true } }
 
-// WithTLS makes the registry serve HTTPS only.
+// WithTLS makes the registry accept only HTTPS.
 func WithTLS(config *tls.Config) Option { return func(s *setup) { s.tls = config } }
 
 // New starts a registry that allows anonymous reads, with pages of at most 1000 tags.
@@ -115,7 +113,7 @@ func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 // Repository returns the full name of a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 
-// Outbound returns a policy that lets a client reach servers of the test.
+// Outbound returns a policy that allows clients to reach servers of the test.
 func Outbound() *outbound.Policy {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
 	if err != nil {
@@ -131,8 +129,7 @@ func (s *Server) RequireBasic(username, password string) {
 	s.username, s.password, s.bearer = username, password, false
 }
 
-// RequireBearer asks for a token, which its token server gives for a name and a
-// password. It revokes the tokens given before.
+// RequireBearer requires a token, which the token server issues for a user name and a password. It revokes all earlier tokens.
 func (s *Server) RequireBearer(username, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,23 +137,22 @@ func (s *Server) RequireBearer(username, password string) {
 	s.token++
 }
 
-// LimitPages returns at most n tags a page, whatever is asked for.
+// LimitPages limits pages to n tags, regardless of the requested page size.
 func (s *Server) LimitPages(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maxPage = n
 }
 
-// RefusePagesAbove answers 400 to page sizes above n.
+// RefusePagesAbove makes the registry respond with 400 to page sizes above n.
 func (s *Server) RefusePagesAbove(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = n
 }
 
-// Push makes an image for the platforms ("linux/amd64") and gives its digest: an
-// index for several, an image of linux/amd64 for none. The same path, tag and
-// platforms give the same digest.
+// Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms it creates an index; without
+// platforms it creates an image for linux/amd64. The same path, tag and platforms result in the same digest.
 func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
 	t.Helper()
 	switch len(platforms) {
@@ -179,7 +175,7 @@ func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) strin
 	return s.PushIndex(t, path, tag, index)
 }
 
-// Image makes an image that says its platform, label and time of build.
+// Image creates an image with the given platform, label and build time.
 func Image(t testing.TB, label, platform string, created time.Time) v1.Image {
 	t.Helper()
 	p, err := v1.ParsePlatform(platform)
@@ -197,7 +193,7 @@ func Image(t testing.TB, label, platform string, created time.Time) v1.Image {
 	return image
 }
 
-// PushImage returns the digest of the image.
+// PushImage pushes an image and returns its digest.
 func (s *Server) PushImage(t testing.TB, path, tag string, image v1.Image) string {
 	t.Helper()
 	ref := s.reference(t, path, tag)
@@ -211,7 +207,7 @@ func (s *Server) PushImage(t testing.TB, path, tag string, image v1.Image) strin
 	return digest.String()
 }
 
-// PushIndex returns the digest of the index.
+// PushIndex pushes an index and returns its digest.
 func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) string {
 	t.Helper()
 	ref := s.reference(t, path, tag)
@@ -225,9 +221,8 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 	return digest.String()
 }
 
-// PushReferrer pushes a manifest whose subject is the digest, under no tag, and gives
-// its own digest. Where there is no referrers API, the index under the subject's tag
-// names it.
+// PushReferrer pushes a manifest whose subject is the digest, without a tag, and returns the digest of the manifest. If there is no referrers API, the
+// index under the tag of the subject contains the manifest.
 func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
 	t.Helper()
 	backend := strings.TrimPrefix(s.back.URL, "http://") + "/" + path + "@"
@@ -262,7 +257,7 @@ func (s *Server) reference(t testing.TB, path, tag string) name.Tag {
 	return ref
 }
 
-// Delete removes a tag or a digest; deleting a digest leaves its tags.
+// Delete removes a tag or a digest. The tags of a removed digest remain.
 func (s *Server) Delete(t testing.TB, path, identifier string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodDelete, s.back.URL+"/v2/"+path+"/manifests/"+identifier, nil)
@@ -279,8 +274,7 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	}
 }
 
-// SetTags makes the list of a path say these tags in this order, whatever images
-// there are; nil says the truth again.
+// SetTags replaces the list of tags of a path by the given tags in this order, regardless of existing images. nil restores the actual list.
 func (s *Server) SetTags(path string, tags []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,33 +285,33 @@ func (s *Server) SetTags(path string, tags []string) {
 	s.tags[path] = slices.Clone(tags)
 }
 
-// Fail answers the next n requests of a class (below zero: all) by answer.
+// Fail makes answer respond to the next n requests of a class. If n is below zero, it responds to all of them.
 func (s *Server) Fail(class Class, n int, answer http.HandlerFunc) {
 	s.FailWhen(func(r *http.Request) bool { return classOf(r) == class }, n, answer)
 }
 
-// FailWhen answers the next n requests that match (below zero: all) by answer.
+// FailWhen makes answer respond to the next n matching requests. If n is below zero, it responds to all of them.
 func (s *Server) FailWhen(matches func(*http.Request) bool, n int, answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, &fault{matches, n, answer})
 }
 
-// Heal ends all faults.
+// Heal removes all faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// Requests counts the requests of a class.
+// Requests returns the number of requests of a class.
 func (s *Server) Requests(class Class) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[class]
 }
 
-// Total counts all requests.
+// Total returns the number of all requests.
 func (s *Server) Total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,8 +322,7 @@ func (s *Server) Total() int {
 	return total
 }
 
-// Status answers with a status and an error of the OCI specification. headers
-// are names and values in turn.
+// Status returns a handler that responds with a status and an error of the OCI specification. headers contains alternating names and values.
 func Status(status int, code string, headers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -341,12 +334,12 @@ func Status(status int, code string, headers ...string) http.HandlerFunc {
 	}
 }
 
-// Page answers with a page of tags that links to next; "" is the last page.
+// Page returns a handler that responds with a page of tags and a link to next. An empty next means that it is the last page.
 func Page(next string, tags ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { writePage(w, "", tags, next) }
 }
 
-// Huge answers with n bytes of JSON.
+// Huge returns a handler that responds with n bytes of JSON.
 func Huge(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -361,7 +354,7 @@ func Huge(n int) http.HandlerFunc {
 	}
 }
 
-// Slow begins an answer and never ends it; the client has to end it.
+// Slow returns a handler that begins a response and never ends it. The client must end the request.
 func Slow() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -371,7 +364,7 @@ func Slow() http.HandlerFunc {
 	}
 }
 
-// Text answers 200 with a text that is not JSON, as a page of maintenance does.
+// Text returns a handler that responds with 200 and a text that is not JSON, like a maintenance page.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }
@@ -417,7 +410,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count returns the fault that answers, nil for none.
+// count counts a request, and returns the fault that responds to it; nil if there is none.
 func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -440,7 +433,7 @@ func (s *Server) admits(r *http.Request) bool {
 	return s.knows(r)
 }
 
-// knows reports whether the request carries the name and the password.
+// knows reports whether the request contains the user name and the password.
 func (s *Server) knows(r *http.Request) bool {
 	username, password, _ := r.BasicAuth()
 	return username == s.username && password == s.password
@@ -468,7 +461,7 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"token":"token-%d"}`, token)
 }
 
-// list returns a page, and a link to the next one while there is more.
+// list responds with a page, and with a link to the next page if there are more tags.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v2/"), "/tags/list")
 	s.mu.Lock()
@@ -501,7 +494,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	writePage(w, path, tags[start:end], next)
 }
 
-// trueTags asks the registry behind; false when it has passed its error on.
+// trueTags requests the tags from the real registry. It returns false if it has passed on an error of that registry.
 func (s *Server) trueTags(w http.ResponseWriter, r *http.Request, path string) ([]string, bool) {
 	answer := httptest.NewRecorder()
 	all := r.Clone(r.Context())

@@ -18,19 +18,19 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// ecrHost is a private registry of Amazon ECR: account, FIPS endpoint or not, and region. The names are those of
-// the Amazon ECR User Guide, "Private registry authentication", and of "Dual-stack endpoints".
+// ecrHost matches the host of a private registry of Amazon ECR, which contains the account, an optional FIPS endpoint, and the region. The sources are
+// the pages "Private registry authentication" and "Dual-stack endpoints" of the Amazon ECR User Guide.
 var ecrHost = regexp.MustCompile(`^[0-9]{12}\.dkr[.-]ecr(-fips)?\.([a-z]{2,8}(?:-[a-z]{1,16}){1,3}-[0-9]{1,2})\.(?:amazonaws\.(?:com|com\.cn|eu)|on\.aws|on\.amazonwebservices\.com\.cn)$`)
 
-// amazon requests tokens from Amazon ECR. The environment defines the identity, as AWS documents it: IAM
-// roles for service accounts, EKS Pod Identity, or the role of the node.
+// amazon requests tokens from Amazon ECR. As documented by AWS, the environment defines the identity: IAM roles for service accounts, EKS Pod Identity,
+// or the role of the node.
 type amazon struct {
 	services, registries *http.Client
 }
 
 func newAWS(services, registries *http.Client) *amazon { return &amazon{services, registries} }
 
-// scope: a token is for all registries of a region that the role may read.
+// scope returns the region, because a token is valid for all registries of a region that the role may read.
 func (*amazon) scope(host string) string {
 	m := ecrHost.FindStringSubmatch(host)
 	if m == nil {
@@ -46,9 +46,9 @@ func (a *amazon) credential(ctx context.Context, host string) (registry.Credenti
 	settings, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(a.services), config.WithRegion(region), config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return retry.AddWithMaxAttempts(retry.NewStandard(), 2) }))
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "AWS", Detail: "cannot be asked: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "AWS", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
 	}
-	// Requested separately, so that an error names the service that failed.
+	// The credentials are requested separately, so that an error reports the service that failed.
 	if _, err := settings.Credentials.Retrieve(ctx); err != nil {
 		return registry.Credential{}, time.Time{}, failed("AWS", err)
 	}
@@ -68,5 +68,5 @@ func (a *amazon) credential(ctx context.Context, host string) (registry.Credenti
 			return registry.Credential{Username: username, Password: password}, *d.ExpiresAt, nil
 		}
 	}
-	return registry.Credential{}, time.Time{}, failed(service, errors.New("no token in the answer"))
+	return registry.Credential{}, time.Time{}, failed(service, errors.New("no token in the response"))
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// What the clouds answer is copied from their references: the example of GetAuthorizationToken in the Amazon ECR
-// API Reference, and that of AssumeRoleWithWebIdentity in the AWS STS API Reference, with other values.
+// The responses are copied from the references of the clouds, with other values: the example of GetAuthorizationToken in the Amazon ECR API Reference, and
+// the example of AssumeRoleWithWebIdentity in the AWS STS API Reference.
 const (
 	ecrAnswer = `{"authorizationData":[{"authorizationToken":"QVdTOmVjci1wYXNzd29yZA==","expiresAt":1.7672256E9,"proxyEndpoint":"https://123456789012.dkr.ecr.eu-west-1.amazonaws.com"}]}`
 
@@ -44,7 +44,7 @@ const (
 	ecrRegistry = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 )
 
-// exchange records requests, and answers each path with what is set for it.
+// exchange records requests, and responds to each path with the response that is set for it.
 type exchange struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ type exchange struct {
 	answers  map[string]func(w http.ResponseWriter, r *recorded)
 }
 
-// recorded is a request that was read to its end.
+// recorded is a request that was completely read.
 type recorded struct {
 	*http.Request
 	body string
@@ -87,7 +87,7 @@ func serve(t *testing.T, start func(http.Handler) *httptest.Server, answers map[
 	return e
 }
 
-// to returns the requests of a path.
+// to returns the requests for a path.
 func (e *exchange) to(path string) (out []*recorded) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,14 +107,14 @@ func text(status int, kind, body string) func(http.ResponseWriter, *recorded) {
 	}
 }
 
-// environment sets variables, and unsets those of all clouds.
+// environment sets variables, and unsets the other variables of all clouds.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		for _, prefix := range []string{"AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"} {
 			if strings.HasPrefix(name, prefix) {
-				t.Setenv(name, "") // so that it comes back
+				t.Setenv(name, "") // restored at the end of the test
 				os.Unsetenv(name)
 			}
 		}
@@ -143,8 +143,8 @@ func identityOf(t *testing.T, cloud string) *Identity {
 	return i
 }
 
-// TestRoleOfServiceAccount: with the environment that EKS sets for IAM roles of service accounts, the token of the
-// ServiceAccount becomes credentials at STS, and these the token of ECR.
+// TestRoleOfServiceAccount uses the environment that EKS sets for IAM roles of service accounts. It checks that the token of the ServiceAccount is
+// exchanged for credentials at STS, and these credentials for a token of ECR.
 func TestRoleOfServiceAccount(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){})
 	e.answers["/sts/"] = text(200, "text/xml", stsAnswer)
@@ -176,7 +176,7 @@ func TestRoleOfServiceAccount(t *testing.T) {
 	}
 }
 
-// TestPodIdentity: with the environment that EKS Pod Identity sets, its agent gives the credentials.
+// TestPodIdentity checks that the agent provides the credentials in the environment that EKS Pod Identity sets.
 func TestPodIdentity(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){
 		"/v1/credentials": text(200, "application/json", `{"AccessKeyId":"ASIAAGENT","SecretAccessKey":"s","Token":"agent-token","AccountId":"123456789012","Expiration":"2099-01-01T00:00:00Z"}`),
@@ -198,7 +198,7 @@ func TestPodIdentity(t *testing.T) {
 	}
 }
 
-// TestRefusedByAWS: the message names the service and its code, and neither the number nor the text of the answer.
+// TestRefusedByAWS checks that the message contains the service and its error code, but neither the request number nor the text of the response.
 func TestRefusedByAWS(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){})
 	environment(t, map[string]string{
@@ -211,11 +211,11 @@ func TestRefusedByAWS(t *testing.T) {
 		ecr  func(http.ResponseWriter, *recorded)
 		want string
 	}{
-		{"role", text(403, "text/xml", stsDenied), nil, "AWS answers AccessDenied"},
-		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 answers AccessDeniedException"},
-		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 gives no credential"},
-		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 gives no credential"},
-		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 gives no credential"},
+		{"role", text(403, "text/xml", stsDenied), nil, "AWS responds with AccessDenied"},
+		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 responds with AccessDeniedException"},
+		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 returned no credential"},
+		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 returned no credential"},
+		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 returned no credential"},
 		{"without end", text(200, "text/xml", stsAnswer), func(w http.ResponseWriter, _ *recorded) {
 			io.WriteString(w, `{"authorizationData":[`)
 			for w.Header().Set("X", "y"); ; {
@@ -223,7 +223,7 @@ func TestRefusedByAWS(t *testing.T) {
 					return
 				}
 			}
-		}, "Amazon ECR in eu-west-1 answers too much"},
+		}, "Amazon ECR in eu-west-1 returned a response that is too large"},
 	} {
 		e.mu.Lock()
 		e.answers["/sts/"], e.answers["/ecr/"] = c.sts, c.ecr

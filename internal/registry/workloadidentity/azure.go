@@ -16,25 +16,25 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// azureHost is a registry of Azure, in the public cloud, in China, or of the government of the United States.
+// azureHost matches the host of a registry of Azure in the public cloud, in China, or in the cloud of the government of the United States.
 var azureHost = regexp.MustCompile(`^[a-z0-9-]{5,60}(?:\.[a-z0-9-]{2,40}\.data|\.[a-z]{2,30}\.geo)?\.azurecr\.(?:io|cn|us)$`)
 
 const (
-	// tokensForRegistries is the audience of tokens that registries exchange.
+	// tokensForRegistries is the audience of tokens that registries exchange for refresh tokens.
 	tokensForRegistries = "https://containerregistry.azure.net/.default"
-	// tokenUser is the user name with which registries accept a refresh token.
+	// tokenUser is the user name that registries require with a refresh token.
 	tokenUser = "00000000-0000-0000-0000-000000000000"
-	// refreshLife is how long a refresh token is used. Registries issue them for three hours, which the response does
-	// not contain.
+	// refreshLife is how long a refresh token is used. Registries issue refresh tokens for three hours, but the response does not contain this
+	// duration.
 	refreshLife = time.Hour
 )
 
-// azure exchanges a token of Microsoft Entra ID for a refresh token of the registry. The
-// environment defines the identity: Microsoft Entra Workload ID, or the managed identity of the node.
+// azure exchanges a token of Microsoft Entra ID for a refresh token of the registry. The environment defines the identity, which is either Microsoft
+// Entra Workload ID or the managed identity of the node.
 type azure struct {
 	services, registries *http.Client
 	now                  func() time.Time
-	// instanceDiscovery of the authority; tests have other authorities.
+	// instanceDiscovery enables the instance discovery of the authority. Tests disable it, because they use other authorities.
 	instanceDiscovery bool
 }
 
@@ -42,7 +42,7 @@ func newAzure(services, registries *http.Client) *azure {
 	return &azure{services: services, registries: registries, now: time.Now, instanceDiscovery: true}
 }
 
-// scope: a refresh token is for one registry.
+// scope returns the host, because a refresh token is valid for one registry.
 func (*azure) scope(host string) string {
 	if azureHost.MatchString(host) {
 		return Azure + "/" + host
@@ -50,12 +50,11 @@ func (*azure) scope(host string) string {
 	return ""
 }
 
-// credential calls POST /oauth2/exchange of the registry, as the Azure Container Registry REST API defines
-// it.
+// credential calls POST /oauth2/exchange of the registry, as defined in the Azure Container Registry REST API.
 func (a *azure) credential(ctx context.Context, host string) (registry.Credential, time.Time, error) {
 	identity, err := a.identity()
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "Azure", Detail: "cannot be asked: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "Azure", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
 	}
 	token, err := identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{tokensForRegistries}})
 	if err != nil {
@@ -74,13 +73,12 @@ func (a *azure) credential(ctx context.Context, host string) (registry.Credentia
 		return registry.Credential{}, time.Time{}, failed(host, err)
 	}
 	if out.RefreshToken == nil || *out.RefreshToken == "" {
-		return registry.Credential{}, time.Time{}, failed(host, errors.New("no token in the answer"))
+		return registry.Credential{}, time.Time{}, failed(host, errors.New("no token in the response"))
 	}
 	return registry.Credential{Username: tokenUser, IdentityToken: *out.RefreshToken}, a.now().Add(refreshLife), nil
 }
 
-// identity returns the identity that the environment describes. The token files that it names are replaced before
-// the tokens expire.
+// identity returns the identity that the environment describes. The token files to which the environment refers are replaced before the tokens expire.
 func (a *azure) identity() (azcore.TokenCredential, error) {
 	if os.Getenv("AZURE_FEDERATED_TOKEN_FILE") != "" {
 		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
@@ -94,7 +92,7 @@ func (a *azure) identity() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(managed)
 }
 
-// options returns the options of the clients of Azure's library: few retries, and no telemetry.
+// options returns the options for clients of Azure's library, with few retries and no telemetry.
 func options(c *http.Client) azcore.ClientOptions {
 	return azcore.ClientOptions{Transport: c, Retry: policy.RetryOptions{MaxRetries: 1, RetryDelay: 500 * time.Millisecond}, Telemetry: policy.TelemetryOptions{Disabled: true}}
 }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// What Azure answers is copied from "OAuth 2.0 client credentials flow" of Microsoft Entra ID, from the REST
-// reference of Azure Container Registry ("Authentication - Exchange AAD Access Token For ACR Refresh Token"), and
-// from "How to use managed identities ... to acquire an access token", with other values.
+// The responses are copied from "OAuth 2.0 client credentials flow" of Microsoft Entra ID, from the REST reference of Azure Container Registry
+// ("Authentication - Exchange AAD Access Token For ACR Refresh Token"), and from "How to use managed identities ... to acquire an access token", with other
+// values.
 const (
 	entraAnswer   = `{"token_type":"Bearer","expires_in":3599,"ext_expires_in":3599,"access_token":"entra-token"}`
 	managedAnswer = `{"access_token":"managed-token","client_id":"c","expires_in":"86399","expires_on":"4070908800","resource":"https://containerregistry.azure.net","token_type":"Bearer"}`
@@ -27,7 +27,7 @@ const (
 	acr           = "acmeshop.azurecr.io"
 )
 
-// azureAt returns the cloud behind a server that all names resolve to.
+// azureAt returns an Identity for Azure whose hosts all resolve to a test server.
 func azureAt(e *exchange) *Identity {
 	t := e.Client().Transport.(*http.Transport).Clone()
 	t.TLSClientConfig.InsecureSkipVerify = true
@@ -39,8 +39,8 @@ func azureAt(e *exchange) *Identity {
 	return &Identity{sources: []source{a}, clock: testclock.NewFakePassiveClock(time.Now()), known: lru.New(maxCredentials)}
 }
 
-// TestEntraWorkloadID: with the environment that Microsoft Entra Workload ID sets, the token of the ServiceAccount
-// becomes one of Entra ID, and this the refresh token of the registry.
+// TestEntraWorkloadID uses the environment that Microsoft Entra Workload ID sets. It checks that the token of the ServiceAccount is exchanged for a token
+// of Entra ID, and this token for the refresh token of the registry.
 func TestEntraWorkloadID(t *testing.T) {
 	e := serve(t, httptest.NewTLSServer, map[string]func(http.ResponseWriter, *recorded){
 		discovery:                     text(200, "application/json", entraMetadata),
@@ -77,7 +77,7 @@ func TestEntraWorkloadID(t *testing.T) {
 	}
 }
 
-// TestManagedIdentity: without a file with a token, the instance metadata service gives the token of the node.
+// TestManagedIdentity checks that the instance metadata service provides the token of the node if there is no token file.
 func TestManagedIdentity(t *testing.T) {
 	const path = "/metadata/identity/oauth2/token"
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){path: text(200, "application/json", managedAnswer)})
@@ -106,7 +106,7 @@ func TestManagedIdentity(t *testing.T) {
 	}
 }
 
-// TestRefusedByAzure: the message names the service, and nothing that is another one each time.
+// TestRefusedByAzure checks that the message contains the service, and no text that differs between equal failures.
 func TestRefusedByAzure(t *testing.T) {
 	e := serve(t, httptest.NewTLSServer, map[string]func(http.ResponseWriter, *recorded){discovery: text(200, "application/json", entraMetadata)})
 	environment(t, map[string]string{
@@ -117,9 +117,9 @@ func TestRefusedByAzure(t *testing.T) {
 		entra, exchange func(http.ResponseWriter, *recorded)
 		want            string
 	}{
-		{"identity", text(401, "application/json", entraDenied), nil, "Microsoft Entra ID answers 401 Unauthorized"},
-		{"registry", text(200, "application/json", entraAnswer), text(401, "application/json", acrDenied), acr + " answers 401 Unauthorized"},
-		{"no token", text(200, "application/json", entraAnswer), text(200, "application/json", `{}`), acr + " gives no credential"},
+		{"identity", text(401, "application/json", entraDenied), nil, "Microsoft Entra ID responds with 401 Unauthorized"},
+		{"registry", text(200, "application/json", entraAnswer), text(401, "application/json", acrDenied), acr + " responds with 401 Unauthorized"},
+		{"no token", text(200, "application/json", entraAnswer), text(200, "application/json", `{}`), acr + " returned no credential"},
 	} {
 		e.mu.Lock()
 		e.answers["/tenant-1/oauth2/v2.0/token"], e.answers["/oauth2/exchange"] = c.entra, c.exchange

@@ -19,27 +19,26 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Error is why there is no credential: one line, the same for the same failure, without secrets.
+// Error reports why there is no credential. Its message is one line without secrets, and the same for the same failure.
 type Error struct {
-	// Service that was called, as in "Amazon ECR in eu-west-1".
+	// Service is the service that was called, such as "Amazon ECR in eu-west-1".
 	Service string
-	// Detail is its response, or why it was not called.
+	// Detail describes the response of the service, or why it was not called.
 	Detail string
 
-	cause error // never printed: it may contain text of a server
+	cause error // never printed, because it may contain text of a server
 }
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Service + " " + e.Detail }
 
-// Unwrap returns the cause, for errors.Is; do not print it.
+// Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
 // word matches the error codes of the clouds.
 var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
 
-// federated matches the status in an error of Google's library for workload identity federation, which has no
-// type.
+// federated matches the status in an error of Google's library for workload identity federation. The library has no type for this error.
 var federated = regexp.MustCompile(`status code ([1-5][0-9]{2})\b`)
 
 // failed returns the Error of a request to a service.
@@ -58,9 +57,9 @@ func failed(service string, err error) *Error {
 	case errors.As(err, &refused):
 		e.Detail = "is not contacted: " + refused.Why
 	case errors.As(err, new(*http.MaxBytesError)):
-		e.Detail = "answers too much"
+		e.Detail = "returned a response that is too large"
 	case errors.As(err, &api) && word.MatchString(api.ErrorCode()):
-		e.Detail = "answers " + api.ErrorCode()
+		e.Detail = "responds with " + api.ErrorCode()
 	case errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusMultipleChoices:
 		e.Detail = answer(response.HTTPStatusCode(), "")
 	case errors.As(err, &azure):
@@ -68,7 +67,7 @@ func failed(service string, err error) *Error {
 	case errors.As(err, &google) && google.Response != nil:
 		e.Detail = answer(google.Response.StatusCode, google.ErrorCode)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.Detail = "does not answer in time"
+		e.Detail = "does not respond in time"
 	case errors.As(err, &dns):
 		e.Detail = fmt.Sprintf("cannot be reached: host %q cannot be resolved", dns.Name)
 	case errors.As(err, new(*net.OpError)), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -77,24 +76,24 @@ func failed(service string, err error) *Error {
 		status, _ := strconv.Atoi(federated.FindStringSubmatch(err.Error())[1])
 		e.Detail = answer(status, "")
 	default:
-		e.Detail = "gives no credential"
+		e.Detail = "returned no credential"
 	}
 	return e
 }
 
-// answer describes the status of a response, and its code if it is a word.
+// answer describes the status of a response, and its code if the code is a word.
 func answer(status int, code string) string {
-	text := fmt.Sprintf("answers %d %s", status, http.StatusText(status))
+	text := fmt.Sprintf("responds with %d %s", status, http.StatusText(status))
 	if word.MatchString(code) {
 		text += " (" + code + ")"
 	}
 	return text
 }
 
-// maxAnswer is the maximum size of one response in bytes: tokens have some thousands.
+// maxAnswer is the maximum size of one response in bytes; a token has a few thousand bytes.
 const maxAnswer = 1 << 20
 
-// client returns a client that limits responses, and follows no redirects.
+// client returns a client that limits the size of responses and follows no redirects.
 func client(t http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     bounded{t},
@@ -105,7 +104,7 @@ func client(t http.RoundTripper) *http.Client {
 
 type bounded struct{ http.RoundTripper }
 
-// RoundTrip limits the response.
+// RoundTrip sends a request and limits the size of the response.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// googleHost is a repository host of Artifact Registry ("europe-west1-docker.pkg.dev"), or one of Container
-// Registry, which Artifact Registry serves ("gcr.io", "eu.gcr.io").
+// googleHost matches the host of a repository of Artifact Registry ("europe-west1-docker.pkg.dev"), or a host of Container Registry that Artifact
+// Registry serves ("gcr.io", "eu.gcr.io").
 var googleHost = regexp.MustCompile(`^(?:[a-z0-9-]{1,40}-docker\.pkg\.dev|(?:(?:us|eu|asia)\.)?gcr\.io)$`)
 
-// scopeOfTokens is the OAuth scope that Artifact Registry requires; IAM decides what may be read.
+// scopeOfTokens is the OAuth scope that Artifact Registry requires. IAM determines which repositories can be read.
 const scopeOfTokens = "https://www.googleapis.com/auth/cloud-platform"
 
-// googleCloud provides access tokens. Application Default Credentials define the identity: GKE's metadata
-// server, or the file of a workload identity federation that GOOGLE_APPLICATION_CREDENTIALS names.
+// googleCloud provides access tokens. Application Default Credentials define the identity: the metadata server of GKE, or the file of a workload
+// identity federation to which GOOGLE_APPLICATION_CREDENTIALS refers.
 type googleCloud struct {
 	services *http.Client
 	mu       sync.Mutex
@@ -31,7 +31,7 @@ type googleCloud struct {
 
 func newGoogle(services *http.Client) *googleCloud { return &googleCloud{services: services} }
 
-// scope: a token is for all registries.
+// scope returns the cloud, because a token is valid for all registries.
 func (*googleCloud) scope(host string) string {
 	if googleHost.MatchString(host) {
 		return Google
@@ -39,19 +39,18 @@ func (*googleCloud) scope(host string) string {
 	return ""
 }
 
-// credential returns an access token with the user name that Artifact Registry documents for tokens,
-// oauth2accesstoken.
+// credential returns an access token with the user name oauth2accesstoken, which Artifact Registry documents for tokens.
 func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Credential, time.Time, error) {
 	credentials, err := g.find(ctx)
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "Google Cloud", Detail: "cannot be asked: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "Google Cloud", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
 	}
 	type result struct {
 		token *oauth2.Token
 		err   error
 	}
 	done := make(chan result, 1)
-	go func() { // The library takes no context here; the client of its requests has a timeout.
+	go func() { // The library accepts no context here. The client of its requests has a timeout.
 		token, err := credentials.TokenSource.Token()
 		done <- result{token, err}
 	}()
@@ -63,20 +62,20 @@ func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Creden
 		case r.err != nil:
 			return registry.Credential{}, time.Time{}, failed("Google Cloud", r.err)
 		case r.token.AccessToken == "" || r.token.Expiry.IsZero():
-			return registry.Credential{}, time.Time{}, failed("Google Cloud", errors.New("no token in the answer"))
+			return registry.Credential{}, time.Time{}, failed("Google Cloud", errors.New("no token in the response"))
 		}
 		return registry.Credential{Username: "oauth2accesstoken", Password: r.token.AccessToken}, r.token.Expiry, nil
 	}
 }
 
-// find reads the environment until it describes an identity.
+// find reads the environment and caches the identity that it describes.
 func (g *googleCloud) find(ctx context.Context) (*google.Credentials, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.found != nil {
 		return g.found, nil
 	}
-	// The source of tokens keeps the context: it must outlive this request.
+	// The source of tokens keeps the context, so the context must outlive this request.
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, g.services)
 	found, err := google.FindDefaultCredentialsWithParams(ctx, google.CredentialsParams{Scopes: []string{scopeOfTokens}, EarlyTokenRefresh: renewBefore})
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// What Google answers is copied from "Authenticate workloads to Google Cloud APIs" (metadata server) and from the
-// reference of the Security Token Service, with other values.
+// The responses are copied from "Authenticate workloads to Google Cloud APIs" (metadata server) and from the reference of the Security Token Service, with
+// other values.
 const (
 	metadataAnswer  = `{"access_token":"ya29.metadata","expires_in":3599,"token_type":"Bearer"}`
 	federatedAnswer = `{"access_token":"ya29.federated","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3599}`
 	googleDenied    = `{"error":"invalid_grant","error_description":"The given credential is rejected by the attribute condition of request 4711."}`
 )
 
-// TestMetadataServer: on GKE and Compute Engine the metadata server gives the token.
+// TestMetadataServer checks that the metadata server provides the token on GKE and Compute Engine.
 func TestMetadataServer(t *testing.T) {
 	const path = "/computeMetadata/v1/instance/service-accounts/default/token"
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){
@@ -36,7 +36,7 @@ func TestMetadataServer(t *testing.T) {
 	}
 }
 
-// TestFederation: the token of the ServiceAccount, in a file, becomes an access token at the Security Token Service.
+// TestFederation checks that the token of the ServiceAccount, which is in a file, is exchanged for an access token at the Security Token Service.
 func TestFederation(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){"/v1/token": text(200, "application/json", federatedAnswer)})
 	settings := `{"type":"external_account","audience":"//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/k",
@@ -61,13 +61,13 @@ func TestFederation(t *testing.T) {
 	}
 }
 
-// TestRefusedByGoogle: no identity, or one that is not accepted.
+// TestRefusedByGoogle checks the errors for a missing identity, and for an identity that is not accepted.
 func TestRefusedByGoogle(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){"/v1/token": text(400, "application/json", googleDenied)})
 	for name, c := range map[string]struct{ settings, want string }{
 		"rejected": {`{"type":"external_account","audience":"a","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"` + e.URL +
-			`/v1/token","credential_source":{"file":"` + file(t, "token") + `"}}`, "Google Cloud answers 400 Bad Request"},
-		"not JSON": {`{`, "Google Cloud cannot be asked: the environment of the manager does not describe its identity"},
+			`/v1/token","credential_source":{"file":"` + file(t, "token") + `"}}`, "Google Cloud responds with 400 Bad Request"},
+		"not JSON": {`{`, "Google Cloud cannot be called: the environment of the manager does not describe its identity"},
 	} {
 		environment(t, map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": file(t, c.settings)})
 		_, err := identityOf(t, Google).Credential(t.Context(), "gcr.io")

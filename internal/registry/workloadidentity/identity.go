@@ -1,12 +1,11 @@
-// Package workloadidentity provides credentials for the registries of clouds by the identity that the cloud
-// assigns to the process, so that no Secret is needed: Amazon ECR, Azure Container Registry and Google
-// Artifact Registry, each through the cloud's own library.
+// Package workloadidentity provides credentials for the registries of clouds. It uses the identity that the cloud assigns to the process, so that no
+// Secret is needed. It supports Amazon ECR, Azure Container Registry and Google Artifact Registry, each through the cloud's own library.
 //
-//	identity.go  Identity: which cloud a registry belongs to, and credentials until they expire
-//	aws.go       Amazon ECR
-//	azure.go     Azure Container Registry
-//	google.go    Google Artifact Registry and Container Registry
-//	errors.go    why there is no credential, in fixed words
+// identity.go  Identity: the cloud of a registry, and credentials until they expire
+// aws.go       Amazon ECR
+// azure.go     Azure Container Registry
+// google.go    Google Artifact Registry and Container Registry
+// errors.go    why there is no credential, in fixed words
 package workloadidentity
 
 import (
@@ -25,47 +24,47 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// The clouds, as flags name them.
+// These are the names of the clouds in flags.
 const (
 	AWS    = "aws"
 	Azure  = "azure"
 	Google = "google"
 )
 
-// Clouds that are supported, sorted.
+// Clouds contains the supported clouds, sorted.
 var Clouds = []string{AWS, Azure, Google}
 
 const (
-	// requestTimeout of all requests for one credential.
+	// requestTimeout limits the time for all requests for one credential.
 	requestTimeout = 15 * time.Second
-	// retryDelay is how long a failure is returned to all callers with the same scope.
+	// retryDelay is how long a failure is returned to all callers with the same scope before the next request.
 	retryDelay = 30 * time.Second
-	// renewBefore is how long before its expiry a credential is replaced, or half of its life if that is
-	// shorter.
+	// renewBefore is how long before its expiry a credential is replaced. If half of the credential's lifetime is shorter, that duration is used
+	// instead.
 	renewBefore = 5 * time.Minute
-	// maxCredentials is the maximum number of cached credentials, because users choose the registries.
+	// maxCredentials is the maximum number of cached credentials. A limit is needed because users choose the registries.
 	maxCredentials = 256
 )
 
-// Options of an Identity.
+// Options configure an Identity.
 type Options struct {
-	// Clouds that are used, of those in Clouds; at least one.
+	// Clouds lists the enabled clouds, at least one of the package variable Clouds.
 	Clouds []string
-	// Registries is the transport of requests to hosts that users choose by the name of a registry: it must dial
-	// only addresses that users may choose.
+	// Registries is the transport for requests to hosts that users choose by the name of a registry. It must connect only to addresses that users may
+	// choose.
 	Registries http.RoundTripper
-	// Services is the transport of requests to the identity services of a cloud, which the environment of the
-	// process names, including metadata services. Defaults to http.DefaultTransport.
+	// Services is the transport for requests to the identity services of a cloud, including metadata services. The environment of the process refers to
+	// these services. Defaults to http.DefaultTransport.
 	Services http.RoundTripper
-	// Clock for the life of credentials. Defaults to the real clock.
+	// Clock is used for the lifetime of credentials. Defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
 // source provides the credentials of one cloud.
 type source interface {
-	// scope identifies hosts with the same credential; "" if the host is not a registry of the cloud.
+	// scope identifies hosts with the same credential; empty if the host is not a registry of the cloud.
 	scope(host string) string
-	// credential returns the credential for a host with a scope, and its expiry.
+	// credential returns the credential for a host that has a scope, and the expiry of the credential.
 	credential(ctx context.Context, host string) (registry.Credential, time.Time, error)
 }
 
@@ -75,10 +74,10 @@ type Identity struct {
 	clock   clock.PassiveClock
 	flights singleflight.Group
 	mu      sync.Mutex
-	known   *lru.Cache // of *known by scope
+	known   *lru.Cache // contains *known by scope
 }
 
-// known is the last credential of a scope, and the last error.
+// known contains the last credential of a scope, and the last error.
 type known struct {
 	credential     registry.Credential
 	renew, expires time.Time
@@ -88,7 +87,7 @@ type known struct {
 
 var _ registry.Identity = (*Identity)(nil)
 
-// New returns an Identity. It sends no request. The error names an unsupported cloud.
+// New returns an Identity. It sends no request. The error reports an unsupported cloud.
 func New(o Options) (*Identity, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -107,13 +106,13 @@ func New(o Options) (*Identity, error) {
 		case Google:
 			i.sources = append(i.sources, newGoogle(services))
 		default:
-			return nil, fmt.Errorf("%q is not a cloud: use %s", cloud, strings.Join(Clouds, ", "))
+			return nil, fmt.Errorf("%q is not a supported cloud: use %s", cloud, strings.Join(Clouds, ", "))
 		}
 	}
 	return i, nil
 }
 
-// Serves reports whether a registry, as host[:port], belongs to a cloud that is used.
+// Serves reports whether a registry, given as host[:port], belongs to an enabled cloud.
 func (i *Identity) Serves(host string) bool {
 	_, scope := i.source(host)
 	return scope != ""
@@ -128,9 +127,9 @@ func (i *Identity) source(host string) (source, string) {
 	return nil, ""
 }
 
-// Credential returns the credential for a registry for which Serves is true. It is requested once for all
-// callers, and again before it expires. If it cannot be renewed, the old one is used until its expiry; after a
-// failure it is requested again after 30 seconds. The error is an *Error, or the context's.
+// Credential returns the credential for a registry for which Serves returns true. The credential is requested once for all callers, and again before it
+// expires. If it cannot be renewed, the old credential is used until its expiry. After a failure, the credential is requested again after 30 seconds.
+// The error is an *Error, or the error of the context.
 func (i *Identity) Credential(ctx context.Context, host string) (registry.Credential, error) {
 	source, scope := i.source(host)
 	if source == nil {
@@ -174,7 +173,7 @@ func (i *Identity) recall(scope string) *known {
 	return nil
 }
 
-// record caches the result of a request, and returns it for the callers.
+// record caches the result of a request and returns the new state for the callers.
 func (i *Identity) record(scope string, c registry.Credential, expires time.Time, err error) *known {
 	i.mu.Lock()
 	defer i.mu.Unlock()

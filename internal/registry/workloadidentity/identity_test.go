@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// fake is a cloud that serves hosts ending in .example, and numbers its credentials.
+// fake is a cloud whose hosts end in .example, and whose credentials are numbered.
 type fake struct {
 	asked atomic.Int64
 	life  time.Duration
@@ -55,8 +55,8 @@ func newFake(life time.Duration) (*fake, *Identity) {
 	return f, &Identity{sources: []source{f}, clock: clock, known: lru.New(maxCredentials)}
 }
 
-// TestRenewal: a credential is asked for once, and again before it ends; the old one is used while it cannot be
-// renewed, and not longer than it lives.
+// TestRenewal checks that a credential is requested once, and again before it expires. If it cannot be renewed, the old credential is used until its
+// expiry, but no longer.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)
@@ -74,11 +74,11 @@ func TestRenewal(t *testing.T) {
 	}{
 		{0, false, "1", 1},
 		{54 * time.Minute, false, "1", 1},
-		{55 * time.Minute, true, "1", 2}, // the old one lives
+		{55 * time.Minute, true, "1", 2}, // the old credential is still valid
 		{55*time.Minute + 29*time.Second, true, "1", 2},
 		{55*time.Minute + 31*time.Second, true, "1", 3},
 		{60 * time.Minute, true, "", 4},
-		{60*time.Minute + 10*time.Second, false, "", 4}, // not asked again yet
+		{60*time.Minute + 10*time.Second, false, "", 4}, // not requested again yet
 		{60*time.Minute + 31*time.Second, false, "5", 5},
 	} {
 		f.fail.Store(step.fails)
@@ -92,7 +92,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestShortLife: a credential that lives for seconds is used for half of its life.
+// TestShortLife checks that a credential with a lifetime of seconds is used for half of its lifetime.
 func TestShortLife(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Minute)
@@ -105,7 +105,7 @@ func TestShortLife(t *testing.T) {
 	}
 }
 
-// TestSharedRequest: all who need a credential share one request, which a caller that leaves does not end.
+// TestSharedRequest checks that all callers that need a credential share one request, which does not end if a caller leaves.
 func TestSharedRequest(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)
@@ -138,7 +138,7 @@ func TestSharedRequest(t *testing.T) {
 	}
 }
 
-// TestBounded: users who name ever other registries do not fill the memory.
+// TestBounded checks that users who specify more and more registries do not fill the memory.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)
@@ -155,7 +155,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestServes: registries of clouds that are used, and no names that only look like them.
+// TestServes checks that registries of enabled clouds are recognized, and similar names are not.
 func TestServes(t *testing.T) {
 	t.Parallel()
 	all, err := New(Options{Clouds: Clouds, Registries: http.DefaultTransport})
@@ -207,16 +207,16 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestUnknownCloud: the error names what may be written.
+// TestUnknownCloud checks that the error lists the supported clouds.
 func TestUnknownCloud(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{Clouds: []string{"aws", "gcp"}, Registries: http.DefaultTransport})
-	if want := `"gcp" is not a cloud: use aws, azure, google`; err == nil || err.Error() != want {
+	if want := `"gcp" is not a supported cloud: use aws, azure, google`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// TestRefusedAddress: what users choose goes through the policy of outbound requests.
+// TestRefusedAddress checks that the policy for outbound requests applies to hosts that users choose.
 func TestRefusedAddress(t *testing.T) {
 	t.Parallel()
 	err := failed("Amazon ECR", fmt.Errorf("send: %w", &outbound.RefusedError{Host: "x", Why: "it is a loopback address"}))

@@ -1,8 +1,8 @@
-// Package access determines what readers of the board may see and do, by access reviews of the API server. Answers are used
-// for some seconds, so that a withdrawn permission ends soon; equal questions at the same time are sent once.
+// Package access determines what readers of the board may see and do. It uses access reviews of the API server. Answers are cached for some
+// seconds, so that a withdrawn permission ends soon. Equal questions at the same time are sent only once.
 //
-//	access.go  questions and answers
-//	scope.go   what a reader sees
+// access.go  questions and answers
+// scope.go   the objects that a reader sees
 package access
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The limits of answers.
+// These are the limits of answers, and the group of all authenticated users.
 const (
-	// allowedAge is how long a positive answer is used. It bounds how long a withdrawn permission lasts.
+	// allowedAge is how long a positive answer is used. It limits how long a withdrawn permission remains effective.
 	allowedAge = 5 * time.Second
 	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server does not respond. Permissions cannot be withdrawn then, and
-	// what the board shows is as old.
+	// outageAge is how long the last answer is used while the API server does not respond. During that time, permissions cannot be withdrawn, and
+	// the data of the board is equally old.
 	outageAge = 10 * time.Minute
-	// pause is the pause after a failed review, before the next request to the API server.
+	// pause is the duration between a failed review and the next request to the API server.
 	pause = 2 * time.Second
 	// timeout is the timeout of a review.
 	timeout = 5 * time.Second
-	// maxReviews is the maximum number of reviews at the same time.
+	// maxReviews is the maximum number of concurrent reviews.
 	maxReviews = 32
-	// maxAnswers is the maximum number of answers that are kept.
+	// maxAnswers is the maximum number of cached answers.
 	maxAnswers = 100_000
 	// authenticated is the group of all authenticated users.
 	authenticated = "system:authenticated"
@@ -44,7 +44,7 @@ const (
 
 // Options configure access.
 type Options struct {
-	// Review sends a review to the API server, and sets its status.
+	// Review sends a review to the API server and sets the status of the review.
 	Review func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -62,7 +62,7 @@ type Access struct {
 	failed  time.Time
 }
 
-// question is a question about a reader, in a namespace or in all namespaces.
+// question asks whether a reader has a permission in a namespace or in all namespaces.
 type question struct{ reader, namespace, verb, group, resource string }
 
 type answer struct {
@@ -75,13 +75,13 @@ func New(o Options) *Access {
 	return &Access{Options: o, reviews: make(chan struct{}, maxReviews), answers: map[question]answer{}}
 }
 
-// keyOf returns the key of a reader: readers with the same user and groups have the same permissions.
+// keyOf returns the key of a reader. Readers with the same user and groups have the same permissions.
 func keyOf(r web.Reader) string {
 	return r.User + "\x00" + strings.Join(slices.Sorted(slices.Values(r.Groups)), "\x00")
 }
 
-// Allowed reports whether a reader may use a verb on a resource in a namespace; "" for all namespaces. It fails without an
-// answer of the API server, unless there is one of the last minutes.
+// Allowed reports whether a reader may use a verb on a resource in a namespace, or in all namespaces if the namespace is empty. If the API server
+// does not respond, it uses a cached answer of the last minutes, or fails if there is none.
 func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
 	q := question{keyOf(r), namespace, verb, group, resource}
 	known, is, fresh, failure := a.known(q)
@@ -107,8 +107,8 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 }
 
-// known returns the answer to use if no newer one is available, whether it is new enough to be used now, and the error if the
-// API server must not be asked at the moment.
+// known returns the cached answer of a question. fresh reports whether the answer can be used without a new review. failure is the last error if
+// the API server must not be asked at the moment.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()
@@ -134,7 +134,7 @@ func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, er
 	case a.reviews <- struct{}{}:
 		defer func() { <-a.reviews }()
 	case <-ctx.Done():
-		return false, errors.New("too many access reviews wait")
+		return false, errors.New("too many access reviews are waiting")
 	}
 	asked := a.Clock.Now()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -156,7 +156,7 @@ func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, er
 	return a.answers[q].allowed, nil
 }
 
-// forget drops the answers that are only for outages; if that is not enough, all answers.
+// forget drops the answers that are kept only for outages. If too many answers remain, it drops all of them.
 func (a *Access) forget(now time.Time) {
 	for q, known := range a.answers {
 		if now.Sub(known.at) > deniedAge {
@@ -168,14 +168,14 @@ func (a *Access) forget(now time.Time) {
 	}
 }
 
-// May returns the acts that a reader may do in a namespace: decisions about releases and changes of services. Without an
-// answer there are none; the API server authorizes each act again.
+// May returns the actions that a reader may perform in a namespace: decisions about releases and changes of services. If the API server gives no
+// answer, it returns none. The API server authorizes each action again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
-// MayFreeze reports whether a reader may create and delete freezes in a namespace, or with "" in the cluster. Without an
-// answer they may not.
+// MayFreeze reports whether a reader may create and delete freezes in a namespace, or in the cluster if the namespace is empty. If the API server
+// gives no answer, it returns false.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {
@@ -184,7 +184,7 @@ func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) 
 	return a.may(ctx, r, namespace, "create", resource), a.may(ctx, r, namespace, "delete", resource)
 }
 
-// may reports whether a reader has a permission in all namespaces, or in one.
+// may reports whether a reader has a permission in all namespaces or in the given namespace.
 func (a *Access) may(ctx context.Context, r web.Reader, namespace, verb, resource string) bool {
 	allowed, err := a.Allowed(ctx, r, "", verb, v1alpha1.GroupVersion.Group, resource)
 	if (err != nil || !allowed) && namespace != "" {

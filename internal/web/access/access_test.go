@@ -24,13 +24,13 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// server replaces the API server: it allows what may contains, as "user verb resource namespace" with "*" for all namespaces.
+// server replaces the API server. It allows the permissions in may, given as "user verb resource namespace" with "*" for all namespaces.
 type server struct {
 	mu    sync.Mutex
 	may   []string
 	down  error
 	asked []string
-	// hold blocks reviews.
+	// hold blocks reviews until it is closed.
 	hold chan struct{}
 }
 
@@ -73,8 +73,7 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges checks that an answer is used for seconds, that a withdrawn permission ends, and that permissions last for minutes in an
-// outage.
+// TestAges checks that an answer is used for seconds, that a withdrawn permission ends, and that permissions remain for minutes during an outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana list pods shop")
@@ -115,8 +114,8 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestTogether checks that equal questions at the same time cause one review, and that a reader who disconnects does not cancel
-// it for others.
+// TestTogether checks that equal questions at the same time cause one review, and that a reader who disconnects does not cancel the review for other
+// readers.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana list pods *")
@@ -190,13 +189,12 @@ func everything(user, namespace string) (out []string) {
 	return out
 }
 
-// TestScope checks that a reader sees the objects of each kind in the namespaces in which they may list it, and what is
-// missing.
+// TestScope checks that a reader sees the objects of each kind in the namespaces in which they may list it, and gets messages about missing objects.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		may []string
-		// want are the visible kinds, in the namespaces bank and shop.
+		// want lists the visible kinds in the namespaces bank and shop.
 		want    map[string]string
 		missing []string
 	}{
@@ -254,7 +252,7 @@ func names[T any](list []T, namespace func(T) string) string {
 	return strings.Join(out, " ")
 }
 
-// TestScopeOutage checks that permissions are not guessed.
+// TestScopeOutage checks that permissions are not assumed during an outage.
 func TestScopeOutage(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start(everything("ana", "*")...)
@@ -264,8 +262,8 @@ func TestScopeOutage(t *testing.T) {
 	}
 }
 
-// TestScopeOfNewNamespaces checks that a namespace that was created shortly before an outage, for which there are no answers,
-// hides its objects only.
+// TestScopeOfNewNamespaces checks that only the objects of a namespace are hidden if the namespace was created shortly before an outage and there are no
+// answers for it.
 func TestScopeOfNewNamespaces(t *testing.T) {
 	t.Parallel()
 	a, s, c := start(everything("ana", "shop")...)
@@ -294,10 +292,10 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 	}
 }
 
-// TestAllKinds checks that each list of objects is filtered by a kind, or is one that the board does not read.
+// TestAllKinds checks that each list of objects is either filtered by a kind, or not read by the board.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()
-	unread := []string{"Routes", "Gateways", "Notifications", "CronJobs", "Namespaces"} // labels of namespaces are visible with their services
+	unread := []string{"Routes", "Gateways", "Notifications", "CronJobs", "Namespaces"} // labels of namespaces are visible together with their services
 	n := 0
 	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
 		for i := range of.NumField() {
@@ -319,7 +317,7 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestMay checks that acts need the permission to patch, in the namespace or in all.
+// TestMay checks that actions need the permission to patch, in the namespace or in all namespaces.
 func TestMay(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *", "ana deprecate versionedmicroservices *", "ana continue versionedmicroservices shop")
@@ -336,8 +334,8 @@ func TestMay(t *testing.T) {
 	want("outage", "shop")
 }
 
-// TestMayFreeze checks that freezes of a namespace need the permission to create and delete them there or in all namespaces, and
-// those of the cluster the permission to ClusterFreezes.
+// TestMayFreeze checks that freezes of a namespace need the permission to create and delete Freezes in that namespace or in all namespaces, and that
+// freezes of the cluster need the permission for ClusterFreezes.
 func TestMayFreeze(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana create freezes shop", "ana delete freezes *", "ana create clusterfreezes *")

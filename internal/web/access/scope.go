@@ -36,7 +36,7 @@ const (
 	kinds // the number of kinds
 )
 
-// resources are the resources of each kind: at least one of them must be readable.
+// resources lists the resources of each kind. A reader must be able to list at least one of them.
 var resources = [kinds][]struct{ group, resource string }{
 	services:     {{v1alpha1.GroupVersion.Group, "microservices"}},
 	releases:     {{v1alpha1.GroupVersion.Group, "versionedmicroservices"}},
@@ -44,30 +44,30 @@ var resources = [kinds][]struct{ group, resource string }{
 	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
 	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
-	// They are cluster-scoped: readers who may not list them see only that a service waits for one.
+	// ClusterFreezes are cluster-scoped. Readers who may not list them see only that a freeze blocks a service.
 	clusterFreezes:   {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
 	templates:        {{v1alpha1.GroupVersion.Group, "analysistemplates"}},
 	clusterTemplates: {{v1alpha1.GroupVersion.Group, "clusteranalysistemplates"}},
 	pods:             {{corev1.GroupName, "pods"}},
-	events:           {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
+	events:           {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two API groups of the same objects
 }
 
-// clusterScoped reports whether objects of the kind have no namespace: readers may list all of them or none.
+// clusterScoped reports whether objects of the kind have no namespace. Readers may list either all or none of these objects.
 func (k kind) clusterScoped() bool { return k == clusterFreezes || k == clusterTemplates }
 
-// seen are the namespaces in which a reader may see a kind.
+// seen contains the namespaces in which a reader may see a kind.
 type seen struct {
 	all bool
 	in  map[string]bool
-	// unknown are the namespaces for which the API server gave no answer, sorted. Their objects are hidden.
+	// unknown contains the namespaces for which the API server gave no answer, sorted. Their objects are hidden.
 	unknown []string
 }
 
 func (s seen) has(namespace string) bool { return s.all || s.in[namespace] }
 
-// Scope determines what a reader sees: each kind in all namespaces; if that is denied, services in each namespace, and the
-// other kinds in the namespaces whose services are visible. A namespace without an answer, such as one that was created
-// shortly before an outage, is hidden; without any answer it fails.
+// Scope determines which objects a reader sees. It first checks each kind in all namespaces. If that is denied, it checks services in each
+// namespace, and the other kinds in the namespaces whose services are visible. A namespace without an answer, such as one that was created shortly
+// before an outage, is hidden. If there is no answer at all, Scope fails.
 func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (web.Scope, error) {
 	var all [kinds]seen
 	g, gctx := errgroup.WithContext(ctx)
@@ -101,7 +101,7 @@ func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (
 	return scopeOf(r, all, visible), nil
 }
 
-// in determines in which of some namespaces a reader may list a kind that they may not list in all.
+// in determines in which of the given namespaces a reader may list a kind that they may not list in all namespaces.
 func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, namespaces []string) (seen, error) {
 	if known.all {
 		return known, nil
@@ -134,7 +134,7 @@ func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, names
 	return known, nil
 }
 
-// lists reports whether a reader may list a kind.
+// lists reports whether a reader may list at least one resource of a kind.
 func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k kind) (bool, error) {
 	for _, x := range resources[k] {
 		if allowed, err := a.Allowed(ctx, r, namespace, "list", x.group, x.resource); err != nil || allowed {
@@ -144,7 +144,7 @@ func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k ki
 	return false, nil
 }
 
-// scopeOf returns a scope with its key, its filter, and messages about what is missing.
+// scopeOf returns a scope with its key, its filter, and messages about missing objects.
 func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	if !slices.ContainsFunc(all[:], func(s seen) bool { return !s.all }) {
 		return web.Scope{}
@@ -186,7 +186,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	return out
 }
 
-// some names the first namespaces of a list.
+// some returns the first namespaces of a list and the number of the others.
 func some(namespaces []string) string {
 	const most = 3
 	switch n := len(namespaces); {
@@ -198,8 +198,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter returns the visible objects, and the labels of the namespaces of services, which are needed to evaluate the
-// selectors of ClusterFreezes; it drops unknown kinds. A kind that is visible nowhere becomes nil, as if it was not read.
+// filter returns the visible objects, and the labels of the namespaces of services, which are needed to evaluate the selectors of ClusterFreezes.
+// It drops unknown kinds. A kind that is not visible in any namespace becomes nil, as if it had not been read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{
@@ -221,7 +221,7 @@ func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	}
 }
 
-// namespaces returns the namespaces in which a reader may see a kind; nil for all.
+// namespaces returns the namespaces in which a reader may see a kind; nil means all namespaces.
 func (s seen) namespaces() map[string]bool {
 	if s.all {
 		return nil

@@ -1,4 +1,4 @@
-// Follows the changes of a page, opens acts in a panel, and gives the board its keys. Pages work without it.
+// This script follows the changes of a page, opens actions in a panel, and adds keyboard shortcuts to the board. Pages also work without it.
 const page = document.body.dataset.page
 const connection = document.getElementById('connection')
 let state = document.body.dataset.state
@@ -10,7 +10,7 @@ const parse = html => {
   return t.content.firstElementChild
 }
 
-// swap keeps what the reader opened, and the focus.
+// swap replaces an element. It preserves the focus and the elements that the reader opened.
 function swap(old, now) {
   for (const d of old.querySelectorAll('details[open]')) {
     const same = d.id && now.querySelector('#' + CSS.escape(d.id))
@@ -63,18 +63,18 @@ function start() {
   source.onopen = () => show('● live', false)
   source.onerror = () => {
     show('○ not connected, trying again', true)
-    // The server refused the stream: the session ended, or the page is gone. Loading the page shows which.
+    // The server refused the stream, because the session ended or the page does not exist any more. Loading the page again shows the reason.
     if (source.readyState === EventSource.CLOSED) again()
   }
   source.addEventListener('patch', e => { apply(JSON.parse(e.data)); state = e.lastEventId })
   source.addEventListener('stale', reload)
 }
 
-// again loads the page, though never while an act is open, nor without a pause.
+// again loads the page again after a pause, but not while an action is open.
 function again() {
   stop()
   setTimeout(() => {
-    if (document.hidden) return // it starts when it is seen
+    if (document.hidden) return // the stream starts when the page becomes visible
     if (dialog.open) start()
     else location.reload()
   }, 5000)
@@ -85,11 +85,11 @@ function stop() {
   source = undefined
 }
 
-// A browser has few connections to one host: pages that no one sees give theirs back.
+// A browser has few connections to one host, so hidden pages release theirs.
 document.addEventListener('visibilitychange', () => document.hidden ? stop() : start())
 if (!document.hidden) start()
 
-// Acts open in a panel. Escape closes it.
+// Actions open in a panel. Escape closes the panel.
 const dialog = document.createElement('dialog')
 dialog.setAttribute('aria-label', 'Act')
 document.body.append(dialog)
@@ -125,13 +125,13 @@ dialog.addEventListener('submit', async e => {
   else dialog.replaceChildren(...new DOMParser().parseFromString(text, 'text/html').querySelector('main').childNodes)
 })
 
-// Another version in the form of an act: show what happens with it.
+// If the reader selects another version in the form of an action, show its effects.
 dialog.addEventListener('change', e => {
   const preview = e.target.name === 'target' && e.target.form.querySelector('[formmethod=get]')
   if (preview) e.target.form.requestSubmit(preview)
 })
 
-// Keys: / searches, j and k move between the rows.
+// The key / starts a search, and j and k move between the rows.
 document.addEventListener('keydown', e => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, select, textarea, dialog')) return
   const links = [...document.querySelectorAll('tbody th a')]
@@ -141,5 +141,5 @@ document.addEventListener('keydown', e => {
   if (e.key === 'k') links[Math.max(at - 1, 0)]?.focus()
 })
 
-// Filters apply when they change.
+// Filters are applied when they change.
 for (const select of document.querySelectorAll('.filter select')) select.addEventListener('change', () => select.form.requestSubmit())

@@ -7,22 +7,22 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// Claims names the claims of an ID token that identify a reader.
+// Claims selects the claims of an ID token that identify a reader.
 type Claims struct {
 	Rules
-	// User is the claim with the user name, such as sub or email; Groups is the claim with a group or a list of groups, ""
-	// for none.
+	// User is the claim with the user name, such as sub or email. Groups is the claim with a group or a list of groups; empty if groups are not
+	// used.
 	User, Groups string
 }
 
-// reader returns the reader with the claims of a token.
+// reader returns the reader whom the claims of a token identify.
 func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 	user, ok := claims[c.User].(string)
 	if !ok || user == "" {
 		return web.Reader{}, badToken("the claim %q is missing or not a string: see --oidc-username-claim", c.User)
 	}
 	if c.User == "email" {
-		// As in the API server: an address that the provider has not verified can belong to anyone.
+		// As in the API server, an unverified address is rejected, because it can belong to anyone.
 		if verified, is := claims["email_verified"]; is && verified != true {
 			return web.Reader{}, refused("The identity provider did not verify your email address.")
 		}
@@ -34,7 +34,7 @@ func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 	return c.Rules.Reader(user, groups)
 }
 
-// groups returns the groups in the claims of a token; none if the claim is missing.
+// groups returns the groups in the claims of a token, or none if the claim is missing.
 func (c Claims) groups(claims map[string]any) ([]string, error) {
 	if c.Groups == "" {
 		return nil, nil
@@ -42,7 +42,7 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 	switch value := claims[c.Groups].(type) {
 	case nil:
 		if names, ok := claims["_claim_names"].(map[string]any); ok && names[c.Groups] != nil {
-			return nil, badToken("it names where the claim %q is instead of the groups, because there are too many: let the provider put only those of the board into the token", c.Groups)
+			return nil, badToken("the token contains a reference to the claim %q instead of the groups, because there are too many groups: configure the provider to include only the groups of the board in the token", c.Groups)
 		}
 		return nil, nil
 	case string:
@@ -62,5 +62,5 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 }
 
 func badToken(format string, args ...any) *web.Problem {
-	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider does not fit", Text: "An administrator of the board can fix this: " + fmt.Sprintf(format, args...) + "."}
+	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider cannot be used", Text: "An administrator of the board can fix this: " + fmt.Sprintf(format, args...) + "."}
 }

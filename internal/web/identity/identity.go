@@ -1,11 +1,11 @@
-// Package identity identifies the readers of a board: by an identity provider with OpenID Connect, or by a proxy that
-// authenticates them and presents a certificate. There is no anonymous reader, and no name that begins with "system:".
+// Package identity identifies the readers of a board, either by an identity provider with OpenID Connect, or by a proxy that authenticates readers
+// and presents a certificate. It accepts no anonymous readers, and no names that begin with "system:".
 //
-//	identity.go  which users and groups are accepted
-//	proxy.go     headers of a proxy, over mutual TLS
-//	oidc.go      login with an identity provider: authorization code with PKCE
-//	claims.go    the reader that the claims of a token identify
-//	session.go   sessions in sealed cookies
+// identity.go  the accepted users and groups
+// proxy.go     headers of a proxy, over mutual TLS
+// oidc.go      login with an identity provider: authorization code with PKCE
+// claims.go    the reader that the claims of a token identify
+// session.go   sessions in sealed cookies
 package identity
 
 import (
@@ -19,24 +19,23 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The limits of a reader.
+// These are the limits of the names of a reader.
 const (
 	maxName   = 256
 	maxGroups = 500
-	// reserved is the prefix of the users and groups of Kubernetes itself.
+	// reserved is the prefix of the built-in users and groups of Kubernetes.
 	reserved = "system:"
 )
 
-// Rules define the names of users and groups for the API server.
+// Rules map the names of users and groups to names for the API server.
 type Rules struct {
-	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue names of others. "" for none.
+	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue existing names of the cluster; empty for no prefix.
 	UserPrefix, GroupsPrefix string
-	// Groups, with their prefix, that are used; others are ignored. If empty, all are used.
+	// Groups lists the groups that are used, with their prefix. Other groups are ignored. If Groups is empty, all groups are used.
 	Groups []string
 }
 
-// Reader returns the reader with a user and groups. Names that are reserved or invalid are rejected with a
-// [web.Problem].
+// Reader returns the reader with the given user and groups. It rejects reserved and invalid names with a [web.Problem].
 func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 	if user == "" {
 		return web.Reader{}, refused("There is no user name.")
@@ -63,15 +62,15 @@ func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 	return out, nil
 }
 
-// fault describes why a name is invalid; "" if it is valid.
+// fault describes why a name is invalid; empty if it is valid.
 func fault(name string) string {
 	switch {
 	case strings.HasPrefix(name, reserved):
-		return "is one of Kubernetes itself"
+		return "is reserved for Kubernetes itself"
 	case len(name) > maxName:
 		return fmt.Sprintf("is longer than %d bytes", maxName)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) }) || strings.TrimSpace(name) != name:
-		return "has characters that names do not have"
+		return "contains characters that are not allowed in names"
 	}
 	return ""
 }

@@ -105,7 +105,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestSeal checks that a cookie opens only with the key and the name with which it was sealed.
+// TestSeal checks that a cookie can be opened only with the key and the name that were used to seal it.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	a, err := newSealer([]byte(strings.Repeat("k", KeyLength)))
@@ -141,7 +141,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that no cookie of a browser causes a panic, or opens.
+// FuzzOpen checks that no cookie of a browser causes a panic or can be opened.
 func FuzzOpen(f *testing.F) {
 	s, err := newSealer([]byte(strings.Repeat("k", KeyLength)))
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The limits of a login.
+// These are the limits of a login.
 const (
 	// loginAge is how long a login may take.
 	loginAge = 10 * time.Minute
-	// maxLogins is how many logins one browser may have in progress, for example in several tabs.
+	// maxLogins is the maximum number of logins in progress in one browser, for example in several tabs.
 	maxLogins = 8
-	// exchangeTimeout bounds the requests to the provider.
+	// exchangeTimeout limits the duration of requests to the provider.
 	exchangeTimeout = 15 * time.Second
-	// discoveryPause is the pause before the next request to a provider that did not answer.
+	// discoveryPause is the time until the next request to a provider that did not respond.
 	discoveryPause = 2 * time.Second
 )
 
-// The paths of a login.
+// These are the paths of a login.
 const (
 	loginPath    = "/login"
 	callbackPath = "/login/callback"
@@ -42,17 +42,17 @@ const (
 // OIDCOptions configure an identity provider with OpenID Connect.
 type OIDCOptions struct {
 	Claims
-	// Issuer is the URL of the provider, ClientID identifies the board to it. ClientSecret is "" for a public client.
+	// Issuer is the URL of the provider. ClientID identifies the board to the provider. ClientSecret is empty for a public client.
 	Issuer, ClientID, ClientSecret string
-	// Scopes to request in addition to openid.
+	// Scopes are requested in addition to openid.
 	Scopes []string
-	// URL of the board for readers, without a path: https://board.example.com. The provider redirects to its /login/callback.
+	// URL is the URL of the board for readers, without a path: https://board.example.com. The provider redirects to /login/callback of this URL.
 	URL string
-	// Key of sessions, of [KeyLength] bytes; nil for a random one.
+	// Key is the key of sessions, with [KeyLength] bytes. If it is nil, a random key is used.
 	Key []byte
-	// Length is the maximum duration of a session, which also ends when the token of the provider expires.
+	// Length is the maximum duration of a session. A session also ends when the token of the provider expires.
 	Length time.Duration
-	// Client for requests to the provider.
+	// Client sends the requests to the provider.
 	Client *http.Client
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -79,7 +79,7 @@ type login struct {
 	Expires  time.Time `json:"e"`
 }
 
-// NewOIDC returns the identity of a provider. It sends no request to the provider before the first login.
+// NewOIDC returns the identity for a provider. It sends no request to the provider before the first login.
 func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -87,7 +87,7 @@ func NewOIDC(o OIDCOptions) (*OIDC, error) {
 		}
 	}
 	if o.ClientID == "" || o.User == "" || o.Length <= 0 {
-		return nil, errors.New("client ID, claim of the user, and length of sessions are required")
+		return nil, errors.New("client ID, claim with the user name, and length of sessions are required")
 	}
 	s, err := newSealer(o.Key)
 	if err != nil {
@@ -119,7 +119,7 @@ func (o *OIDC) session(r *http.Request) (session, error) {
 	return s, nil
 }
 
-// Serve answers requests about logins. After a failed login, the person can try again.
+// Serve responds to requests for logins and logouts. After a failed login, the user can try again.
 func (o *OIDC) Serve(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	switch r.URL.Path {
@@ -139,7 +139,7 @@ func (o *OIDC) Serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// config returns the configuration of the provider, whose endpoints are read once.
+// config returns the configuration of the provider. It reads the endpoints only once.
 func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,9 +159,9 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	}, o.provider, nil
 }
 
-// away returns the answer for a provider that does not respond.
+// away returns the problem for a provider that does not respond.
 func (o *OIDC) away(err error) *web.Problem {
-	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not answer", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
+	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not respond", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
 }
 
 // context returns a context for requests to the provider.
@@ -169,10 +169,10 @@ func (o *OIDC) context(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(oidc.ClientContext(ctx, o.Client), exchangeTimeout)
 }
 
-// begin redirects a person to the provider.
+// begin redirects a user to the provider.
 func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
-		return &web.Problem{Status: http.StatusMethodNotAllowed, Title: "This page can only be opened", Text: "Follow the link."}
+		return &web.Problem{Status: http.StatusMethodNotAllowed, Title: "This page accepts only GET requests", Text: "Open it from a link."}
 	}
 	ctx, cancel := o.context(r.Context())
 	defer cancel()
@@ -192,7 +192,7 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clear removes the logins in progress of a browser that has more than most.
+// clear removes all logins in progress of a browser if there are more than most.
 func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	var found []string
 	for _, c := range r.Cookies() {
@@ -208,7 +208,7 @@ func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	}
 }
 
-// local returns target if it is the path of a page of this board, otherwise "/".
+// local returns target if it is the path of a page of this board, and "/" otherwise.
 func local(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\\r\n\t") ||
@@ -218,7 +218,7 @@ func local(target string) string {
 	return target
 }
 
-// finish handles a person who returns from the provider.
+// finish handles a user who returns from the provider.
 func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	l, err := o.inProgress(r, q.Get("state"))
@@ -228,9 +228,9 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	s, err := o.answered(r.Context(), l, q)
 	var p *web.Problem
 	if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable {
-		return err // the page retries with the same login
+		return err // The page retries with the same login.
 	}
-	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // a browser uses each login once
+	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // A browser uses each login once.
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answered returns the session for the provider's answer to a login.
+// answered returns the session for the provider's response to a login.
 func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
 	if code := q.Get("error"); code != "" {
 		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
@@ -259,7 +259,7 @@ func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, er
 	return o.exchange(ctx, l, q.Get("code"))
 }
 
-// inProgress returns the login in progress with a state.
+// inProgress returns the login in progress that has the given state.
 func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	var l login
 	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or was finished before."}
@@ -290,7 +290,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return session{}, badToken("the provider gave no ID token")
+		return session{}, badToken("the provider returned no ID token")
 	}
 	now := o.Clock.Now()
 	id, err := provider.Verifier(&oidc.Config{ClientID: o.ClientID, Now: func() time.Time { return now }}).Verify(ctx, raw)
@@ -298,7 +298,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 		return session{}, badToken("%v", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(l.Nonce)) != 1 {
-		return session{}, badToken("it is of another login")
+		return session{}, badToken("it belongs to another login")
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {

@@ -23,12 +23,12 @@ import (
 	"github.com/heighliner/heighliner/internal/web/identity/identitytest"
 )
 
-// all allows everyone to see everything.
+// all allows all readers to see everything.
 type all struct{}
 
 func (all) Scope(context.Context, web.Reader, []string) (web.Scope, error) { return web.Scope{}, nil }
 
-// site is a board with its provider, and the browser of a person.
+// site is a board with its provider, and the browser of a user.
 type site struct {
 	testing.TB
 	provider *identitytest.Provider
@@ -82,7 +82,7 @@ func (s *site) person() *http.Client {
 	return &http.Client{Jar: jar, Transport: transport, Timeout: time.Minute}
 }
 
-// get returns a page, with the final URL.
+// get returns the status, the text and the final URL of a page.
 func (s *site) get(target string) (int, string, *url.URL) {
 	s.Helper()
 	return s.do(http.MethodGet, target)
@@ -117,7 +117,7 @@ func (s *site) want(target string, status int, text string) {
 	}
 }
 
-// TestLogin checks that a person who opens a page logs in with the provider and sees that page, but not after a logout.
+// TestLogin checks that a user who opens a page logs in with the provider and then sees that page, but not after a logout.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -181,8 +181,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestExpiry checks that a session ends with the token, and at the latest after its length; the person is logged in again
-// without noticing.
+// TestExpiry checks that a session ends with the token, and at the latest after the maximum duration. The user is then logged in again without noticing.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -212,7 +211,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestTokens checks that invalid tokens are rejected, with who can fix it.
+// TestTokens checks that invalid tokens are rejected with a message about who can fix the problem.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -261,7 +260,7 @@ func groups(n int) (out []string) {
 	return out
 }
 
-// TestForgedCallback checks that an answer that this browser did not request does not log in.
+// TestForgedCallback checks that a response that this browser did not request does not log the user in.
 func TestForgedCallback(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -269,7 +268,7 @@ func TestForgedCallback(t *testing.T) {
 	s.want("/login/callback?code=a&state=b", 403, refusal)
 	s.want("/login/callback?code=a&state="+strings.Repeat("A", 26), 403, refusal)
 	s.want("/login/callback", 403, refusal)
-	// Mallory begins a login, and lets Ana finish it.
+	// Mallory begins a login and makes Ana finish it.
 	ana := s.browser
 	s.browser = s.person()
 	s.browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
@@ -301,13 +300,12 @@ func TestForgedCallback(t *testing.T) {
 	s.want("/login/callback/other", 404, "no such page")
 }
 
-// TestProviderDown checks that the page reports a provider that does not respond and tries again, and that sessions
-// continue.
+// TestProviderDown checks that the page reports a provider that does not respond and tries again, and that existing sessions remain valid.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.provider.Down(true)
-	s.want("/", 503, "The identity provider does not answer")
+	s.want("/", 503, "The identity provider does not respond")
 	s.provider.Down(false)
 	s.want("/", 503, `http-equiv="refresh"`)
 	s.clock.Step(discoveryPause)
@@ -323,7 +321,7 @@ func TestProviderDown(t *testing.T) {
 	s.want("/", 403, "The identity provider refused: access_denied")
 }
 
-// TestManyTabs checks that tabs that log in at the same time do not interfere, and that their cookies are limited.
+// TestManyTabs checks that tabs that log in at the same time do not affect each other, and that their cookies are limited.
 func TestManyTabs(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)

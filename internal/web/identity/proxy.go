@@ -11,18 +11,19 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// proxyAge is the duration after which a stream ends, so that the proxy authenticates its reader again.
+// proxyAge is the time after which a stream ends, so that the proxy authenticates the reader again.
 const proxyAge = 5 * time.Minute
 
-// Proxy trusts the headers of an authenticating proxy, as the API server of Kubernetes does with its request headers: only
-// on connections whose client certificate the server has verified.
+// Proxy trusts the headers of an authenticating proxy only on connections whose client certificate the server has verified, as the API server of
+// Kubernetes does with its request headers.
 type Proxy struct {
 	Rules
-	// Names are the allowed common names of certificates; if empty, all certificates of the authority are allowed.
+	// Names are the allowed common names of certificates. If it is empty, all certificates of the authority are allowed.
 	Names []string
-	// UserHeaders: the first one with a value has the user. GroupHeaders: each may have groups.
+	// UserHeaders are the headers that may contain the user; the first header with a value is used. GroupHeaders are the headers that may contain
+	// groups.
 	UserHeaders, GroupHeaders []string
-	// Separator of groups within a header; "" if each header has one group.
+	// Separator separates the groups within a header; empty if each header contains one group.
 	Separator string
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -65,10 +66,10 @@ func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 	return reader, err
 }
 
-// Login returns "", because readers log in at the proxy.
+// Login returns an empty string, because readers log in at the proxy.
 func (*Proxy) Login() string { return "" }
 
-// Serve returns an error: readers log in and out at the proxy.
+// Serve returns an error, because readers log in and out at the proxy.
 func (*Proxy) Serve(http.ResponseWriter, *http.Request) error {
 	return &web.Problem{Status: http.StatusNotFound, Title: "There is no such page", Text: "Log in and out at the proxy."}
 }

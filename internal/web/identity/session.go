@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// Names of cookies. Browsers accept those with __Host- only from exactly this host, over HTTPS.
+// These are names of cookies. Browsers accept cookies with the prefix __Host- only from exactly this host and over HTTPS.
 const (
 	sessionCookie = "__Host-hlnr-session"
-	loginCookie   = "__Host-hlnr-login-" // and the start of the state
+	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of the state
 )
 
-// maxCookie is the length in bytes that browsers accept, less some room for the name and attributes of a
-// cookie.
+// maxCookie is the maximum length in bytes that browsers accept for a cookie, minus some space for its name and attributes.
 const maxCookie = 3800
 
 // KeyLength is the length of the key of sessions, in bytes.
@@ -37,8 +36,8 @@ type session struct {
 // sealer encrypts and signs cookies.
 type sealer struct{ aead cipher.AEAD }
 
-// newSealer returns a sealer with a key of KeyLength bytes; nil for a random one, with which sessions end when
-// the server stops.
+// newSealer returns a sealer with a key of KeyLength bytes. If the key is nil, the sealer uses a random key, and sessions end when the server
+// stops.
 func newSealer(key []byte) (*sealer, error) {
 	if key == nil {
 		key = make([]byte, KeyLength)
@@ -47,7 +46,7 @@ func newSealer(key []byte) (*sealer, error) {
 		}
 	}
 	if len(key) != KeyLength {
-		return nil, fmt.Errorf("the key of sessions has %d bytes: it needs %d", len(key), KeyLength)
+		return nil, fmt.Errorf("the key of sessions has %d bytes: it must have %d", len(key), KeyLength)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -60,7 +59,7 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// seal encrypts a value for a cookie with a name. It can be opened for that name only.
+// seal encrypts a value for the cookie with the given name. The result can be opened only under that name.
 func (s *sealer) seal(name string, value any) (string, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -69,9 +68,9 @@ func (s *sealer) seal(name string, value any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, raw, []byte(name))), nil
 }
 
-var errSealed = errors.New("the cookie is not one of this server")
+var errSealed = errors.New("the cookie was not created by this server")
 
-// open decrypts a value of seal.
+// open decrypts a value that seal encrypted.
 func (s *sealer) open(name, text string, into any) error {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -87,12 +86,12 @@ func (s *sealer) open(name, text string, into any) error {
 	return nil
 }
 
-// cookie returns a cookie with the attributes of all cookies; age is in seconds, negative to remove it.
+// cookie returns a cookie with the common attributes. age is in seconds; a negative age removes the cookie.
 func cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 }
 
-// ended are the sessions that were logged out and have not expired.
+// ended contains the sessions that were logged out and have not expired.
 type ended struct {
 	mu sync.Mutex
 	at map[string]time.Time // expiry

@@ -1,6 +1,6 @@
-// Package identitytest is a small OpenID provider for tests: discovery, keys, the authorization code flow with PKCE, and ID
-// tokens signed with RS256. It rejects what the protocol forbids. It is tested with package oidc of go-oidc, which the product
-// uses; the end-to-end tests of hack/boardtest use a real provider.
+// Package identitytest provides a small OpenID provider for tests. It supports discovery, keys, the authorization code flow with PKCE, and ID
+// tokens signed with RS256. It rejects requests that the protocol forbids. It is tested with package oidc of go-oidc, which the product also uses.
+// The end-to-end tests of hack/boardtest use a real provider.
 package identitytest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The client that is registered with the provider.
+// These are the credentials of the client that is registered with the provider.
 const (
 	ClientID     = "board"
 	ClientSecret = "a secret of the board"
@@ -51,7 +51,7 @@ type grant struct {
 	claims           map[string]any
 }
 
-// New starts a provider that redirects to one address only.
+// New starts a provider that redirects only to the given address.
 func New(t testing.TB, redirect string) *Provider {
 	t.Helper()
 	p := &Provider{redirect: redirect, codes: map[string]grant{}}
@@ -87,28 +87,28 @@ func (p *Provider) Rotate(t testing.TB) {
 	p.key, p.kid = key, rand.Text()
 }
 
-// Person sets the claims of the next person who logs in. They override the defaults of the protocol's claims.
+// Person sets the claims of the next user who logs in. They override the default claims of the protocol.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = claims
 }
 
-// Down makes requests fail, or with false succeed again.
+// Down makes requests fail if down is true, and succeed again if it is false.
 func (p *Provider) Down(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = down
 }
 
-// Refuse makes logins fail with an error; "" lets them succeed.
+// Refuse makes logins fail with the given error. An empty code lets them succeed.
 func (p *Provider) Refuse(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = code
 }
 
-// Logins returns how many tokens were issued.
+// Logins returns the number of issued tokens.
 func (p *Provider) Logins() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	}}})
 }
 
-// authorize logs the person in without asking.
+// authorize logs the user in without a prompt.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	p.mu.Lock()
@@ -158,7 +158,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.redirect+"?"+back.Encode(), http.StatusFound)
 }
 
-// token exchanges a code, which is valid once.
+// token exchanges a code. Each code is valid only once.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,5 +197,5 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the client disconnected
+	_ = json.NewEncoder(w).Encode(value) // An error means that the client disconnected.
 }
