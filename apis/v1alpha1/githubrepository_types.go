@@ -31,15 +31,15 @@ type GitHubRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL must be the address of the web interface, such as https://github.example.com: omit /api/v3"
 	BaseURL string `json:"baseURL,omitempty"`
 
-	// credentialsSecretRef names a Secret of this namespace with either the key token (a
+	// credentialsSecretRef refers to a Secret in this namespace with either the key token (a
 	// fine-grained personal access token), or the keys appID and privateKey (PEM) of a GitHub App,
 	// and optionally installationID. Without credentials GitHub allows 60 requests an hour, which
 	// is only enough to try out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef names a Secret of this namespace whose key "secret" signs the deliveries of
-	// a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
+	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries
+	// of a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
 	// triggers an earlier poll; its content is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
@@ -69,8 +69,8 @@ type GitHubRepositorySpec struct {
 // +kubebuilder:validation:Enum=Same;All;Selector
 type NamespacesFrom string
 
-// The sets of namespaces: Same is the namespace of the object, All is every namespace,
-// Selector is those with matching labels.
+// The sets of namespaces: Same is the namespace of the object, All is every namespace, Selector is
+// every namespace with matching labels.
 const (
 	NamespacesSame     NamespacesFrom = "Same"
 	NamespacesAll      NamespacesFrom = "All"
@@ -81,7 +81,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: set selector if and only if from is Selector"
 type AllowedNamespaces struct {
 	// from selects namespaces: Same is the namespace of this object, All is every namespace, and
-	// Selector is those whose labels match selector.
+	// Selector is every namespace whose labels match selector.
 	// +required
 	From NamespacesFrom `json:"from"`
 
@@ -125,11 +125,12 @@ type FeedbackDeployments struct {
 	Releases bool `json:"releases,omitempty"`
 }
 
-// PullRequestState is whether a pull request is open.
+// PullRequestState reports whether a pull request is open.
 // +kubebuilder:validation:Enum=Open;Closed
 type PullRequestState string
 
-// The states of a pull request. It is Closed only if GitHub reports it for its number.
+// The states of a pull request. A pull request is Closed only if GitHub reports this in response to
+// a request for its number.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"
@@ -192,8 +193,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels of the pull request: those that ImagePolicies name, and others, sorted by name,
-	// up to twenty.
+	// labels of the pull request: the labels that ImagePolicies refer to, and others, sorted by
+	// name, up to a total of twenty.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -266,7 +267,7 @@ const (
 	DeploymentInactive   DeploymentState = "inactive"
 )
 
-// FeedbackRecord is what was written to GitHub about one environment.
+// FeedbackRecord records the Deployment that was written to GitHub for one environment.
 type FeedbackRecord struct {
 	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
@@ -275,7 +276,7 @@ type FeedbackRecord struct {
 	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
-	// environment is the name of the environment at GitHub.
+	// environment is the name of the environment on GitHub.
 	// +kubebuilder:validation:MaxLength=255
 	Environment string `json:"environment"`
 	// ref is the commit, or the tag of a release.
@@ -284,7 +285,7 @@ type FeedbackRecord struct {
 	// pullRequest is the number of the pull request. It is 0 for releases.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
-	// deploymentID is the ID of the Deployment at GitHub.
+	// deploymentID is the ID of the Deployment on GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written: queued while there is no image, in_progress while pods start,
@@ -292,13 +293,13 @@ type FeedbackRecord struct {
 	// pull request is closed or a newer commit replaces this one.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
-	// checksum of what was last written, including URL and description.
+	// checksum of the last written content, including URL and description.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// CommentRecord is the comment on a pull request.
+// CommentRecord records the comment on a pull request.
 type CommentRecord struct {
 	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
@@ -309,15 +310,15 @@ type CommentRecord struct {
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// pullRequest number.
 	PullRequest int64 `json:"pullRequest"`
-	// commentID is the ID of the comment at GitHub.
+	// commentID is the ID of the comment on GitHub.
 	// +optional
 	CommentID int64 `json:"commentID,omitempty"`
-	// checksum of what was last written.
+	// checksum of the last written content.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
-	// deletions counts how many times the comment was deleted, up to two. It is recreated after
-	// the first deletion only.
+	// deletions is the number of times that the comment was deleted, up to two. The comment is
+	// recreated after the first deletion only.
 	// +optional
 	// +kubebuilder:validation:Maximum=2
 	Deletions int32 `json:"deletions,omitempty"`
@@ -363,8 +364,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
-	// pullRequests are the open pull requests, and closed ones until no ImagePolicy offers them
-	// any more, in descending order of their number.
+	// pullRequests are the open pull requests, and the closed pull requests that an ImagePolicy
+	// still offers, in descending order of their number.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -405,8 +406,7 @@ type GitHubRepositoryStatus struct {
 const (
 	// ConditionWebhookReady reports whether deliveries of a webhook are accepted.
 	ConditionWebhookReady = "WebhookReady"
-	// ConditionFeedbackReady reports whether Deployments and comments at GitHub are up to
-	// date.
+	// ConditionFeedbackReady reports whether Deployments and comments on GitHub are up to date.
 	ConditionFeedbackReady = "FeedbackReady"
 )
 

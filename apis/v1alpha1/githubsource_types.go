@@ -1,6 +1,6 @@
 package v1alpha1
 
-// NamespacedReference names an object, in this namespace by default.
+// NamespacedReference refers to an object, by default in the same namespace.
 type NamespacedReference struct {
 	// name of the referent.
 	// +required
@@ -16,11 +16,11 @@ type NamespacedReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitHubSource uses versions of a GitHub repository. Each is offered once its image is in
-// the registry.
+// GitHubSource uses versions of a GitHub repository. A version is offered as soon as its image is
+// in the registry.
 // +kubebuilder:validation:XValidation:rule="(has(self.releases) ? 1 : 0) + (has(self.tags) ? 1 : 0) + (has(self.pullRequests) ? 1 : 0) == 1",message="spec.source.github: set exactly one of releases, tags and pullRequests"
 type GitHubSource struct {
-	// repositoryRef names the GitHubRepository. If it is in another namespace, its
+	// repositoryRef refers to the GitHubRepository. If it is in another namespace, its
 	// spec.allowedNamespaces must allow the namespace of this object.
 	// +required
 	RepositoryRef NamespacedReference `json:"repositoryRef"`
@@ -48,7 +48,8 @@ type GitHubTags struct{}
 // +kubebuilder:validation:Enum=Exclude;Include;Only
 type DraftPolicy string
 
-// Exclude selects no drafts, Include selects drafts too, Only selects drafts only.
+// The draft policies: Exclude selects no drafts, Include also selects drafts, and Only selects
+// nothing but drafts.
 const (
 	DraftExclude DraftPolicy = "Exclude"
 	DraftInclude DraftPolicy = "Include"
@@ -60,7 +61,8 @@ const (
 // +kubebuilder:validation:Enum=Owner;Member;Collaborator;Contributor;FirstTimeContributor;FirstTimer;Mannequin;None
 type AuthorAssociation string
 
-// GitHubPullRequests selects open pull requests. All criteria that are set must match.
+// GitHubPullRequests selects open pull requests. A pull request is selected if it meets all
+// criteria that are set.
 type GitHubPullRequests struct {
 	// labels of the pull request.
 	// +optional
@@ -86,8 +88,8 @@ type GitHubPullRequests struct {
 	// associations of authors that are selected: Owner of the repository, Member of its
 	// organization, Collaborator who was invited, Contributor who has committed before,
 	// FirstTimeContributor without an earlier commit in the repository, FirstTimer without an
-	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None of these.
-	// Defaults to all.
+	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None for all
+	// other authors. Defaults to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -145,8 +147,8 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy for pull requests from forks: Deny selects none, Approved selects commits that label
-	// approves, and Allow selects all.
+	// policy for pull requests from forks. Deny selects no pull request, Approved selects the
+	// commits that label approves, and Allow selects every pull request.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
@@ -165,8 +167,8 @@ type Forks struct {
 
 // Match maps names of the source to tags of the image.
 type Match struct {
-	// name maps the name of a GitHub release or tag to the tag of the image. By default
-	// both are the same.
+	// name maps the name of a GitHub release or tag to the tag of the image. By default the tag is
+	// equal to the name.
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
@@ -258,9 +260,9 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef names a Secret of this namespace with public keys in PEM, under keys that end
-	// in ".pub". A signature by any of them is valid. It is required, because keyless signatures
-	// are not supported.
+	// keySecretRef refers to a Secret in this namespace with public keys in PEM, under keys that
+	// end in ".pub". A signature by any of them is valid. It is required, because keyless
+	// signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }
