@@ -27,15 +27,15 @@ type CanaryAnalysis struct {
 	Count int32 `json:"count,omitempty"`
 
 	// failureLimit is the number of failed rounds that are tolerated during the whole rollout,
-	// across all steps; one more fails the release. A round fails when any of its metrics fails.
-	// Defaults to 0, or to no limit if consecutiveFailureLimit is set.
+	// across all steps; a further failed round fails the release. A round fails when any of its
+	// metrics fails. Defaults to 0, or to no limit if consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
-	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; one
-	// more fails the release. Defaults to no limit.
+	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; a
+	// further one fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -136,7 +136,7 @@ type PrometheusProvider struct {
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
 
-// AnalysisMetric is a metric of the canary, and the range in which it passes.
+// AnalysisMetric is a metric of the canary, and the range of values that pass.
 // +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for a custom query"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
@@ -174,7 +174,7 @@ type AnalysisMetric struct {
 	Web *WebMetric `json:"web,omitempty"`
 
 	// minimumRequests is the number of requests in an interval that successRate and latency
-	// require. With a baseline, the active release requires as many. Fewer requests count
+	// require. With a baseline, the active release requires the same number. Fewer requests count
 	// as NoTraffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -197,9 +197,9 @@ type AnalysisMetric struct {
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// samples compares several values of each release instead of one: baseline compares their
-	// medians, and a result outside thresholdRange counts only if a Mann-Whitney U test finds the
-	// values different. By default one value of each release is compared.
+	// samples compares several values of each release: baseline compares the medians, and a result
+	// outside thresholdRange counts only if a Mann-Whitney U test finds the values different. By
+	// default one value of each release is compared.
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
@@ -401,7 +401,7 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// ValueRange is a range of numbers, bounds included.
+// ValueRange is a range of numbers, including both bounds.
 // +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set at least one of min and max: a range without bounds includes every value"
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must be less than or equal to max"
 type ValueRange struct {
@@ -473,7 +473,7 @@ const (
 // ReleaseAnalysis is the state of the analysis of a canary.
 type ReleaseAnalysis struct {
 	// template that defines the analysis, with its generation, as in
-	// ClusterAnalysisTemplate/http@3; empty if the Microservice defines it.
+	// ClusterAnalysisTemplate/http@3. It is empty if the Microservice defines the analysis.
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	Template string `json:"template,omitempty"`
@@ -567,7 +567,7 @@ type Measurement struct {
 	// time of the value.
 	Time metav1.MicroTime `json:"time"`
 
-	// value that was compared with the ranges. It is empty if there was none.
+	// value that was compared with the ranges. It is empty if there was no value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`

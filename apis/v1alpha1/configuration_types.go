@@ -9,7 +9,7 @@ const (
 	// TrackConfigMaps makes ConfigMaps part of a release.
 	TrackConfigMaps ConfigurationTrack = "ConfigMaps"
 	// TrackAll makes ConfigMaps and Secrets part of a release. Secrets of the types
-	// kubernetes.io/tls and kubernetes.io/service-account-token, and those for registries and
+	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets for registries and
 	// bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
 	// TrackNone makes only the template part of a release. Pods read the current content of
@@ -28,7 +28,7 @@ type Configuration struct {
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
 
-	// ignore names ConfigMaps and Secrets that are not part of a release even if the template
+	// ignore lists ConfigMaps and Secrets that are not part of a release even if the template
 	// references them. Pods read their current content.
 	// +optional
 	// +listType=set

@@ -58,10 +58,9 @@ type DeprecatedRun struct {
 }
 
 // Convert moves the values of deprecated fields, which an earlier version wrote, to the current
-// fields. It does not change a status that this version wrote.
-// Every reader of a Microservice calls it before it reads releaseGroups; the next write of the
-// rollout state stores the result. All groups are written together, so that no
-// group has both deprecated and current fields.
+// fields. It does not change a status that this version wrote. Every reader of a Microservice calls
+// Convert before it reads releaseGroups. The next write of the rollout state stores the result. All
+// groups are written together, so that no group has both deprecated and current fields.
 func (s *MicroserviceStatus) Convert() {
 	for i := range s.ReleaseGroups {
 		s.ReleaseGroups[i].convert()

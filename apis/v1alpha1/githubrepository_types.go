@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GitHubRepositorySpec defines a repository, which namespaces may use it, and what is written
-// to it.
+// GitHubRepositorySpec defines a repository, the namespaces that may use it, and the feedback that
+// is written to it.
 // +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL is immutable: create another GitHubRepository for another server"
 // +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.feedback requires spec.credentialsSecretRef: GitHub does not allow anonymous writes"
 type GitHubRepositorySpec struct {
@@ -60,7 +60,7 @@ type GitHubRepositorySpec struct {
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// feedback defines what is written to GitHub. By default nothing is written.
+	// feedback defines which feedback is written to GitHub. By default nothing is written.
 	// +optional
 	Feedback *Feedback `json:"feedback,omitempty"`
 }
@@ -90,7 +90,7 @@ type AllowedNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// Feedback defines what is written to GitHub.
+// Feedback defines which feedback is written to GitHub.
 type Feedback struct {
 	// deployments defines which GitHub Deployments are created.
 	// +optional
@@ -106,8 +106,8 @@ type Feedback struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the supported variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
 	Environment string `json:"environment,omitempty"`
 
-	// comment enables one comment on each pull request, edited in place, that lists its
-	// previews. Defaults to true.
+	// comment enables one comment on each pull request, which lists its previews and is edited in
+	// place. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	Comment *bool `json:"comment,omitempty"`
@@ -152,8 +152,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	HeadSHA string `json:"headSHA"`
 
-	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last one
-	// that has the head commit as a parent.
+	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last test
+	// merge commit that has the head commit as a parent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`
@@ -168,7 +168,7 @@ type PullRequest struct {
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
-	// fork reports that the head branch is in another repository, or in a deleted one.
+	// fork reports that the head branch is in another repository, or in a deleted repository.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
@@ -256,9 +256,9 @@ type GitHubTag struct {
 // +kubebuilder:validation:Enum=queued;in_progress;success;failure;inactive
 type DeploymentState string
 
-// The states that are written: queued while there is no image, in_progress while pods
-// start, success once the release is available and routed, failure if it failed, inactive
-// once the pull request is closed or a newer commit replaces it.
+// The states that are written: queued while there is no image, in_progress while pods start,
+// success once the release is available and routed, failure if the release failed, inactive once
+// the pull request is closed or a newer commit replaces this commit.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -289,8 +289,8 @@ type FeedbackRecord struct {
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written: queued while there is no image, in_progress while pods start,
-	// success when the release is available and routed, failure if it failed, and inactive when the
-	// pull request is closed or a newer commit replaces this one.
+	// success when the release is available and routed, failure if the release failed, and inactive
+	// when the pull request is closed or a newer commit replaces this commit.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
 	// checksum of the last written content, including URL and description.
@@ -431,11 +431,12 @@ type GitHubRepository struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines the repository, which namespaces may use it, and what is written to it.
+	// spec defines the repository, the namespaces that may use it, and the feedback that is written
+	// to it.
 	// +required
 	Spec GitHubRepositorySpec `json:"spec"`
 
-	// status reports what was read from and written to GitHub.
+	// status reports the state that was read from GitHub, and the feedback that was written.
 	// +optional
 	Status GitHubRepositoryStatus `json:"status,omitempty"`
 }

@@ -111,7 +111,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	All []string `json:"all,omitempty"`
 
-	// any lists labels of which at least one must be present.
+	// any lists labels, at least one of which must be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -135,10 +135,9 @@ type ForkPolicy string
 const (
 	// ForksDeny selects no pull requests from forks.
 	ForksDeny ForkPolicy = "Deny"
-	// ForksApproved selects commits that a label approves, and only images whose tag has
-	// the full commit SHA. A label that names a commit approves that commit. Any other
-	// label approves the head commit at which it was first seen; after a push it must be
-	// removed and added again.
+	// ForksApproved selects commits that a label approves, and only images whose tag has the full
+	// commit SHA. A label that contains a commit approves this commit. Any other label approves the
+	// head commit at which it was first seen; after a push it must be removed and added again.
 	ForksApproved ForkPolicy = "Approved"
 	// ForksAllow selects all pull requests from forks.
 	ForksAllow ForkPolicy = "Allow"
@@ -153,10 +152,10 @@ type Forks struct {
 	Policy ForkPolicy `json:"policy"`
 
 	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
-	// "preview:{{.SHA}}", the label names the commit that it approves, regardless of later pushes.
-	// Without {{.SHA}} it approves the head commit at which it was first seen, which may have been
-	// pushed after the reviewer opened the page. GitHub limits labels to 50 characters, of which
-	// {{.SHA}} takes 40.
+	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
+	// pushes. Without {{.SHA}}, the label approves the head commit at which it was first seen,
+	// which may have been pushed after the reviewer opened the page. GitHub limits labels to 50
+	// characters, and {{.SHA}} takes 40 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
@@ -172,10 +171,10 @@ type Match struct {
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
-	// candidates are templates of the image's tag for a pull request, tried in order. The
-	// supported variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label).
-	// Each candidate must contain one of the first three, because two pull requests can have the
-	// same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
+	// candidates are templates of the image's tag for a pull request, tried in order. The supported
+	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each
+	// candidate must contain one of the first three variables, because two pull requests can have
+	// the same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
 	// its image must be the head commit or the merge commit. If the image has no such label, it is
 	// accepted if it is newer than the head commit and the pull request is not from a fork. With
 	// forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
@@ -207,7 +206,7 @@ type NameMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
 
-	// to is the image's tag, composed of the groups of from: "$1", "${version}".
+	// to is the image's tag, composed of the groups of from, such as "$1" or "${version}".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -231,7 +230,7 @@ type LabelMatch struct {
 	Value string `json:"value,omitempty"`
 }
 
-// AdditionalImage is another image that is released together with the first.
+// AdditionalImage is a further image that is released together with spec.image.
 type AdditionalImage struct {
 	// containerName is the name of the container or init container of the template that runs the
 	// image.

@@ -19,7 +19,7 @@ const (
 	// waits. It also applies to the first release of a group.
 	HookPreRollout HookType = "PreRollout"
 	// HookRollout is a check in each round of the analysis. A response that means no fails the
-	// round. Without a response, the round counts as one that could not be measured.
+	// round. Without a response, the round counts as not measured.
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
@@ -134,7 +134,8 @@ type Hook struct {
 // LabelHook on a Job and its pods is the name of the hook for which they run.
 const LabelHook = "hlnr.io/hook"
 
-// AnnotationHookCall on a Job is the id of the call that it answers, as in the status of the hook.
+// AnnotationHookCall on a Job is the id of the call for which it runs, as in the status of the
+// hook.
 const AnnotationHookCall = "hlnr.io/hook-call"
 
 // AnnotationHookType on a Job is the type of its hook when it was created.

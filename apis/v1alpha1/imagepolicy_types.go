@@ -26,10 +26,10 @@ type ImagePolicySpec struct {
 
 	// imagePullSecrets are Secrets in this namespace with the registry's credentials, of type
 	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A Secret
-	// of the last type requires the annotation hlnr.io/registry, which names its registry. Without
-	// Secrets, registries are read anonymously, or with the workload identity of the manager if it
-	// is enabled for their cloud. The pods of releases use the same Secrets to pull images. If a
-	// Secret is missing, the policy fails; it never falls back to anonymous access.
+	// of the last type requires the annotation hlnr.io/registry, which contains its registry.
+	// Without Secrets, registries are read anonymously, or with the workload identity of the
+	// manager if it is enabled for their cloud. The pods of releases use the same Secrets to pull
+	// images. If a Secret is missing, the policy fails; it never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -43,8 +43,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout for reading the list of tags with all its pages, or one image. A whole scan takes at
-	// most two minutes. Defaults to 30s.
+	// timeout is the maximum time to read the list of tags with all its pages, or one image. A
+	// whole scan takes at most two minutes. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
@@ -83,16 +83,16 @@ type ImagePolicySpec struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// minAge is the time that must pass between the first time that a version is seen and the time
-	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again for the new
+	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again with the new
 	// image. Versions found by the first scan are offered immediately. By default all versions are
 	// offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
 
-	// untagged defines what happens to an offered version whose tag is deleted while its
-	// image remains. With Keep it remains offered, and condition Ready reports it. With
-	// Withdraw it is withdrawn with reason Gone, after two scans. Defaults to Keep.
+	// untagged defines what happens to an offered version whose tag is deleted while its image
+	// remains. With Keep the version remains offered, and condition Ready reports this. With
+	// Withdraw the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -196,8 +196,8 @@ type TagFilter struct {
 // +kubebuilder:validation:Enum=All;Major;Minor;Patch
 type GroupBy string
 
-// The groupings: All is one group; Major gives "1.x", Minor "1.2.x", Patch
-// "1.2.3" with its builds.
+// The groupings of version 1.2.3: All is one group for all versions, Major is group "1.x", Minor is
+// group "1.2.x", and Patch is group "1.2.3" with its builds.
 const (
 	GroupByAll   GroupBy = "All"
 	GroupByMajor GroupBy = "Major"
@@ -209,10 +209,9 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple a fixed number
-// of numbers, Regexp the named groups of tagFilter.pattern. PushTime ignores the tag and
-// uses the build time of its image, because registries do not report when a tag was
-// pushed.
+// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of
+// numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and
+// uses the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -242,8 +241,8 @@ type Versioning struct {
 	// +kubebuilder:validation:Maximum=6
 	Parts int32 `json:"parts,omitempty"`
 
-	// suffix with which a tag must end, such as "-alpine". It is not part of the version. Without
-	// a suffix, everything after the first hyphen of a semantic version is a pre-release.
+	// suffix is the suffix that a tag must have, such as "-alpine". It is not part of the version.
+	// Without a suffix, everything after the first hyphen of a semantic version is a pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
@@ -382,12 +381,12 @@ type Withdrawal struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// reason of the withdrawal: Denied by spec.deny; Excluded, because the specification no longer
-	// admits it; Gone, because two scans showed that it no longer exists in the registry; Closed,
-	// because the pull request is closed.
+	// reason of the withdrawal. Denied means that spec.deny contains the version. Excluded means
+	// that the specification no longer admits the version. Gone means that two scans showed that
+	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
 
-	// time at which it was withdrawn.
+	// time of the withdrawal.
 	Time metav1.Time `json:"time"`
 }
 
@@ -529,9 +528,8 @@ const (
 // invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 
-// ImagePolicy discovers the versions of an image, and offers those that its rules admit. An
-// offered version is withdrawn only if it is excluded, or if it is confirmed that it was
-// deleted.
+// ImagePolicy discovers the versions of an image, and offers the versions that its rules admit. An
+// offered version is withdrawn only if it is excluded, or if its deletion is confirmed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

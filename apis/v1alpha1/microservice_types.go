@@ -159,9 +159,9 @@ type Availability struct {
 	Exclusive bool `json:"exclusive,omitempty"`
 }
 
-// Autoscaling configures the HorizontalPodAutoscaler of a release. A release that takes over the
-// traffic of another release has at least as many replicas as that release, regardless of
-// metrics.
+// Autoscaling configures the HorizontalPodAutoscaler of a release. Regardless of metrics, a release
+// that takes over the traffic of another release has at least as many replicas as the other
+// release.
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must be less than or equal to maxReplicas"
 type Autoscaling struct {
 	// minReplicas is the minimum number of replicas of a release that receives traffic.
@@ -378,16 +378,17 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// traffic selects what splits the work of a group between its active release and the canary:
+	// traffic defines how the work of a group is split between its active release and the canary:
 	// Routes splits requests by the weights of routes, and Pods divides availability.replicas pods
 	// between the two releases. Defaults to Routes if a NetworkPolicy routes to the group or ever
 	// did, if scale is Full, or if availability.autoscaling is set, and to Pods otherwise.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
-	// scale selects how many replicas the canary has before it becomes active: Full is all replicas
-	// from the start, and MatchWeight is the share of the active release's replicas that its next
-	// weight requires, at least one. Defaults to Full, and with traffic Pods to MatchWeight.
+	// scale defines how many replicas the canary has before it becomes active. Full means all
+	// replicas from the start. MatchWeight means the share of the active release's replicas that
+	// its next weight requires, at least one. Defaults to Full, and with traffic Pods to
+	// MatchWeight.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
@@ -402,8 +403,8 @@ type CanaryStrategy struct {
 	// +optional
 	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
 
-	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to decide
-	// whether it continues or to be notified.
+	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to
+	// decide whether the rollout continues or to be notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -421,11 +422,13 @@ func (c *CanaryStrategy) Measures() bool {
 	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }
 
-// CanaryStep is a weight, and the conditions for the next step. A step without pause and
-// approval is complete when its weight is programmed and its analysis, if any, has passed.
+// CanaryStep defines the weight of a step, and the conditions for the next step. A step without
+// pause and approval is complete when its weight is programmed and its analysis, if any, has
+// passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
-	// name by which a Continue decision refers to the step. Defaults to the step's number, from 1.
+	// name by which a Continue decision refers to the step. Defaults to the step's number, counted
+	// from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
@@ -450,8 +453,7 @@ type CanaryStep struct {
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
 	// window is the time of the week in which the step may begin and, for the last step, in which
-	// the release may become active. Defaults to any time. A rollback does not wait for the
-	// window.
+	// the release may become active. Defaults to any time. A rollback does not wait for the window.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
@@ -519,7 +521,7 @@ type Microservice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines how versions run, and which of them is active.
+	// spec defines how versions run, and which version is active.
 	// +required
 	Spec MicroserviceSpec `json:"spec"`
 

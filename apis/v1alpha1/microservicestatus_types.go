@@ -162,7 +162,7 @@ type HandledDecision struct {
 	// action that was requested: Continue, Adopt, Deprecate or Retry, as in spec.decision of a
 	// VersionedMicroservice.
 	Action DecisionAction `json:"action"`
-	// time at which it was handled.
+	// time at which the decision was handled.
 	Time metav1.MicroTime `json:"time"`
 	// by is the name of the user who made the decision.
 	// +optional
@@ -229,7 +229,7 @@ type Release struct {
 	Available bool `json:"available,omitempty"`
 
 	// promoted is the position of this release in the order in which releases became active; 0 if
-	// it was never active.
+	// the release was never active.
 	// +optional
 	Promoted int64 `json:"promoted,omitempty"`
 
@@ -296,12 +296,12 @@ type ReleaseInternal struct {
 
 // FailedVersions records failed versions that are no longer listed in releases.
 type FailedVersions struct {
-	// version is the highest of these versions. Unlisted versions up to it are not started
-	// automatically.
+	// version is the highest of these versions. Versions up to this version that are not listed in
+	// releases are not started automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config is the hash of the pod template and configuration with which they failed. With
-	// another configuration all of them may start again.
+	// config is the hash of the pod template and configuration with which these versions failed.
+	// With another configuration, all these versions may start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }

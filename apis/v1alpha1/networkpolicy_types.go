@@ -888,8 +888,7 @@ type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
-	// revision is the traffic revision that all objects of the group contain, and that is
-	// accepted.
+	// revision is the accepted traffic revision that all objects of the group contain.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 	// confirmedTime is when revision was confirmed, with the releases in references.
@@ -971,7 +970,7 @@ type ProviderSwitch struct {
 	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
 }
 
-// NetworkPolicyStatus reports what is routed, and whether the gateways have programmed it.
+// NetworkPolicyStatus reports the current routes, and whether the gateways have programmed them.
 type NetworkPolicyStatus struct {
 	// conditions always include Accepted, ResolvedRefs, Programmed and Ready. Reconciling, Stalled
 	// and other conditions are present only while there is something to report.
@@ -1087,7 +1086,7 @@ type NetworkPolicy struct {
 	// +required
 	Spec NetworkPolicySpec `json:"spec"`
 
-	// status reports what is routed, and whether the gateways have programmed it.
+	// status reports the current routes, and whether the gateways have programmed them.
 	// +optional
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }

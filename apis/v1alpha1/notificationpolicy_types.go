@@ -151,7 +151,7 @@ type NotificationPolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
-	// Microservices. An invalid selector selects none, and condition Stalled reports it.
+	// Microservices. An invalid selector selects no Microservice, and condition Stalled reports it.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -269,8 +269,8 @@ type NotificationDelivery struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NotificationPolicyStatus records what was reported. After a restart, the manager continues
-// from this record.
+// NotificationPolicyStatus records the messages that were reported. After a restart, the manager
+// continues from this record.
 type NotificationPolicyStatus struct {
 	// conditions are Ready, and Stalled if a user must change the specification.
 	// +optional
@@ -326,7 +326,7 @@ type NotificationPolicy struct {
 	// +required
 	Spec NotificationPolicySpec `json:"spec"`
 
-	// status records what was reported.
+	// status records the messages that were reported.
 	// +optional
 	Status NotificationPolicyStatus `json:"status,omitempty"`
 }
