@@ -46,7 +46,7 @@ type AdoptDeployment struct {
 type AdoptService struct {
 	// serviceName is the name of a Service in this namespace. Its selector is changed to the active
 	// release of the newest group as soon as that release has as many ready endpoints as the
-	// Service. Its name, addresses and ports remain, and so do routes to it.
+	// Service. The name, addresses and ports of the Service, and routes to it, do not change.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -35,7 +35,7 @@ type CanaryAnalysis struct {
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
 	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; a
-	// further one fails the release. Defaults to no limit.
+	// further failed round fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

@@ -208,9 +208,9 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=10
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
-	// progressDeadlineSeconds is the maximum time for a release to become available, and for the
-	// pods of each step to become available and its weight to be programmed. After this time the
-	// rollout fails. Pauses do not count while the release is healthy. Defaults to 600.
+	// progressDeadlineSeconds is the maximum time for a release to become available, and for each
+	// step to have available pods and a programmed weight. After this time the rollout fails.
+	// Pauses do not count while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
@@ -295,7 +295,7 @@ type ManualUpdateStrategy struct {
 // or release that this user chose, so that a change by another user or tool is not attributed to
 // this user.
 type PinAuthor struct {
-	// name of the user, as the API server knows it.
+	// name of the user in the API server.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -485,9 +485,9 @@ type CanaryApproval struct {
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from lists groups of users, by their names at the API server. A user who approves must be a
-	// member of one of these groups, and list it in spec.decision.groups. By default every user who
-	// is allowed to write decisions can approve.
+	// from lists groups of users, by the names that the API server uses. A user who approves must
+	// be a member of one of these groups, and list it in spec.decision.groups. By default every
+	// user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -53,8 +53,8 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress deadline began to count: at the start of the rollout or of
-	// the step, or at the last progress.
+	// startedTime is when the progress deadline began to count, which is the start of the rollout
+	// or of the step, or the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
@@ -118,7 +118,7 @@ type StepApproval struct {
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group is the entry of spec.updateStrategy.canary.steps[].approval.from that the user is a
+	// group is the group in spec.updateStrategy.canary.steps[].approval.from that the user is a
 	// member of. It is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -180,8 +180,8 @@ type ZeroMark struct {
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
-	// named is true while an object of a NetworkPolicy that never confirmed the group still refers
-	// to the release. The drain begins when no such object refers to it.
+	// named reports whether an object of a NetworkPolicy that never confirmed the group still
+	// refers to the release. The drain begins when no such object refers to it.
 	// +optional
 	Named bool `json:"named,omitempty"`
 }

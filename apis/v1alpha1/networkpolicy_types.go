@@ -291,7 +291,7 @@ type RouteFilter struct {
 // HeaderModifier changes headers.
 // +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
 type HeaderModifier struct {
-	// set sets headers to these values, replacing existing values.
+	// set lists headers and the values that replace their existing values.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -299,7 +299,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Set []HeaderValue `json:"set,omitempty"`
 
-	// add adds values to headers.
+	// add lists headers and the values that are added to them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -307,7 +307,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Add []HeaderValue `json:"add,omitempty"`
 
-	// remove removes headers by name.
+	// remove lists the names of headers that are removed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -248,7 +248,7 @@ type NotificationDelivery struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits that were reported for the step of the last reported rollout.
+	// waits lists the waits that were reported for the current step of the last reported rollout.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
