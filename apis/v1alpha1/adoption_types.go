@@ -7,11 +7,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type DeletionPolicy string
 
 const (
-	// DeletionDelete deletes all objects that it owns. It needs no finalizer.
+	// DeletionDelete deletes all objects that the deleted object owns. It needs no finalizer.
 	DeletionDelete DeletionPolicy = "Delete"
 	// DeletionOrphan keeps everything that runs and serves traffic, and removes the owner references.
 	DeletionOrphan DeletionPolicy = "Orphan"
-	// DeletionRestore restores what was adopted, before the rest is deleted.
+	// DeletionRestore restores the adopted object before the objects that replaced it are deleted.
 	DeletionRestore DeletionPolicy = "Restore"
 )
 
@@ -22,19 +22,19 @@ const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"
 
 // Annotations on adopted objects of users, for restoring them.
 const (
-	// AnnotationAdoptedSelector on a Service is its original selector, as JSON.
+	// AnnotationAdoptedSelector contains the original selector of an adopted Service, as JSON.
 	AnnotationAdoptedSelector = "hlnr.io/adopted-selector"
-	// AnnotationAdoptedReplicas on a Deployment is its original number of replicas.
+	// AnnotationAdoptedReplicas contains the original number of replicas of an adopted Deployment.
 	AnnotationAdoptedReplicas = "hlnr.io/adopted-replicas"
-	// AnnotationRules, followed by the name of a NetworkPolicy, on a route is what that
-	// policy owns in the route, as JSON: the rollout state that its rules are of, and their
-	// original backendRefs.
+	// AnnotationRules, followed by the name of a NetworkPolicy, is the key of an annotation on a
+	// route. As JSON, it contains the rollout state from which the policy wrote its rules of the
+	// route, and the original backendRefs of these rules.
 	AnnotationRules = "hlnr.io/rules."
 )
 
 // AdoptDeployment takes over from an existing Deployment.
 type AdoptDeployment struct {
-	// deploymentName is the name of a Deployment of this namespace. It is scaled to zero once the
+	// deploymentName is the name of a Deployment in this namespace. It is scaled to zero once the
 	// first active release receives its traffic, and remains for deletionPolicy Restore.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -44,9 +44,9 @@ type AdoptDeployment struct {
 
 // AdoptService takes over an existing Service that clients use.
 type AdoptService struct {
-	// serviceName is the name of a Service of this namespace. Its selector is changed to the
-	// active release of the newest group, once that release has as many ready endpoints as the
-	// Service. Its name, addresses and ports remain, and so do routes to it.
+	// serviceName is the name of a Service in this namespace. Its selector is changed to the active
+	// release of the newest group as soon as that release has as many ready endpoints as the
+	// Service. The name, addresses and ports of the Service, and routes to it, do not change.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -58,12 +58,13 @@ type AdoptedService struct {
 	// serviceName of the Service.
 	// +kubebuilder:validation:MaxLength=63
 	ServiceName string `json:"serviceName"`
-	// release that its selector selects. It is empty while the selector is unchanged.
+	// release that the selector of the Service selects. It is empty while the selector is
+	// unchanged.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
-	// adoptedTime is when its EndpointSlices first contained only endpoints of this or an earlier
-	// release.
+	// adoptedTime is when the EndpointSlices of the Service first contained only endpoints of this
+	// or an earlier release.
 	// +optional
 	AdoptedTime *metav1.MicroTime `json:"adoptedTime,omitempty"`
 }

@@ -27,15 +27,15 @@ type CanaryAnalysis struct {
 	Count int32 `json:"count,omitempty"`
 
 	// failureLimit is the number of failed rounds that are tolerated during the whole rollout,
-	// across all steps; one more fails the release. A round fails when any of its metrics fails.
-	// Defaults to 0, or to no limit if consecutiveFailureLimit is set.
+	// across all steps; a further failed round fails the release. A round fails when any of its
+	// metrics fails. Defaults to 0, or to no limit if consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
-	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; one
-	// more fails the release. Defaults to no limit.
+	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; a
+	// further failed round fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -83,7 +83,7 @@ const (
 	NoTrafficWait NoTrafficPolicy = "Wait"
 )
 
-// MetricsSource is the component that counts the requests of the built-in metrics.
+// MetricsSource is the component that counts the requests for the built-in metrics.
 // +kubebuilder:validation:Enum=Traefik;Application;EnvoyGateway;Istio;IngressNGINX
 type MetricsSource string
 
@@ -125,18 +125,18 @@ type PrometheusProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query or fragment; put credentials into secretRef"
 	Address string `json:"address"`
 
-	// secretRef names a Secret of this namespace with key token, or with username
-	// and password. The credentials are sent only to this address.
+	// secretRef refers to a Secret in this namespace with key token, or with username and password.
+	// The credentials are sent only to this address.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
-	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
-	// certificate authorities to trust for this address.
+	// caSecretRef refers to a Secret in this namespace whose key ca.crt contains the certificate
+	// authorities to trust for this address.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
 
-// AnalysisMetric is a metric of the canary, and the range in which it passes.
+// AnalysisMetric is a metric of the canary, and the range of values that pass.
 // +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for a custom query"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
@@ -174,7 +174,7 @@ type AnalysisMetric struct {
 	Web *WebMetric `json:"web,omitempty"`
 
 	// minimumRequests is the number of requests in an interval that successRate and latency
-	// require. With a baseline, the active release requires as many. Fewer requests count
+	// require. With a baseline, the active release requires the same number. Fewer requests count
 	// as NoTraffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -186,7 +186,7 @@ type AnalysisMetric struct {
 	ThresholdRange ValueRange `json:"thresholdRange"`
 
 	// inconclusiveRange is a range that is wider than thresholdRange. A value in this range but
-	// outside of thresholdRange does not fail the round, but makes it inconclusive, which requires a
+	// outside thresholdRange does not fail the round, but makes it inconclusive, which requires a
 	// decision of a user. Bounds default to those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
@@ -197,9 +197,9 @@ type AnalysisMetric struct {
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// samples compares several values of each release instead of one: baseline compares their
-	// medians, and a result outside of thresholdRange counts only if a Mann-Whitney U test finds
-	// the values different. By default one value of each release is compared.
+	// samples compares several values of each release: baseline compares the medians, and a result
+	// outside thresholdRange counts only if a Mann-Whitney U test finds the values different. By
+	// default one value of each release is compared.
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
@@ -208,7 +208,8 @@ type AnalysisMetric struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// MetricSamples are the values of a metric up to the time of a round. A release needs eight of them.
+// MetricSamples are the values of a metric up to the time of a round. A release needs at least
+// eight values.
 type MetricSamples struct {
 	// interval is the time range of one value and the time between two values. It replaces
 	// {{.Interval}} in prometheus.query. It should contain at least four scrapes.
@@ -254,11 +255,11 @@ type LatencyMetric struct {
 
 // PrometheusMetric is a query in PromQL.
 type PrometheusMetric struct {
-	// query returns one number: a scalar, or a vector with one series. An empty vector
-	// means no traffic. The fields {{.Release}}, {{.Group}},
-	// {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} (as in 1m) and
-	// {{.Service}} are replaced; the last is a pattern for =~ that matches the Services of
-	// the release. In an AnalysisTemplate {{.Args.NAME}} is replaced too.
+	// query returns one number: a scalar, or a vector with one series. An empty vector means no
+	// traffic. The fields {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}},
+	// {{.Version}}, {{.Interval}} (as in 1m) and {{.Service}} are replaced; {{.Service}} is a
+	// pattern for =~ that matches the Services of the release. In an AnalysisTemplate,
+	// {{.Args.NAME}} is replaced too.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -270,16 +271,17 @@ type PrometheusMetric struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
-	// url to request, with the fields of prometheus.query, and {{.Start}} and {{.End}}, the
-	// interval in seconds since 1970. Link-local and loopback addresses are rejected, and so are
-	// redirects to other hosts.
+	// url to request. It can contain the fields of prometheus.query, and {{.Start}} and {{.End}},
+	// the start and the end of the interval in seconds since 1970. Link-local and loopback
+	// addresses are rejected, and so are redirects to other hosts.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
-	// body is JSON to send by POST, with the fields of url. Without a body the request is a GET.
+	// body is JSON to send by POST. It can contain the fields of url. Without a body the request is
+	// a GET.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -300,31 +302,31 @@ type WebMetric struct {
 	// +kubebuilder:validation:MaxItems=8
 	Headers []WebHeader `json:"headers,omitempty"`
 
-	// secretRef names a Secret of this namespace with key token, which is sent as a bearer
-	// token, or with username and password. For other credentials use headers. Credentials are
-	// sent only to the host of the URL.
+	// secretRef refers to a Secret in this namespace with key token, which is sent as a bearer
+	// token, or with username and password. For other credentials use headers. Credentials are sent
+	// only to the host of the URL.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
-	// aws signs the request with Signature Version 4, as Amazon CloudWatch needs it. The URL must
+	// aws signs the request with Signature Version 4, as Amazon CloudWatch requires. The URL must
 	// begin with https://.
 	// +optional
 	AWS *WebAWS `json:"aws,omitempty"`
 
-	// google sends an access token of a service account, as Google Cloud Monitoring needs it. The
+	// google sends an access token of a service account, as Google Cloud Monitoring requires. The
 	// URL must begin with https://.
 	// +optional
 	Google *WebGoogle `json:"google,omitempty"`
 
-	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
-	// certificate authorities to trust for this URL.
+	// caSecretRef refers to a Secret in this namespace whose key ca.crt contains the certificate
+	// authorities to trust for this URL.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
 
 // WebAWS signs a request with Signature Version 4 of AWS. A body is sent with the Content-Type
-// application/x-amz-json-1.0; CloudWatch then needs the header X-Amz-Target with the operation, such
-// as GraniteServiceVersion20100801.GetMetricData.
+// application/x-amz-json-1.0; CloudWatch also requires the header X-Amz-Target with the operation,
+// such as GraniteServiceVersion20100801.GetMetricData.
 type WebAWS struct {
 	// region that the signature is for, such as eu-central-1.
 	// +required
@@ -341,9 +343,9 @@ type WebAWS struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.service must consist of lower-case letters, digits and '-', such as monitoring"
 	Service string `json:"service,omitempty"`
 
-	// secretRef names a Secret of this namespace with the keys access-key-id and secret-access-key
-	// of an IAM user or role, and session-token if they are temporary. The identity of the manager is
-	// never used.
+	// secretRef refers to a Secret in this namespace with the keys access-key-id and
+	// secret-access-key of an IAM user or role, and session-token if they are temporary. The
+	// identity of the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`
 }
@@ -352,9 +354,9 @@ type WebAWS struct {
 // https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a bearer
 // token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
-	// secretRef names a Secret of this namespace whose key key.json is the key of a service account,
-	// in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of the manager
-	// is never used.
+	// secretRef refers to a Secret in this namespace whose key key.json is the key of a service
+	// account, in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
+	// the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`
 }
@@ -376,14 +378,14 @@ type WebHeader struct {
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
 
-	// secretKeyRef names a key of a Secret of this namespace with the whole value of the header,
-	// such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line break at
-	// its end is ignored.
+	// secretKeyRef refers to a key of a Secret in this namespace with the whole value of the
+	// header, such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line
+	// break at its end is ignored.
 	// +optional
 	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
 }
 
-// SecretKeyReference names a key of a Secret of the same namespace.
+// SecretKeyReference refers to a key of a Secret of the same namespace.
 type SecretKeyReference struct {
 	// name of the Secret.
 	// +required
@@ -399,7 +401,7 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// ValueRange is a range of numbers, bounds included.
+// ValueRange is a range of numbers, including both bounds.
 // +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set at least one of min and max: a range without bounds includes every value"
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must be less than or equal to max"
 type ValueRange struct {
@@ -432,17 +434,17 @@ const (
 type AnalysisPhase string
 
 const (
-	// AnalysisRunning needs further rounds.
+	// AnalysisRunning means that further rounds are necessary.
 	AnalysisRunning AnalysisPhase = "Running"
-	// AnalysisPassed had the required number of passed rounds. Measurements continue until
+	// AnalysisPassed means that the required number of rounds passed. Measurements continue until
 	// the step ends.
 	AnalysisPassed AnalysisPhase = "Passed"
-	// AnalysisFailed had more failed rounds than are tolerated. It is final for the rollout.
+	// AnalysisFailed means that more rounds failed than are tolerated. It is final for the rollout.
 	AnalysisFailed AnalysisPhase = "Failed"
-	// AnalysisInconclusive needs a decision: a value was inconclusive, or the metrics could
-	// not be measured.
+	// AnalysisInconclusive means that a user must decide, because a value was inconclusive or the
+	// metrics could not be measured.
 	AnalysisInconclusive AnalysisPhase = "Inconclusive"
-	// AnalysisNoTraffic waits for requests.
+	// AnalysisNoTraffic means that the analysis waits for requests.
 	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
 )
 
@@ -451,25 +453,27 @@ const (
 type MeasurementResult string
 
 const (
-	// MeasurementPassed is inside thresholdRange.
+	// MeasurementPassed means that the value is inside thresholdRange.
 	MeasurementPassed MeasurementResult = "Passed"
-	// MeasurementFailed is outside both ranges.
+	// MeasurementFailed means that the value is outside both ranges.
 	MeasurementFailed MeasurementResult = "Failed"
-	// MeasurementInconclusive is outside thresholdRange and inside inconclusiveRange.
+	// MeasurementInconclusive means that the value is outside thresholdRange and inside
+	// inconclusiveRange.
 	MeasurementInconclusive MeasurementResult = "Inconclusive"
-	// MeasurementNoTraffic had nothing to measure.
+	// MeasurementNoTraffic means that there were no requests to measure.
 	MeasurementNoTraffic MeasurementResult = "NoTraffic"
-	// MeasurementSkipped had no baseline to compare with, because the active release receives
-	// no traffic in this step.
+	// MeasurementSkipped means that there is no baseline to compare with, because the active
+	// release receives no traffic in this step.
 	MeasurementSkipped MeasurementResult = "Skipped"
-	// MeasurementError could not be measured. It counts neither as passed nor as failed.
+	// MeasurementError means that the metric could not be measured. It counts neither as passed nor
+	// as failed.
 	MeasurementError MeasurementResult = "Error"
 )
 
 // ReleaseAnalysis is the state of the analysis of a canary.
 type ReleaseAnalysis struct {
 	// template that defines the analysis, with its generation, as in
-	// ClusterAnalysisTemplate/http@3; empty if the Microservice defines it.
+	// ClusterAnalysisTemplate/http@3. It is empty if the Microservice defines the analysis.
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	Template string `json:"template,omitempty"`
@@ -483,16 +487,18 @@ type ReleaseAnalysis struct {
 	// since is when the measured step began to wait for the analysis.
 	Since metav1.MicroTime `json:"since"`
 
-	// specHash is the hash of metrics with their thresholds, count, interval, source,
-	// provider and noTraffic. When they change, rounds count from 0 again; failures remain.
+	// specHash is the hash of the metrics with their thresholds, and of count, interval, source,
+	// provider and noTraffic. When one of these changes, rounds starts at 0 again, and failures
+	// remains.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`
 
-	// phase of this step: Running needs further rounds; Passed had the required number of passed
-	// rounds; Failed had more failed rounds than are tolerated, which is final for the rollout;
-	// Inconclusive waits for a decision of a user, because a value was inconclusive or could not be
-	// measured; NoTraffic waits for requests.
+	// phase of this step. Running means that further rounds are necessary. Passed means that the
+	// required number of rounds passed. Failed means that more rounds failed than are tolerated,
+	// which is final for the rollout. Inconclusive means that a user must decide, because a value
+	// was inconclusive or could not be measured. NoTraffic means that the analysis waits for
+	// requests.
 	Phase AnalysisPhase `json:"phase"`
 
 	// message describes the phase.
@@ -500,16 +506,15 @@ type ReleaseAnalysis struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
-	// rounds of this step that passed.
+	// rounds is the number of rounds of this step that passed.
 	// +optional
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// failures counts the failed rounds of the rollout.
+	// failures is the number of failed rounds of the rollout.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 
-	// consecutiveFailures counts the failed rounds of the rollout since the last one that
-	// passed.
+	// consecutiveFailures counts the failed rounds of the rollout since the last passed round.
 	// +optional
 	ConsecutiveFailures int32 `json:"consecutiveFailures,omitempty"`
 
@@ -536,7 +541,7 @@ type ReleaseAnalysis struct {
 	Metrics []MetricStatus `json:"metrics,omitempty"`
 }
 
-// MetricStatus holds the last measurements of a metric.
+// MetricStatus contains the last measurements of a metric.
 type MetricStatus struct {
 	// name of the metric.
 	// +kubebuilder:validation:MaxLength=63
@@ -562,15 +567,16 @@ type Measurement struct {
 	// time of the value.
 	Time metav1.MicroTime `json:"time"`
 
-	// value that was compared with the ranges. It is empty if there was none.
+	// value that was compared with the ranges. It is empty if there was no value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`
 
-	// result of the comparison. Passed is inside thresholdRange; Failed is outside of both ranges;
-	// Inconclusive is outside of thresholdRange and inside inconclusiveRange; NoTraffic had no
-	// requests to measure; Skipped had no baseline, because the active release receives no traffic;
-	// Error could not be measured, and counts neither as passed nor as failed.
+	// result of the comparison. Passed means that the value is inside thresholdRange. Failed means
+	// that it is outside both ranges. Inconclusive means that it is outside thresholdRange and
+	// inside inconclusiveRange. NoTraffic means that there were no requests to measure. Skipped
+	// means that there is no baseline, because the active release receives no traffic. Error means
+	// that the metric could not be measured; it counts neither as passed nor as failed.
 	Result MeasurementResult `json:"result"`
 
 	// message explains why there is no value, or which two values were compared.

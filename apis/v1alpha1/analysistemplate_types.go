@@ -8,7 +8,7 @@ const (
 	KindClusterAnalysisTemplate = "ClusterAnalysisTemplate"
 )
 
-// AnalysisTemplateReference names a shared analysis, and adapts it to a Microservice.
+// AnalysisTemplateReference refers to a shared analysis, and adapts it to a Microservice.
 type AnalysisTemplateReference struct {
 	// kind is AnalysisTemplate, in the namespace of the Microservice, or ClusterAnalysisTemplate.
 	// Defaults to AnalysisTemplate.
@@ -46,9 +46,9 @@ type AnalysisArgumentValue struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// value of the argument. The characters that it may contain have no meaning in strings of
-	// PromQL and JSON. In the server of a URL it must be one label, without '.', '/' and ':';
-	// in the path '/' begins another segment, and '..' is rejected.
+	// value of the argument. The allowed characters have no special meaning in strings of PromQL
+	// and JSON. In the host of a URL, the value must be a single label, without '.', '/' and ':'.
+	// In the path, '/' begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -64,17 +64,17 @@ type AnalysisMetricChange struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// thresholdRange replaces the one of the metric. If the metric has an inconclusiveRange that is
-	// not wider than this one, it is removed.
+	// thresholdRange replaces the thresholdRange of the metric. The inconclusiveRange of the metric
+	// is removed if it is not wider than the new thresholdRange.
 	// +optional
 	ThresholdRange *ValueRange `json:"thresholdRange,omitempty"`
 
-	// dryRun replaces the one of the metric.
+	// dryRun replaces the dryRun of the metric.
 	// +optional
 	DryRun *bool `json:"dryRun,omitempty"`
 }
 
-// AnalysisArgument is a value that each Microservice sets for itself.
+// AnalysisArgument is an argument of a template, to which each Microservice can give its own value.
 type AnalysisArgument struct {
 	// name of the argument; {{.Args.NAME}} is replaced by its value.
 	// +required
@@ -82,15 +82,16 @@ type AnalysisArgument struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][A-Za-z0-9]*$')",message="the name of an argument must consist of letters and digits, and begin with a lower-case letter, such as minRate"
 	Name string `json:"name"`
 
-	// default is the value for Microservices that set none. Without a default they must set one.
+	// default is the value for Microservices that do not set the argument. Without a default, every
+	// Microservice must set it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="spec.args[].default must consist of letters, digits, '.', '_', ':', '/' and '-'"
 	Default *string `json:"default,omitempty"`
 }
 
-// AnalysisTemplateSpec is an analysis that Microservices share. A change applies from the next round
-// on.
+// AnalysisTemplateSpec is an analysis that Microservices share. A change takes effect in the next
+// round.
 type AnalysisTemplateSpec struct {
 	// args are the arguments of the analysis. In prometheus.query, web.url, web.body and
 	// web.headers[].value {{.Args.NAME}} is replaced by the value of an argument.
@@ -103,8 +104,8 @@ type AnalysisTemplateSpec struct {
 	CanaryAnalysis `json:",inline"`
 }
 
-// AnalysisTemplate is an analysis that Microservices of its namespace share. Its Secrets are those of
-// this namespace.
+// AnalysisTemplate is an analysis that Microservices of its namespace share. The Secrets that it
+// refers to are read from the same namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=atpl,categories=hlnr
 // +kubebuilder:printcolumn:name="Interval",type=string,JSONPath=`.spec.interval`
@@ -115,7 +116,7 @@ type AnalysisTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec of the analysis.
+	// spec defines the analysis.
 	// +required
 	Spec AnalysisTemplateSpec `json:"spec"`
 }
@@ -141,8 +142,8 @@ type ClusterAnalysisTemplateSpec struct {
 	AnalysisTemplateSpec `json:",inline"`
 }
 
-// ClusterAnalysisTemplate is an analysis that an operator offers to the Microservices of namespaces.
-// Secrets that it names are those of the namespace of the Microservice.
+// ClusterAnalysisTemplate is an analysis that an operator offers to the Microservices of
+// namespaces. The Secrets that it refers to are read from the namespace of the Microservice.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=catpl,categories=hlnr
 // +kubebuilder:printcolumn:name="Interval",type=string,JSONPath=`.spec.interval`
@@ -153,7 +154,7 @@ type ClusterAnalysisTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec of the analysis.
+	// spec defines the analysis.
 	// +required
 	Spec ClusterAnalysisTemplateSpec `json:"spec"`
 }

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// ConfigurationTrack defines which objects that the template references are part of a
+// ConfigurationTrack defines which of the objects that the template references are part of a
 // release.
 // +kubebuilder:validation:Enum=ConfigMaps;All;None
 type ConfigurationTrack string
@@ -9,17 +9,17 @@ const (
 	// TrackConfigMaps makes ConfigMaps part of a release.
 	TrackConfigMaps ConfigurationTrack = "ConfigMaps"
 	// TrackAll makes ConfigMaps and Secrets part of a release. Secrets of the types
-	// kubernetes.io/tls and kubernetes.io/service-account-token, and those for registries and
+	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets for registries and
 	// bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes only the template part of a release: pods read the current content of
+	// TrackNone makes only the template part of a release. Pods read the current content of
 	// ConfigMaps and Secrets when they start.
 	TrackNone ConfigurationTrack = "None"
 )
 
-// Configuration defines which ConfigMaps and Secrets that the template references are part
-// of a release. A change of their content creates a new release of the same version, and
-// each release runs with its own copies.
+// Configuration defines which of the ConfigMaps and Secrets that the template references are part
+// of a release. A change of their content creates a new release of the same version, and each
+// release runs with its own copies.
 type Configuration struct {
 	// track defines which kinds are part of a release: ConfigMaps; All for ConfigMaps and Secrets,
 	// which requires the permissions of config/components/secrets in the namespace; or None for
@@ -28,7 +28,7 @@ type Configuration struct {
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
 
-	// ignore names ConfigMaps and Secrets that are not part of a release even if the template
+	// ignore lists ConfigMaps and Secrets that are not part of a release even if the template
 	// references them. Pods read their current content.
 	// +optional
 	// +listType=set
@@ -50,15 +50,15 @@ const (
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 
-// CanaryTraffic is what splits work between the active release and a canary.
+// CanaryTraffic defines how work is split between the active release and a canary.
 // +kubebuilder:validation:Enum=Routes;Pods
 type CanaryTraffic string
 
 const (
 	// TrafficRoutes splits requests by the weights of routes, which NetworkPolicies write.
 	TrafficRoutes CanaryTraffic = "Routes"
-	// TrafficPods splits the pods of a group: of availability.replicas pods the canary has the part of its weight, at least
-	// one, and the active release the others.
+	// TrafficPods splits the pods of a group: the canary has the share of availability.replicas
+	// that its weight requires, at least one, and the active release has the other pods.
 	TrafficPods CanaryTraffic = "Pods"
 )
 

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// foreign are the fields with types of Kubernetes, which are documented there.
+// foreign matches the fields with types of Kubernetes, which the documentation of Kubernetes describes.
 var foreign = regexp.MustCompile(`^spec\.(template|availability\.autoscaling\.(metrics|behavior))$|^status\.conditions$`)
 
-// TestDescriptionsNameValues checks that the description of a field, which is what kubectl explain shows, names each value of an
-// enum, and a default.
+// TestDescriptionsNameValues checks that the description of a field, which kubectl explain shows, contains each value of an enum,
+// and the default.
 func TestDescriptionsNameValues(t *testing.T) {
 	t.Parallel()
 	enums, defaults := 0, 0

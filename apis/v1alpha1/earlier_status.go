@@ -31,7 +31,7 @@ type DeprecatedRun struct {
 	// floor is rollout.internal.floor.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
-	// continued is the step that a person released.
+	// continued is the step that a user approved.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 	// sequence of the write that started the rollout.
@@ -41,35 +41,34 @@ type DeprecatedRun struct {
 	// or ConfirmPromotion, as in rollout.gate.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
-	// gateTime is since when hooks are asked.
+	// gateTime is when the rollout reached the gate.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 	// graceTime is rollout.internal.graceTime.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
-	// from is the slug of the group from which domains move.
+	// from is the slug of the group whose domains move to this release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
-	// waitsFor is the cause outside of the release that the rollout waits for.
+	// waitsFor is the cause outside the release that blocks the rollout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
 // Convert moves the values of deprecated fields, which an earlier version wrote, to the current
-// fields. It does not change a status that this version wrote.
-// Every reader of a Microservice calls it before it reads releaseGroups; the next write of the
-// rollout state stores the result. All groups are written together, so that no
-// group has both deprecated and current fields.
+// fields. It does not change a status that this version wrote. Every reader of a Microservice calls
+// Convert before it reads releaseGroups. The next write of the rollout state stores the result. All
+// groups are written together, so that no group has both deprecated and current fields.
 func (s *MicroserviceStatus) Convert() {
 	for i := range s.ReleaseGroups {
 		s.ReleaseGroups[i].convert()
 	}
 }
 
-// Sequence of the last write of the rollout state; 0: there was none. It never goes back, also
-// where an earlier version wrote last.
+// Sequence returns the sequence number of the last write of the rollout state, or 0 if there was no
+// write. The number never decreases, even if an earlier version wrote last.
 func (s *MicroserviceStatus) Sequence() int64 {
 	switch {
 	case s.Internal == nil:

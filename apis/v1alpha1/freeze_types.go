@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
 	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
-	// selects none, and condition Stalled reports it.
+	// selects no Microservice, and condition Stalled reports it.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -55,8 +55,8 @@ type FreezePeriod struct {
 type FreezeSpec struct {
 	FreezeRules `json:",inline"`
 
-	// exceptions are Microservices to which the freeze does not apply, such as one that needs a
-	// hotfix.
+	// exceptions are Microservices to which the freeze does not apply, such as a Microservice that
+	// needs a hotfix.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -85,7 +85,7 @@ type ClusterFreezeSpec struct {
 	FreezeRules `json:",inline"`
 
 	// namespaceSelector selects the namespaces of the Microservices by label. Defaults to all
-	// namespaces. An invalid selector selects none.
+	// namespaces. An invalid selector selects no namespace.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
@@ -119,8 +119,8 @@ type ClusterFreezeException struct {
 	Reason string `json:"reason"`
 }
 
-// FreezeStatus reports whether a freeze applies now. Microservices do not depend on it: they
-// follow the specification.
+// FreezeStatus reports whether a freeze applies now. Microservices follow the specification and do
+// not depend on this status.
 type FreezeStatus struct {
 	// conditions are Ready, and Stalled if a selector is invalid.
 	// +optional

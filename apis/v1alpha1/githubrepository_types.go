@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GitHubRepositorySpec defines a repository, which namespaces may use it, and what is written
-// to it.
+// GitHubRepositorySpec defines a repository, the namespaces that may use it, and the feedback that
+// is written to it.
 // +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL is immutable: create another GitHubRepository for another server"
 // +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.feedback requires spec.credentialsSecretRef: GitHub does not allow anonymous writes"
 type GitHubRepositorySpec struct {
@@ -31,15 +31,15 @@ type GitHubRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL must be the address of the web interface, such as https://github.example.com: omit /api/v3"
 	BaseURL string `json:"baseURL,omitempty"`
 
-	// credentialsSecretRef names a Secret of this namespace with either the key token (a
+	// credentialsSecretRef refers to a Secret in this namespace with either the key token (a
 	// fine-grained personal access token), or the keys appID and privateKey (PEM) of a GitHub App,
 	// and optionally installationID. Without credentials GitHub allows 60 requests an hour, which
 	// is only enough to try out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef names a Secret of this namespace whose key "secret" signs the deliveries of
-	// a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
+	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries
+	// of a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
 	// triggers an earlier poll; its content is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
@@ -60,7 +60,7 @@ type GitHubRepositorySpec struct {
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// feedback defines what is written to GitHub. By default nothing is written.
+	// feedback defines which feedback is written to GitHub. By default nothing is written.
 	// +optional
 	Feedback *Feedback `json:"feedback,omitempty"`
 }
@@ -69,8 +69,8 @@ type GitHubRepositorySpec struct {
 // +kubebuilder:validation:Enum=Same;All;Selector
 type NamespacesFrom string
 
-// The sets of namespaces: Same is the namespace of the object, All is every namespace,
-// Selector is those with matching labels.
+// The sets of namespaces: Same is the namespace of the object, All is every namespace, Selector is
+// every namespace with matching labels.
 const (
 	NamespacesSame     NamespacesFrom = "Same"
 	NamespacesAll      NamespacesFrom = "All"
@@ -81,7 +81,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: set selector if and only if from is Selector"
 type AllowedNamespaces struct {
 	// from selects namespaces: Same is the namespace of this object, All is every namespace, and
-	// Selector is those whose labels match selector.
+	// Selector is every namespace whose labels match selector.
 	// +required
 	From NamespacesFrom `json:"from"`
 
@@ -90,7 +90,7 @@ type AllowedNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// Feedback defines what is written to GitHub.
+// Feedback defines which feedback is written to GitHub.
 type Feedback struct {
 	// deployments defines which GitHub Deployments are created.
 	// +optional
@@ -106,8 +106,8 @@ type Feedback struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the supported variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
 	Environment string `json:"environment,omitempty"`
 
-	// comment enables one comment on each pull request, edited in place, that lists its
-	// previews. Defaults to true.
+	// comment enables one comment on each pull request, which lists its previews and is edited in
+	// place. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	Comment *bool `json:"comment,omitempty"`
@@ -125,11 +125,12 @@ type FeedbackDeployments struct {
 	Releases bool `json:"releases,omitempty"`
 }
 
-// PullRequestState is whether a pull request is open.
+// PullRequestState reports whether a pull request is open.
 // +kubebuilder:validation:Enum=Open;Closed
 type PullRequestState string
 
-// The states of a pull request. It is Closed only if GitHub reports it for its number.
+// The states of a pull request. A pull request is Closed only if GitHub reports this in response to
+// a request for its number.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"
@@ -151,8 +152,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	HeadSHA string `json:"headSHA"`
 
-	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last one
-	// that has the head commit as a parent.
+	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last test
+	// merge commit that has the head commit as a parent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`
@@ -167,7 +168,7 @@ type PullRequest struct {
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
-	// fork reports that the head branch is in another repository, or in a deleted one.
+	// fork reports that the head branch is in another repository, or in a deleted repository.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
@@ -192,8 +193,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels of the pull request: those that ImagePolicies name, and others, sorted by name,
-	// up to twenty.
+	// labels of the pull request: the labels that ImagePolicies refer to, and others, sorted by
+	// name, up to a total of twenty.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -255,9 +256,9 @@ type GitHubTag struct {
 // +kubebuilder:validation:Enum=queued;in_progress;success;failure;inactive
 type DeploymentState string
 
-// The states that are written: queued while there is no image, in_progress while pods
-// start, success once the release is available and routed, failure if it failed, inactive
-// once the pull request is closed or a newer commit replaces it.
+// The states that are written: queued while there is no image, in_progress while pods start,
+// success once the release is available and routed, failure if the release failed, inactive once
+// the pull request is closed or a newer commit replaces this commit.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -266,7 +267,7 @@ const (
 	DeploymentInactive   DeploymentState = "inactive"
 )
 
-// FeedbackRecord is what was written to GitHub about one environment.
+// FeedbackRecord records the Deployment that was written to GitHub for one environment.
 type FeedbackRecord struct {
 	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
@@ -275,7 +276,7 @@ type FeedbackRecord struct {
 	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
-	// environment is the name of the environment at GitHub.
+	// environment is the name of the environment on GitHub.
 	// +kubebuilder:validation:MaxLength=255
 	Environment string `json:"environment"`
 	// ref is the commit, or the tag of a release.
@@ -284,21 +285,21 @@ type FeedbackRecord struct {
 	// pullRequest is the number of the pull request. It is 0 for releases.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
-	// deploymentID is the ID of the Deployment at GitHub.
+	// deploymentID is the ID of the Deployment on GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written: queued while there is no image, in_progress while pods start,
-	// success when the release is available and routed, failure if it failed, and inactive when the
-	// pull request is closed or a newer commit replaces this one.
+	// success when the release is available and routed, failure if the release failed, and inactive
+	// when the pull request is closed or a newer commit replaces this commit.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
-	// checksum of what was last written, including URL and description.
+	// checksum of the last written content, including URL and description.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// CommentRecord is the comment on a pull request.
+// CommentRecord records the comment on a pull request.
 type CommentRecord struct {
 	// repository that was written to, "owner/name". It is empty before the first poll.
 	// +optional
@@ -309,15 +310,15 @@ type CommentRecord struct {
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// pullRequest number.
 	PullRequest int64 `json:"pullRequest"`
-	// commentID is the ID of the comment at GitHub.
+	// commentID is the ID of the comment on GitHub.
 	// +optional
 	CommentID int64 `json:"commentID,omitempty"`
-	// checksum of what was last written.
+	// checksum of the last written content.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
-	// deletions counts how many times the comment was deleted, up to two. It is recreated after
-	// the first deletion only.
+	// deletions is the number of times that the comment was deleted, up to two. The comment is
+	// recreated after the first deletion only.
 	// +optional
 	// +kubebuilder:validation:Maximum=2
 	Deletions int32 `json:"deletions,omitempty"`
@@ -363,8 +364,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
-	// pullRequests are the open pull requests, and closed ones until no ImagePolicy offers them
-	// any more, in descending order of their number.
+	// pullRequests are the open pull requests, and the closed pull requests that an ImagePolicy
+	// still offers, in descending order of their number.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -405,8 +406,7 @@ type GitHubRepositoryStatus struct {
 const (
 	// ConditionWebhookReady reports whether deliveries of a webhook are accepted.
 	ConditionWebhookReady = "WebhookReady"
-	// ConditionFeedbackReady reports whether Deployments and comments at GitHub are up to
-	// date.
+	// ConditionFeedbackReady reports whether Deployments and comments on GitHub are up to date.
 	ConditionFeedbackReady = "FeedbackReady"
 )
 
@@ -431,11 +431,12 @@ type GitHubRepository struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines the repository, which namespaces may use it, and what is written to it.
+	// spec defines the repository, the namespaces that may use it, and the feedback that is written
+	// to it.
 	// +required
 	Spec GitHubRepositorySpec `json:"spec"`
 
-	// status reports what was read from and written to GitHub.
+	// status reports the state that was read from GitHub, and the feedback that was written.
 	// +optional
 	Status GitHubRepositoryStatus `json:"status,omitempty"`
 }

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// NamespacedReference names an object, in this namespace by default.
+// NamespacedReference refers to an object, by default in the same namespace.
 type NamespacedReference struct {
 	// name of the referent.
 	// +required
@@ -16,11 +16,11 @@ type NamespacedReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitHubSource uses versions of a GitHub repository. Each is offered once its image is in
-// the registry.
+// GitHubSource uses versions of a GitHub repository. A version is offered as soon as its image is
+// in the registry.
 // +kubebuilder:validation:XValidation:rule="(has(self.releases) ? 1 : 0) + (has(self.tags) ? 1 : 0) + (has(self.pullRequests) ? 1 : 0) == 1",message="spec.source.github: set exactly one of releases, tags and pullRequests"
 type GitHubSource struct {
-	// repositoryRef names the GitHubRepository. If it is in another namespace, its
+	// repositoryRef refers to the GitHubRepository. If it is in another namespace, its
 	// spec.allowedNamespaces must allow the namespace of this object.
 	// +required
 	RepositoryRef NamespacedReference `json:"repositoryRef"`
@@ -48,7 +48,8 @@ type GitHubTags struct{}
 // +kubebuilder:validation:Enum=Exclude;Include;Only
 type DraftPolicy string
 
-// Exclude selects no drafts, Include selects drafts too, Only selects drafts only.
+// The draft policies: Exclude selects no drafts, Include also selects drafts, and Only selects
+// nothing but drafts.
 const (
 	DraftExclude DraftPolicy = "Exclude"
 	DraftInclude DraftPolicy = "Include"
@@ -60,7 +61,8 @@ const (
 // +kubebuilder:validation:Enum=Owner;Member;Collaborator;Contributor;FirstTimeContributor;FirstTimer;Mannequin;None
 type AuthorAssociation string
 
-// GitHubPullRequests selects open pull requests. All criteria that are set must match.
+// GitHubPullRequests selects open pull requests. A pull request is selected if it meets all
+// criteria that are set.
 type GitHubPullRequests struct {
 	// labels of the pull request.
 	// +optional
@@ -86,8 +88,8 @@ type GitHubPullRequests struct {
 	// associations of authors that are selected: Owner of the repository, Member of its
 	// organization, Collaborator who was invited, Contributor who has committed before,
 	// FirstTimeContributor without an earlier commit in the repository, FirstTimer without an
-	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None of these.
-	// Defaults to all.
+	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None for all
+	// other authors. Defaults to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -109,7 +111,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	All []string `json:"all,omitempty"`
 
-	// any lists labels of which at least one must be present.
+	// any lists labels, at least one of which must be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -133,10 +135,9 @@ type ForkPolicy string
 const (
 	// ForksDeny selects no pull requests from forks.
 	ForksDeny ForkPolicy = "Deny"
-	// ForksApproved selects commits that a label approves, and only images whose tag has
-	// the full commit SHA. A label that names a commit approves that commit. Any other
-	// label approves the head commit at which it was first seen; after a push it must be
-	// removed and added again.
+	// ForksApproved selects commits that a label approves, and only images whose tag has the full
+	// commit SHA. A label that contains a commit approves this commit. Any other label approves the
+	// head commit at which it was first seen; after a push it must be removed and added again.
 	ForksApproved ForkPolicy = "Approved"
 	// ForksAllow selects all pull requests from forks.
 	ForksAllow ForkPolicy = "Allow"
@@ -145,16 +146,16 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy for pull requests from forks: Deny selects none, Approved selects commits that label
-	// approves, and Allow selects all.
+	// policy for pull requests from forks. Deny selects no pull request, Approved selects the
+	// commits that label approves, and Allow selects every pull request.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
 	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
-	// "preview:{{.SHA}}", the label names the commit that it approves, regardless of later pushes.
-	// Without {{.SHA}} it approves the head commit at which it was first seen, which may have been
-	// pushed after the reviewer opened the page. GitHub limits labels to 50 characters, of which
-	// {{.SHA}} takes 40.
+	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
+	// pushes. Without {{.SHA}}, the label approves the head commit at which it was first seen,
+	// which may have been pushed after the reviewer opened the page. GitHub limits labels to 50
+	// characters, and {{.SHA}} takes 40 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
@@ -165,15 +166,15 @@ type Forks struct {
 
 // Match maps names of the source to tags of the image.
 type Match struct {
-	// name maps the name of a GitHub release or tag to the tag of the image. By default
-	// both are the same.
+	// name maps the name of a GitHub release or tag to the tag of the image. By default the tag is
+	// equal to the name.
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
-	// candidates are templates of the image's tag for a pull request, tried in order. The
-	// supported variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label).
-	// Each candidate must contain one of the first three, because two pull requests can have the
-	// same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
+	// candidates are templates of the image's tag for a pull request, tried in order. The supported
+	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each
+	// candidate must contain one of the first three variables, because two pull requests can have
+	// the same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
 	// its image must be the head commit or the merge commit. If the image has no such label, it is
 	// accepted if it is newer than the head commit and the pull request is not from a fork. With
 	// forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
@@ -205,7 +206,7 @@ type NameMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
 
-	// to is the image's tag, composed of the groups of from: "$1", "${version}".
+	// to is the image's tag, composed of the groups of from, such as "$1" or "${version}".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -229,7 +230,7 @@ type LabelMatch struct {
 	Value string `json:"value,omitempty"`
 }
 
-// AdditionalImage is another image that is released together with the first.
+// AdditionalImage is a further image that is released together with spec.image.
 type AdditionalImage struct {
 	// containerName is the name of the container or init container of the template that runs the
 	// image.
@@ -258,9 +259,9 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef names a Secret of this namespace with public keys in PEM, under keys that end
-	// in ".pub". A signature by any of them is valid. It is required, because keyless signatures
-	// are not supported.
+	// keySecretRef refers to a Secret in this namespace with public keys in PEM, under keys that
+	// end in ".pub". A signature by any of them is valid. It is required, because keyless
+	// signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HookType defines when during a rollout a hook is called, and the effect of its response.
+// HookType defines at which point of a rollout a hook is called, and the effect of its response.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;PostPreview;Rollback;Event
 type HookType string
 
@@ -19,7 +19,7 @@ const (
 	// waits. It also applies to the first release of a group.
 	HookPreRollout HookType = "PreRollout"
 	// HookRollout is a check in each round of the analysis. A response that means no fails the
-	// round. Without a response, the round counts as one that could not be measured.
+	// round. Without a response, the round counts as not measured.
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
@@ -29,9 +29,9 @@ const (
 	// HookPostRollout is notified once when the release becomes active or fails. It does not apply to
 	// previews.
 	HookPostRollout HookType = "PostRollout"
-	// HookPostPreview is notified once when a preview ends, because its pull request is closed or it
-	// expired, and its pods are gone. Its last release remains until the hook has responded, and the
-	// preview does not start again before.
+	// HookPostPreview is notified once when a preview ends, because its pull request is closed or
+	// it expired, and its pods are gone. Its last release remains until the hook has responded, and
+	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
 	// HookRollback is called periodically during the rollout. A yes rolls the release back.
 	HookRollback HookType = "Rollback"
@@ -87,8 +87,8 @@ type Hook struct {
 
 	// retries is the number of times that a call is repeated if the response is not yes, with
 	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
-	// PostPreview and Event. A PreRollout or Rollout call without a response does not count: it is repeated after
-	// 1, 2, 4, 8 and 16 seconds, and so on.
+	// PostPreview and Event. A PreRollout or Rollout call without a response does not count as a
+	// retry: it is repeated after 1, 2, 4, 8 and 16 seconds, and so on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
@@ -99,13 +99,14 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// secretRef names a Secret of this namespace whose key "key" is used to sign the calls (HMAC
-	// with SHA-256). By default calls are not signed.
+	// secretRef refers to a Secret in this namespace whose key "key" is used to sign the calls
+	// (HMAC with SHA-256). By default calls are not signed.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
-	// caSecretRef names a Secret of this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM, for an https url. They replace those of the system.
+	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
+	// authorities, in PEM, for an https url. They replace the certificate authorities of the
+	// system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
@@ -130,10 +131,11 @@ type Hook struct {
 	Previews bool `json:"previews,omitempty"`
 }
 
-// LabelHook on a Job and its pods names the hook that they run for.
+// LabelHook on a Job and its pods is the name of the hook for which they run.
 const LabelHook = "hlnr.io/hook"
 
-// AnnotationHookCall on a Job is the id of the call that it answers, as in the status of the hook.
+// AnnotationHookCall on a Job is the id of the call for which it runs, as in the status of the
+// hook.
 const AnnotationHookCall = "hlnr.io/hook-call"
 
 // AnnotationHookType on a Job is the type of its hook when it was created.
@@ -141,10 +143,10 @@ const AnnotationHookType = "hlnr.io/hook-type"
 
 // HookJob is a Job that runs once for each call of a hook. Its pod is the pod of the release, with
 // the release's image, configuration, volumes and ServiceAccount, except that only the container of
-// the release runs, with another command, and that no Service selects it. It therefore has no access
-// that the release does not have; Jobs of pull requests from forks are confined like their pods.
-// Success is a yes, failure a no. A pod that is evicted or preempted does not count as failed, and
-// runs again.
+// the release runs, with another command, and that no Service selects it. It therefore has no
+// access that the release does not have; Jobs of pull requests from forks are confined like their
+// pods. Success of the Job means yes, and failure means no. A pod that is evicted or preempted does
+// not count as failed, and runs again.
 type HookJob struct {
 	// command to run in place of the entrypoint of the image. Defaults to the command of the
 	// container.
@@ -182,9 +184,9 @@ type HookJob struct {
 	// +optional
 	Resources *HookJobResources `json:"resources,omitempty"`
 
-	// timeout of one pod of the Job, from when it is assigned to a node. A pod that is not done by
-	// then is stopped, and counts as failed. A Job of a Rollout hook that has no ready pod by then counts as
-	// a hook that did not respond. Defaults to 10m.
+	// timeout of one pod of the Job, from when it is assigned to a node. A pod that has not
+	// finished by then is stopped, and counts as failed. If a Job of a Rollout hook has no ready
+	// pod by then, the hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -220,12 +222,13 @@ type HookJobVariable struct {
 
 // HookJobResources are the resources of the container of a Job.
 type HookJobResources struct {
-	// limits are the most that the container may use, by resource, such as cpu and memory.
+	// limits defines the maximum amount of each resource that the container may use, such as cpu
+	// and memory.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 
-	// requests are what is reserved on the node. Defaults to the limits.
+	// requests defines the resources that are reserved on the node. Defaults to the limits.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
@@ -240,15 +243,16 @@ type HookMetadataValue string
 type HookPhase string
 
 const (
-	// HookWaiting is being called, or will be called again because it responded with a no or not
-	// at all.
+	// HookWaiting means that the hook is being called, or will be called again because it responded
+	// with a no or not at all.
 	HookWaiting HookPhase = "Waiting"
-	// HookOpen is a gate that responded with a yes, or a Rollback hook that requested a rollback.
+	// HookOpen means that a gate responded with a yes, or that a Rollback hook requested a
+	// rollback.
 	HookOpen HookPhase = "Open"
-	// HookDelivered is a check that passed, or a notification that was delivered.
+	// HookDelivered means that a check passed, or that a notification was delivered.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed is a check that responded with a no, or a notification that could not be
-	// delivered, after all retries; or a gate that responded with 412.
+	// HookFailed means that a check responded with a no, or a notification could not be delivered,
+	// after all retries, or that a gate responded with 412.
 	HookFailed HookPhase = "Failed"
 )
 
@@ -270,7 +274,7 @@ type HookStatus struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// since is the gateTime of the rollout that the call belongs to.
+	// since is the gateTime of the rollout to which the call belongs.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 
@@ -278,10 +282,11 @@ type HookStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// phase of the hook: Waiting is being called, or will be called again; Open is a gate that
-	// responded with a yes, or a Rollback hook that requested a rollback; Delivered is a check that
-	// passed, or a notification that was delivered; Failed is a check that responded with a no, a
-	// gate that responded with 412, or a notification that could not be delivered.
+	// phase of the hook. Waiting means that the hook is being called, or will be called again. Open
+	// means that a gate responded with a yes, or that a Rollback hook requested a rollback.
+	// Delivered means that a check passed, or that a notification was delivered. Failed means that
+	// a check responded with a no, that a gate responded with 412, or that a notification could not
+	// be delivered.
 	Phase HookPhase `json:"phase"`
 
 	// attempts is the number of completed calls with this id.
@@ -292,7 +297,8 @@ type HookStatus struct {
 	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
-	// message is the first line of the response, or why there is none; for a Job it is the result.
+	// message is the first line of the response, or the reason why there is no response. For a Job,
+	// it is the result of the Job.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
@@ -302,8 +308,8 @@ type HookStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Job string `json:"job,omitempty"`
 
-	// log is what the Job wrote to its termination message, or the last lines of its log if it failed.
-	// It is empty for Jobs that run the code of forks.
+	// log is the termination message of the Job, or the last lines of its log if the Job failed. It
+	// is empty for Jobs that run the code of forks.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Log string `json:"log,omitempty"`
@@ -315,14 +321,15 @@ type HookStatus struct {
 type Gate string
 
 const (
-	// GateConfirmRollout: the release has no pods yet.
+	// GateConfirmRollout is the gate before the release has pods.
 	GateConfirmRollout Gate = "ConfirmRollout"
-	// GatePreRollout: the release is available and has no traffic yet.
+	// GatePreRollout is the gate after the release became available and before it has traffic.
 	GatePreRollout Gate = "PreRollout"
-	// GateTogether: Microservices that are rolled out together have not reached this point.
+	// GateTogether is the gate at which the rollout waits for Microservices that are rolled out
+	// together.
 	GateTogether Gate = "Together"
-	// GateConfirmTrafficIncrease: the next step has more traffic than the current one.
+	// GateConfirmTrafficIncrease is the gate before a step with more traffic than the current step.
 	GateConfirmTrafficIncrease Gate = "ConfirmTrafficIncrease"
-	// GateConfirmPromotion: all steps are complete.
+	// GateConfirmPromotion is the gate after all steps are complete.
 	GateConfirmPromotion Gate = "ConfirmPromotion"
 )

@@ -24,13 +24,12 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image must be a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
-	// imagePullSecrets are Secrets of this namespace with the registry's credentials, of type
-	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
-	// Secret of the last type requires the annotation hlnr.io/registry, which names its registry.
+	// imagePullSecrets are Secrets in this namespace with the registry's credentials, of type
+	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A Secret
+	// of the last type requires the annotation hlnr.io/registry, which contains its registry.
 	// Without Secrets, registries are read anonymously, or with the workload identity of the
-	// manager if it is enabled for their cloud.
-	// The pods of releases use the same Secrets to pull images. If a Secret is missing, the policy
-	// fails; it never falls back to anonymous access.
+	// manager if it is enabled for their cloud. The pods of releases use the same Secrets to pull
+	// images. If a Secret is missing, the policy fails; it never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -44,8 +43,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout for reading the list of tags with all its pages, or one image. A whole scan takes at
-	// most two minutes. Defaults to 30s.
+	// timeout is the maximum time to read the list of tags with all its pages, or one image. A
+	// whole scan takes at most two minutes. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
@@ -84,16 +83,16 @@ type ImagePolicySpec struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// minAge is the time that must pass between the first time that a version is seen and the time
-	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again for the new
+	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again with the new
 	// image. Versions found by the first scan are offered immediately. By default all versions are
 	// offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
 
-	// untagged defines what happens to an offered version whose tag is deleted while its
-	// image remains. With Keep it remains offered, and condition Ready reports it. With
-	// Withdraw it is withdrawn with reason Gone, after two scans. Defaults to Keep.
+	// untagged defines what happens to an offered version whose tag is deleted while its image
+	// remains. With Keep the version remains offered, and condition Ready reports this. With
+	// Withdraw the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -125,8 +124,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=7
 	AdditionalImages []AdditionalImage `json:"additionalImages,omitempty"`
 
-	// certSecretRef names a Secret of this namespace for TLS connections to the registry. ca.crt
-	// contains certificate authorities in PEM, which are trusted in addition to those of the
+	// certSecretRef refers to a Secret in this namespace for TLS connections to the registry.
+	// ca.crt contains certificate authorities in PEM, which are trusted in addition to those of the
 	// system; tls.crt and tls.key contain a client certificate.
 	// +optional
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
@@ -137,14 +136,14 @@ type ImagePolicySpec struct {
 	Verify *Verify `json:"verify,omitempty"`
 }
 
-// ImageSource is where versions come from. Exactly one member must be set.
+// ImageSource defines where versions come from. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) + (has(self.github) ? 1 : 0) == 1",message="spec.source: set exactly one of registry, pinned and github"
 type ImageSource struct {
 	// registry uses the tags of the repository.
 	// +optional
 	Registry *RegistrySource `json:"registry,omitempty"`
 
-	// pinned uses an explicit list; the tags must exist in the registry.
+	// pinned uses an explicit list of tags, which must exist in the registry.
 	// +optional
 	Pinned *PinnedSource `json:"pinned,omitempty"`
 
@@ -178,13 +177,13 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=512
 	Pattern string `json:"pattern,omitempty"`
 
-	// extract is the version, composed of the pattern's groups: "$version".
+	// extract is the version, composed of the groups of the pattern, such as "$version".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Extract string `json:"extract,omitempty"`
 
-	// exclude are patterns. Tags that match one of them are excluded.
+	// exclude lists patterns. Tags that match one of them are excluded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -197,8 +196,8 @@ type TagFilter struct {
 // +kubebuilder:validation:Enum=All;Major;Minor;Patch
 type GroupBy string
 
-// The groupings: All is one group; Major gives "1.x", Minor "1.2.x", Patch
-// "1.2.3" with its builds.
+// The groupings of version 1.2.3: All is one group for all versions, Major is group "1.x", Minor is
+// group "1.2.x", and Patch is group "1.2.3" with its builds.
 const (
 	GroupByAll   GroupBy = "All"
 	GroupByMajor GroupBy = "Major"
@@ -210,10 +209,9 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple a fixed number
-// of numbers, Regexp the named groups of tagFilter.pattern. PushTime ignores the tag and
-// uses the build time of its image, because registries do not report when a tag was
-// pushed.
+// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of
+// numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and
+// uses the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -243,8 +241,8 @@ type Versioning struct {
 	// +kubebuilder:validation:Maximum=6
 	Parts int32 `json:"parts,omitempty"`
 
-	// suffix with which a tag must end, such as "-alpine". It is not part of the version. Without
-	// a suffix, everything after the first hyphen of a semantic version is a pre-release.
+	// suffix is the suffix that a tag must have, such as "-alpine". It is not part of the version.
+	// Without a suffix, everything after the first hyphen of a semantic version is a pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
@@ -279,17 +277,18 @@ type Versioning struct {
 	TwoParts string `json:"twoParts,omitempty"`
 }
 
-// ImageLimits restrict how many tags are read and how many versions are offered. Versions that
-// a Microservice uses, or that a pin or a domain names, remain offered beyond these limits.
+// ImageLimits restrict how many tags are read and how many versions are offered. Versions that a
+// Microservice uses, or that a pin or a domain refers to, remain offered beyond these limits.
 type ImageLimits struct {
-	// groups offered, newest first. Defaults to 3, and to 256 for pull requests.
+	// groups is the maximum number of groups that are offered, newest first. Defaults to 3, and to
+	// 256 for pull requests.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Groups int32 `json:"groups,omitempty"`
 
-	// releasesPerGroup offered, newest first. A pull request has one: its head commit. Defaults to
-	// 10.
+	// releasesPerGroup is the maximum number of versions that are offered in each group, newest
+	// first. The group of a pull request has one version: the head commit. Defaults to 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
@@ -307,7 +306,7 @@ type ImageLimits struct {
 
 // OfferedRelease is a version that exists and is allowed.
 type OfferedRelease struct {
-	// semVer holds the name of the release group, and the version.
+	// semVer contains the name of the release group, and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// group is the slug of the release group: a DNS label.
@@ -338,35 +337,35 @@ type OfferedRelease struct {
 	// +optional
 	ReleaseTime *metav1.Time `json:"releaseTime,omitempty"`
 
-	// revision is the commit.
+	// revision is the commit of the version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Revision string `json:"revision,omitempty"`
 
-	// url of the release or pull request at GitHub.
+	// url of the release or pull request on GitHub.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
 
-	// held reports that the version is beyond spec.limits, and offered only because a
-	// Microservice, a pin or a domain names it or another version of its group. It does not
-	// start a new group in a Microservice that does not pin it.
+	// held reports that the version is beyond spec.limits, and offered only because a Microservice,
+	// a pin or a domain refers to it or to another version of its group. It does not start a new
+	// group in a Microservice that does not pin it.
 	// +optional
 	Held bool `json:"held,omitempty"`
 }
 
-// WithdrawReason is why a version is no longer offered.
+// WithdrawReason is the reason why a version is no longer offered.
 // +kubebuilder:validation:Enum=Denied;Excluded;Gone;Closed
 type WithdrawReason string
 
 const (
-	// WithdrawnDenied: spec.deny names it.
+	// WithdrawnDenied means that spec.deny contains the version.
 	WithdrawnDenied WithdrawReason = "Denied"
-	// WithdrawnExcluded: the specification no longer admits it.
+	// WithdrawnExcluded means that the specification no longer admits the version.
 	WithdrawnExcluded WithdrawReason = "Excluded"
-	// WithdrawnGone: two scans showed that it no longer exists in the registry.
+	// WithdrawnGone means that two scans showed that the version no longer exists in the registry.
 	WithdrawnGone WithdrawReason = "Gone"
-	// WithdrawnClosed: the pull request is closed.
+	// WithdrawnClosed means that the pull request is closed.
 	WithdrawnClosed WithdrawReason = "Closed"
 )
 
@@ -377,21 +376,21 @@ type Withdrawal struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// version that is withdrawn. If empty, the whole group is.
+	// version that is withdrawn. If it is empty, the whole group is withdrawn.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// reason of the withdrawal: Denied by spec.deny; Excluded, because the specification no longer
-	// admits it; Gone, because two scans showed that it no longer exists in the registry; Closed,
-	// because the pull request is closed.
+	// reason of the withdrawal. Denied means that spec.deny contains the version. Excluded means
+	// that the specification no longer admits the version. Gone means that two scans showed that
+	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
 
-	// time at which it was withdrawn.
+	// time of the withdrawal.
 	Time metav1.Time `json:"time"`
 }
 
-// RefusedCandidate is a rejected tag, and why it is rejected.
+// RefusedCandidate is a rejected tag, and the reason why it is rejected.
 type RefusedCandidate struct {
 	// version, or the tag if it is not a version.
 	// +kubebuilder:validation:MaxLength=128
@@ -425,13 +424,13 @@ type RejectedCount struct {
 	// verdict is the name of the filter.
 	// +kubebuilder:validation:MaxLength=64
 	Verdict string `json:"verdict"`
-	// count of tags.
+	// count is the number of tags that the filter rejected.
 	Count int32 `json:"count"`
 }
 
 // ImageScan summarizes the last scan that found a change.
 type ImageScan struct {
-	// tags read.
+	// tags is the number of tags that were read.
 	Tags int32 `json:"tags"`
 	// checksum of the sorted tags.
 	// +kubebuilder:validation:MaxLength=80
@@ -460,7 +459,8 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// latest offered version of all groups. A commit is shortened to its first seven digits.
+	// latest is the highest version of the newest group. A commit is shortened to its first seven
+	// digits.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 
@@ -473,13 +473,13 @@ type ImagePolicyStatus struct {
 	// +optional
 	Offered string `json:"offered,omitempty"`
 
-	// releases offered, newest group and version first.
+	// releases are the offered versions, sorted from the newest group and version to the oldest.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Releases []OfferedRelease `json:"releases,omitempty"`
 
-	// withdrawn versions that a Microservice still uses.
+	// withdrawn lists the withdrawn versions that a Microservice still uses.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
@@ -498,9 +498,9 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Rejected []RejectedCount `json:"rejected,omitempty"`
 
-	// verifiedBy is the SHA-256, in hexadecimal, of the public keys of spec.verify that the
-	// offered versions were verified with. If the keys in the Secret change, all versions
-	// are verified again.
+	// verifiedBy is the SHA-256, in hexadecimal, of the public keys of spec.verify with which the
+	// offered versions were verified. If the keys in the Secret change, all versions are verified
+	// again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	VerifiedBy string `json:"verifiedBy,omitempty"`
@@ -524,13 +524,12 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec on condition Stalled: the rules of the specification are invalid.
-// status.releases belongs to an earlier generation, and no release starts.
+// ReasonInvalidSpec is the reason of condition Stalled if the rules of the specification are
+// invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 
-// ImagePolicy discovers the versions of an image, and offers those that its rules admit. An
-// offered version is withdrawn only if it is excluded, or if it is confirmed that it was
-// deleted.
+// ImagePolicy discovers the versions of an image, and offers the versions that its rules admit. An
+// offered version is withdrawn only if it is excluded, or if its deletion is confirmed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -53,7 +53,7 @@ type MicroserviceSpec struct {
 	EndedGroups []string `json:"endedGroups,omitempty"`
 
 	// availability sets how many pods a release has. It is not part of a release's identity: a
-	// change scales existing releases and does not create a new one.
+	// change scales existing releases and does not create a new release.
 	// +optional
 	// +kubebuilder:default={}
 	Availability Availability `json:"availability,omitempty"`
@@ -74,8 +74,8 @@ type MicroserviceSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// configuration defines which ConfigMaps and Secrets that the template references are part
-	// of a release. Defaults to ConfigMaps.
+	// configuration defines which of the ConfigMaps and Secrets that the template references are
+	// part of a release. Defaults to ConfigMaps.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
 
@@ -144,24 +144,24 @@ type Availability struct {
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
 	// standbyReplicas is the number of pods of a retained release, which was active before and
-	// remains for rollback: a number, or Full for as many as it had while active. Defaults to 1. A
-	// release that never had traffic is retained without pods.
+	// remains for rollback: a number, or Full for as many pods as the release had while it was
+	// active. Defaults to 1. A release that never had traffic is retained without pods.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers of which only one version may run at a time, such as those that elect
-	// a leader or process an ordered stream. The pods of the active release terminate before those
-	// of the next release of its group start. If the rollout fails, the pods of the failed release
-	// terminate before those of the active release start again. Steps of a canary must have weight
-	// 100, and retained releases have no pods. Defaults to false.
+	// exclusive is for workers that must not run in two versions at the same time, for example
+	// because they elect a leader or process an ordered stream. The pods of the active release
+	// terminate before the pods of the next release of the group start. If the rollout fails, the
+	// pods of the failed release terminate before the pods of the active release start again. Steps
+	// of a canary must have weight 100, and retained releases have no pods. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 }
 
-// Autoscaling configures the HorizontalPodAutoscaler of a release. A release that takes over the
-// traffic of another release has at least as many replicas as that release, regardless of
-// metrics.
+// Autoscaling configures the HorizontalPodAutoscaler of a release. Regardless of metrics, a release
+// that takes over the traffic of another release has at least as many replicas as the other
+// release.
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must be less than or equal to maxReplicas"
 type Autoscaling struct {
 	// minReplicas is the minimum number of replicas of a release that receives traffic.
@@ -177,8 +177,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to
-	// its own default, 80 percent of the requested CPU.
+	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to 80
+	// percent of the requested CPU, as in Kubernetes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -209,7 +209,7 @@ type UpdateStrategy struct {
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
 	// progressDeadlineSeconds is the maximum time for a release to become available, and for each
-	// step until its pods are available and its weight is programmed; after it the rollout fails.
+	// step to have available pods and a programmed weight. After this time the rollout fails.
 	// Pauses do not count while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
@@ -240,7 +240,7 @@ type PinConfiguration string
 
 const (
 	// PinRetained is the newest release of the version that was ever active, including its
-	// template. If there is none, it is a new release with the current template.
+	// template. If there is no such release, it is a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
 	// PinCurrent is a release of the version that runs with the current template.
 	PinCurrent PinConfiguration = "Current"
@@ -262,9 +262,9 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs: Retained is that of the
-	// newest release of the version that was ever active, or the current template if there is no
-	// such release; Current is the current template. Defaults to Retained.
+	// configuration is the template with which the pinned version runs. Retained is the template of
+	// the newest release of the version that was ever active, or the current template if there is
+	// no such release. Current is the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -277,9 +277,9 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server admits no other name than that of the
-	// user who sets or changes it. Omit it in manifests that a GitOps tool applies: the history of
-	// the repository shows the author.
+	// author is the user who set the pin. The API server rejects every name except that of the user
+	// who sets or changes the author. Omit it in manifests that a GitOps tool applies: the history
+	// of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
 
@@ -291,10 +291,11 @@ type ManualUpdateStrategy struct {
 	Groups []GroupPin `json:"groups,omitempty"`
 }
 
-// PinAuthor is the user who set a pin. It is shown only while the pin is to what this user chose, so
-// that a change by another user or tool is not attributed to them.
+// PinAuthor is the user who set a pin. The author is shown only while the pin selects the version
+// or release that this user chose, so that a change by another user or tool is not attributed to
+// this user.
 type PinAuthor struct {
-	// name of the user, as the API server knows it.
+	// name of the user in the API server.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -307,8 +308,8 @@ type PinAuthor struct {
 	Pinned string `json:"pinned"`
 }
 
-// Of returns the name of the author of a pin to a version or release; "" if it is not known who chose
-// that.
+// Of returns the name of the user who pinned a version or release. It returns an empty string if
+// the user is not known.
 func (a *PinAuthor) Of(pinned string) string {
 	if a == nil || a.Pinned != pinned {
 		return ""
@@ -339,9 +340,9 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs: Retained is that of the
-	// newest release of the version that was ever active, or the current template if there is no
-	// such release; Current is the current template. Defaults to Retained.
+	// configuration is the template with which the pinned version runs. Retained is the template of
+	// the newest release of the version that was ever active, or the current template if there is
+	// no such release. Current is the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -354,9 +355,9 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server admits no other name than that of the
-	// user who sets or changes it. Omit it in manifests that a GitOps tool applies: the history of
-	// the repository shows the author.
+	// author is the user who set the pin. The API server rejects every name except that of the user
+	// who sets or changes the author. Omit it in manifests that a GitOps tool applies: the history
+	// of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
 }
@@ -368,7 +369,7 @@ type GroupPin struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, and not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
-	// steps in order. After the last one the release becomes active.
+	// steps of the canary, in order. After the last step the release becomes active.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -377,16 +378,17 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// traffic selects what splits the work of a group between its active release and the canary:
+	// traffic defines how the work of a group is split between its active release and the canary:
 	// Routes splits requests by the weights of routes, and Pods divides availability.replicas pods
 	// between the two releases. Defaults to Routes if a NetworkPolicy routes to the group or ever
 	// did, if scale is Full, or if availability.autoscaling is set, and to Pods otherwise.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
-	// scale selects how many replicas the canary has before it becomes active: Full is all replicas
-	// from the start, and MatchWeight is the share of the active release's replicas that its next
-	// weight requires, at least one. Defaults to Full, and with traffic Pods to MatchWeight.
+	// scale defines how many replicas the canary has before it becomes active. Full means all
+	// replicas from the start. MatchWeight means the share of the active release's replicas that
+	// its next weight requires, at least one. Defaults to Full, and with traffic Pods to
+	// MatchWeight.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
@@ -396,12 +398,13 @@ type CanaryStrategy struct {
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
 	// analysisTemplateRef uses an analysis that is shared by several Microservices, instead of
-	// analysis. While it does not exist, no release starts, and a canary waits in its step.
+	// analysis. While the template does not exist, no release starts, and a canary waits in its
+	// step.
 	// +optional
 	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
 
-	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to decide
-	// whether it continues or to be notified.
+	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to
+	// decide whether the rollout continues or to be notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -414,16 +417,18 @@ type CanaryStrategy struct {
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
-// Measures reports whether metrics decide about a canary: those of analysis, or of a template.
+// Measures reports whether an analysis, or a template of an analysis, decides about a canary.
 func (c *CanaryStrategy) Measures() bool {
 	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }
 
-// CanaryStep is a weight, and the conditions for the next step. A step without pause and
-// approval is complete when its weight is programmed and its analysis, if any, has passed.
+// CanaryStep defines the weight of a step, and the conditions for the next step. A step without
+// pause and approval is complete when its weight is programmed and its analysis, if any, has
+// passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
-	// name by which a Continue decision refers to the step. Defaults to the step's number, from 1.
+	// name by which a Continue decision refers to the step. Defaults to the step's number, counted
+	// from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
@@ -448,8 +453,7 @@ type CanaryStep struct {
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
 	// window is the time of the week in which the step may begin and, for the last step, in which
-	// the release may become active. Defaults to any time. A rollback does not wait for the
-	// window.
+	// the release may become active. Defaults to any time. A rollback does not wait for the window.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
@@ -471,8 +475,8 @@ type CanaryPause struct {
 	Duration Duration `json:"duration"`
 }
 
-// CanaryApproval defines who must approve a step. Each approval is a Continue decision that names
-// the step.
+// CanaryApproval defines who must approve a step. Each approval is a Continue decision that refers
+// to the step.
 type CanaryApproval struct {
 	// count is the number of different users who must approve. Defaults to 1. If it is greater than
 	// 1, an Adopt decision is rejected until the step is approved.
@@ -481,9 +485,9 @@ type CanaryApproval struct {
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from lists groups of users, by their names at the API server. A user who approves must be a
-	// member of one of these groups, and name it in spec.decision.groups. By default every user who
-	// is allowed to write decisions can approve.
+	// from lists groups of users, by the names that the API server uses. A user who approves must
+	// be a member of one of these groups, and list it in spec.decision.groups. By default every
+	// user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -517,7 +521,7 @@ type Microservice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines how versions run, and which of them is active.
+	// spec defines how versions run, and which version is active.
 	// +required
 	Spec MicroserviceSpec `json:"spec"`
 
@@ -534,9 +538,9 @@ type MicroserviceList struct {
 	Items           []Microservice `json:"items"`
 }
 
-// TogetherStrategy makes the canaries of several Microservices in a namespace advance
-// together: those with the same together.name and the same version. A canary begins its next
-// step, or becomes active, only when all of them have completed the current step.
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance together, if
+// they have the same together.name and the same version. A canary begins its next step, or becomes
+// active, only when all of them have completed the current step.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required

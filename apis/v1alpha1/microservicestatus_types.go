@@ -12,13 +12,13 @@ import (
 type GroupPhase string
 
 const (
-	// GroupLive has an active release, or is about to have one.
+	// GroupLive means that the group has an active release, or is about to have one.
 	GroupLive GroupPhase = "Live"
-	// GroupClosing is being drained and removed.
+	// GroupClosing means that the group is being drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired is a preview whose releases are drained and removed. Either its last push is
-	// older than spec.previews.maxAge, and a new push starts it again; or all
-	// spec.previews.maxGroups slots are taken, and it starts when one becomes free.
+	// GroupExpired means that the group is a preview whose releases are drained and removed. Either
+	// its last push is older than spec.previews.maxAge, and a new push starts the preview again; or
+	// all spec.previews.maxGroups slots are taken, and the preview starts when a slot becomes free.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -29,8 +29,9 @@ type GroupTarget struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// reason why this release is the target: Latest, Pinned, Held, …; for a group in phase
-	// Expired, why it has no target: MaxAge, NoSlot, NothingToStart or a reason of its pin.
+	// reason why this release is the target: Latest, Pinned, Held, …. For a group in phase Expired,
+	// it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or a reason of
+	// its pin.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -48,12 +49,12 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
 
-	// step that the rollout is in, from 1. It is 0 before the first step.
+	// step is the number of the current step, counted from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress deadline began to count: at the start of the rollout or of
-	// the step, or at the last progress.
+	// startedTime is when the progress deadline began to count, which is the start of the rollout
+	// or of the step, or the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
@@ -61,12 +62,12 @@ type Rollout struct {
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 
-	// interrupted reports that the release became unavailable or lost its routes during this step,
-	// and has not recovered.
+	// interrupted reports whether the release became unavailable or lost its routes during this
+	// step, and has not recovered.
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// continued is the step, from 1, that a user approved.
+	// continued is the number of the step, counted from 1, that a user approved.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
@@ -100,8 +101,8 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
 
-	// waitsFor is the cause outside of the release that the rollout waits for. The progress
-	// deadline does not count during this time.
+	// waitsFor is the cause outside the release that blocks the rollout. The progress deadline does
+	// not count while it is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -117,7 +118,7 @@ type StepApproval struct {
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group is the entry of spec.updateStrategy.canary.steps[].approval.from that the user is a
+	// group is the group in spec.updateStrategy.canary.steps[].approval.from that the user is a
 	// member of. It is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -127,7 +128,7 @@ type StepApproval struct {
 	Time metav1.MicroTime `json:"time"`
 }
 
-// RolloutInternal holds the fields of a rollout that only the planner uses.
+// RolloutInternal contains the fields of a rollout that only the planner uses.
 type RolloutInternal struct {
 	// stepRevision is the traffic revision that contains the step's weight.
 	// +optional
@@ -161,7 +162,7 @@ type HandledDecision struct {
 	// action that was requested: Continue, Adopt, Deprecate or Retry, as in spec.decision of a
 	// VersionedMicroservice.
 	Action DecisionAction `json:"action"`
-	// time at which it was handled.
+	// time at which the decision was handled.
 	Time metav1.MicroTime `json:"time"`
 	// by is the name of the user who made the decision.
 	// +optional
@@ -179,8 +180,8 @@ type ZeroMark struct {
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
-	// named is true while an object of a NetworkPolicy that never confirmed the group still refers
-	// to the release. The drain begins when no such object refers to it.
+	// named reports whether an object of a NetworkPolicy that never confirmed the group still
+	// refers to the release. The drain begins when no such object refers to it.
 	// +optional
 	Named bool `json:"named,omitempty"`
 }
@@ -192,7 +193,7 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=63
 	VersionedMicroservice string `json:"versionedMicroservice"`
 
-	// semVer holds the name of the release group, and the version.
+	// semVer contains the name of the release group, and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// config is the hash of the pod template and of the configuration that the template
@@ -201,9 +202,10 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config,omitempty"`
 
-	// status of the release: pending is not available yet; canary is available and receives at most
-	// part of the traffic; active serves its group; error did not become available in time, failed,
-	// or was aborted; deprecated was active before, or was superseded before it was active.
+	// status of the release. A pending release is not available yet. A canary is available and
+	// receives at most part of the traffic. The active release serves its group. A release in error
+	// did not become available in time, failed, or was aborted. A deprecated release was active
+	// before, or was superseded before it was active.
 	Status ReleaseStatus `json:"status"`
 
 	// weight in percent that routes should give to the release. In a live group with an active
@@ -227,7 +229,7 @@ type Release struct {
 	Available bool `json:"available,omitempty"`
 
 	// promoted is the position of this release in the order in which releases became active; 0 if
-	// it was never active.
+	// the release was never active.
 	// +optional
 	Promoted int64 `json:"promoted,omitempty"`
 
@@ -236,12 +238,12 @@ type Release struct {
 	FirstActiveTime *metav1.MicroTime `json:"firstActiveTime,omitempty"`
 
 	// attempt is the number of times that this release was restarted after a failure, plus the
-	// number of times that its traffic was removed for a cause outside of it.
+	// number of times that its traffic was removed because of a cause outside the release.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// retryTime is the earliest time at which the release may receive traffic again, if its
-	// traffic was removed more than once for a cause outside of it.
+	// retryTime is the earliest time at which the release may receive traffic again, if its traffic
+	// was removed more than once because of a cause outside the release.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
@@ -277,7 +279,7 @@ type Release struct {
 	DeprecatedZero *ZeroMark `json:"zero,omitempty"`
 }
 
-// ReleaseInternal holds the fields of a release that only the planner uses.
+// ReleaseInternal contains the fields of a release that only the planner uses.
 type ReleaseInternal struct {
 	// routed reports whether a route has ever referred to the release.
 	// +optional
@@ -294,12 +296,12 @@ type ReleaseInternal struct {
 
 // FailedVersions records failed versions that are no longer listed in releases.
 type FailedVersions struct {
-	// version is the highest of these versions. Unlisted versions up to it are not started
-	// automatically.
+	// version is the highest of these versions. Versions up to this version that are not listed in
+	// releases are not started automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config is the hash of the pod template and configuration with which they failed. With
-	// another configuration all of them may start again.
+	// config is the hash of the pod template and configuration with which these versions failed.
+	// With another configuration, all these versions may start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -320,9 +322,10 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
 
-	// phase of the group: Live has an active release, or is about to have one; Closing is being
-	// drained and removed; Expired is a preview without pods, whose last push is older than
-	// spec.previews.maxAge, or which waits for one of the spec.previews.maxGroups slots.
+	// phase of the group. Live means that the group has an active release, or is about to have one.
+	// Closing means that the group is being drained and removed. Expired means that the group is a
+	// preview without pods, whose last push is older than spec.previews.maxAge, or which waits for
+	// one of the spec.previews.maxGroups slots.
 	Phase GroupPhase `json:"phase"`
 
 	// pullRequest is the number of the pull request, if this group is a preview.
@@ -334,7 +337,8 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxLength=128
 	Head string `json:"head,omitempty"`
 
-	// headTime is when head was pushed, as reported by its source, or else when it was first seen.
+	// headTime is when head was pushed. If the source does not report this, it is when head was
+	// first seen.
 	// +optional
 	HeadTime *metav1.MicroTime `json:"headTime,omitempty"`
 
@@ -346,8 +350,8 @@ type ReleaseGroup struct {
 	// +optional
 	Target GroupTarget `json:"target,omitempty"`
 
-	// trafficRevision increases with every write that changes what the routes must contain. Only
-	// an equal revision in the status of a NetworkPolicy confirms it.
+	// trafficRevision increases with every write that changes what the routes must contain. A
+	// NetworkPolicy confirms it only by an equal revision in its status.
 	// +optional
 	TrafficRevision int64 `json:"trafficRevision,omitempty"`
 
@@ -359,7 +363,7 @@ type ReleaseGroup struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// end is set from when the pods of a preview that ends are gone, if there are hooks of type
+	// end is set when the pods of a preview that ends are gone, if there are hooks of type
 	// PostPreview.
 	// +optional
 	End *PreviewEnd `json:"end,omitempty"`
@@ -402,21 +406,21 @@ type PreviewEnd struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
 
-	// time since which they are called.
+	// time since which the hooks are called.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 }
 
-// ReleaseGroupInternal holds the fields of a group that only the planner uses.
+// ReleaseGroupInternal contains the fields of a group that only the planner uses.
 type ReleaseGroupInternal struct {
-	// resolvedFrom is the pin and configuration from which the target was resolved. It is resolved
-	// again only if these change.
+	// resolvedFrom is the pin and the configuration from which the target was resolved. The target
+	// is resolved again only if these change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
 	// settledRevision is a revision that some policy did not confirm within the deadline while no
-	// rollout was in progress. Policies that are behind it do not block the group.
+	// rollout was in progress. Policies with a lower revision do not block the group.
 	// +optional
 	SettledRevision int64 `json:"settledRevision,omitempty"`
 
@@ -429,7 +433,7 @@ type ReleaseGroupInternal struct {
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
 
-// MicroserviceSummary holds the text of printer columns. Only previews counts previews.
+// MicroserviceSummary contains the text of printer columns. Only previews counts previews.
 type MicroserviceSummary struct {
 	// active is the active version of the newest group, and the number of further groups.
 	// +optional
@@ -453,9 +457,9 @@ type MicroserviceSummary struct {
 // MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
 // It is written with its resourceVersion as a precondition.
 type MicroserviceStatus struct {
-	// conditions always include Ready and Progressing. Reconciling, Stalled, Pinned, Frozen,
-	// Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost,
-	// PreviewsReady and DeploymentAdopted are present only while they have something to report.
+	// conditions always include Ready and Progressing. The conditions Reconciling, Stalled, Pinned,
+	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost,
+	// PreviewsReady and DeploymentAdopted are present only while there is something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -482,7 +486,7 @@ type MicroserviceStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	Selector string `json:"selector,omitempty"`
 
-	// summary holds the text of printer columns.
+	// summary contains the text of printer columns.
 	// +optional
 	Summary MicroserviceSummary `json:"summary,omitempty"`
 
@@ -504,7 +508,7 @@ type MicroserviceStatus struct {
 	DeprecatedSequence int64 `json:"sequence,omitempty"`
 }
 
-// MicroserviceInternal holds the fields of a Microservice that only the manager uses.
+// MicroserviceInternal contains the fields of a Microservice that only the manager uses.
 type MicroserviceInternal struct {
 	// sequence increases with every write of the rollout state.
 	// +optional
@@ -539,15 +543,17 @@ const (
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
 
-// EndsGroup reports whether the specification ends a group: by its name, its slug or its pull request.
+// EndsGroup reports whether spec.endedGroups contains a group, by its name, its slug or the number
+// of its pull request.
 func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 	return slices.ContainsFunc(ms.Spec.EndedGroups, func(n string) bool {
 		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
 	})
 }
 
-// NextOffered returns the newest version that an ImagePolicy offers, except previews, in a group that the specification does not end; if it
-// ends all of them, the newest one and true. It is nil if none is offered.
+// NextOffered returns the newest version, other than a preview, that an ImagePolicy offers in a
+// group that spec.endedGroups does not name. If it names all of them, NextOffered returns the
+// newest version and true. If nothing is offered, it returns nil.
 func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended bool) {
 	if p == nil {
 		return nil, false
@@ -567,8 +573,8 @@ func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended
 	return next, next != nil
 }
 
-// Successor returns the release in a rollout for which the pods of the active release of an exclusive
-// group ended; nil if it has them.
+// Successor returns the release in a rollout of an exclusive group for which the pods of the active
+// release were stopped. It returns nil if the active release keeps its pods.
 func (ms *Microservice) Successor(g *ReleaseGroup) *Release {
 	if !ms.Spec.Availability.Exclusive || g.Rollout == nil || g.Rollout.Gate == GateConfirmRollout {
 		return nil

@@ -29,8 +29,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: otherwise deleting the policy would leave rules in your route that refer to deleted Services"
 type NetworkPolicySpec struct {
-	// microserviceRef names the Microservice. Defaults to the Microservice with the name
-	// of the policy.
+	// microserviceRef refers to the Microservice. Defaults to the Microservice with the name of the
+	// policy.
 	// +optional
 	MicroserviceRef *Reference `json:"microserviceRef,omitempty"`
 
@@ -62,8 +62,8 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
 
-	// listeners of Gateways whose connections and datagrams are routed to releases:
-	// those of ports with protocol TCP or UDP.
+	// listeners of Gateways whose connections and datagrams are routed to releases. They are for
+	// ports with protocol TCP or UDP.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -137,7 +137,7 @@ type NetworkPort struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// NetworkProvider routes domains: exactly one member is set.
+// NetworkProvider routes domains. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="[has(self.gateway), has(self.ingress), has(self.apisix), has(self.routeRef)].filter(x, x).size() == 1",message="spec.provider: set exactly one of gateway, ingress, apisix and routeRef"
 type NetworkProvider struct {
 	// gateway writes routes of the Gateway API: HTTPRoutes, GRPCRoutes, TLSRoutes,
@@ -159,7 +159,7 @@ type NetworkProvider struct {
 	RouteRef *RouteReference `json:"routeRef,omitempty"`
 }
 
-// RouteReference names rules of a user-managed route of the Gateway API, in the policy's
+// RouteReference refers to rules of a user-managed route of the Gateway API, in the policy's
 // namespace. The policy owns their backendRefs, and no other field of the route.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
@@ -267,7 +267,7 @@ const (
 	ConfirmProbe ConfirmMode = "Probe"
 )
 
-// RouteFilter changes requests or responses: exactly one member is set.
+// RouteFilter changes requests or responses. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="[has(self.requestHeaderModifier), has(self.responseHeaderModifier), has(self.urlRewrite), has(self.extensionRef)].filter(x, x).size() == 1",message="spec.provider.gateway.filters[]: set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
 type RouteFilter struct {
 	// requestHeaderModifier changes headers of requests.
@@ -282,7 +282,8 @@ type RouteFilter struct {
 	// +optional
 	URLRewrite *URLRewrite `json:"urlRewrite,omitempty"`
 
-	// extensionRef names an object of a kind that the gateway defines, in the policy's namespace.
+	// extensionRef refers to an object of a kind that the gateway defines, in the policy's
+	// namespace.
 	// +optional
 	ExtensionRef *ExtensionReference `json:"extensionRef,omitempty"`
 }
@@ -290,7 +291,7 @@ type RouteFilter struct {
 // HeaderModifier changes headers.
 // +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
 type HeaderModifier struct {
-	// set sets headers to these values, replacing existing values.
+	// set lists headers and the values that replace their existing values.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -298,7 +299,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Set []HeaderValue `json:"set,omitempty"`
 
-	// add adds values to headers.
+	// add lists headers and the values that are added to them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -306,7 +307,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Add []HeaderValue `json:"add,omitempty"`
 
-	// remove removes headers by name.
+	// remove lists the names of headers that are removed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -352,7 +353,7 @@ type URLRewrite struct {
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
-// ExtensionReference names an object of a kind that a gateway defines.
+// ExtensionReference refers to an object of a kind that a gateway defines.
 type ExtensionReference struct {
 	// group of the API that defines the kind.
 	// +required
@@ -391,7 +392,7 @@ type RouteTimeouts struct {
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
 
-// SessionAffinity routes a client to the same release or pod again: exactly one member is set.
+// SessionAffinity routes a client to the same release or pod again. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
 	// cookie enables affinity by a cookie that the gateway sets. It requires the experimental
@@ -430,7 +431,7 @@ type AffinityClientIP struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// ParentReference names a Gateway, or one of its listeners.
+// ParentReference refers to a Gateway, or one of its listeners.
 type ParentReference struct {
 	// namespace of the Gateway. Defaults to the policy's namespace.
 	// +optional
@@ -526,7 +527,7 @@ type Domain struct {
 	RecordTTLSeconds int32 `json:"recordTTLSeconds,omitempty"`
 }
 
-// CanaryMatch selects requests: all of its conditions must match.
+// CanaryMatch selects requests that match all of its conditions.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set at least one of headers, queryParams, cookie, path, method and grpc"
 // +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
 type CanaryMatch struct {
@@ -680,9 +681,9 @@ type DomainGroups struct {
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
-	// names or slugs of groups, for policy Named. Unless the template contains a field that differs
-	// between groups, such as {{.ReleaseGroupName}}, only the first of these groups that has an
-	// active release gets the domain.
+	// names lists groups by name or slug, for policy Named. Unless the template contains a field
+	// that differs between groups, such as {{.ReleaseGroupName}}, only the first of these groups
+	// that has an active release gets the domain.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -703,15 +704,15 @@ type DomainRelease struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// status of the release that the domain routes to: the canary of the group, regardless of its
-	// weight, while it has a ready endpoint. Before the first step, this is the release that
-	// PreRollout hooks test.
+	// status of the release that the domain routes to. With canary, the domain routes to the canary
+	// of the group, regardless of its weight, while the canary has a ready endpoint. Before the
+	// first step, the domain routes to the release that PreRollout hooks test.
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
 	// whenAbsent defines where the domain routes to while the group has no canary with a ready
-	// endpoint: Active is the active release, and NotFound is nowhere, because there is no route.
-	// Defaults to Active.
+	// endpoint: with Active to the active release, and with NotFound nowhere, because there is no
+	// route. Defaults to Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
@@ -730,7 +731,7 @@ type WhenAbsent string
 const (
 	// AbsentActive routes to the active release.
 	AbsentActive WhenAbsent = "Active"
-	// AbsentNotFound routes nowhere: the route does not exist.
+	// AbsentNotFound routes nowhere, because the route does not exist.
 	AbsentNotFound WhenAbsent = "NotFound"
 )
 
@@ -808,7 +809,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It names the field or the parent, and the fix.
+	// message explains the reason. It contains the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -834,7 +835,7 @@ type ListenerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It names the field or the parent, and the fix.
+	// message explains the reason. It contains the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -864,7 +865,7 @@ type RouteStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It names the field or the parent, and the fix.
+	// message explains the reason. It contains the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -882,13 +883,12 @@ const (
 	SplitWhole SplitMode = "Whole"
 )
 
-// GroupTraffic is what the policy reports about a group to the Microservice.
+// GroupTraffic is the report of the policy to the Microservice about one group.
 type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
-	// revision is the traffic revision that all objects of the group contain, and that is
-	// accepted.
+	// revision is the accepted traffic revision that all objects of the group contain.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 	// confirmedTime is when revision was confirmed, with the releases in references.
@@ -914,9 +914,9 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
-	// newest is true when domains or listeners that route to the newest group route to this one.
-	// While the first release of a newer group is a canary, that group receives the canary's
-	// weight of their traffic.
+	// newest is true when domains or listeners that route to the newest group route to this group.
+	// While the first release of a newer group is a canary, that group receives the canary's weight
+	// of their traffic.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
 	// canaryDomains is true when domains or listeners with release.status canary apply to the
@@ -924,7 +924,8 @@ type GroupTraffic struct {
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
 	// canary is the release of this group to which all domains and listeners with release.status
-	// canary route, as accepted: either the canary, or the release that PreRollout hooks test.
+	// canary route, after the routes were accepted. It is either the canary or the release that
+	// PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
@@ -945,13 +946,13 @@ type GroupTraffic struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NetworkPolicySummary holds the text of printer columns.
+// NetworkPolicySummary contains the text of printer columns.
 type NetworkPolicySummary struct {
 	// domains is the number of programmed domains, and the number of all domains.
 	// +optional
 	Domains string `json:"domains,omitempty"`
 	// split is the programmed split, such as "1.1.0=90 1.2.0=10". If hosts have different splits,
-	// each is listed in the order of the hosts, beginning with the host in url.
+	// each split is listed in the order of the hosts, beginning with the host in url.
 	// +optional
 	Split string `json:"split,omitempty"`
 }
@@ -959,7 +960,7 @@ type NetworkPolicySummary struct {
 // ProviderSwitch is a change from one provider to another. Until it ends, the routes of
 // both route to the same releases.
 type ProviderSwitch struct {
-	// from are the previous providers, whose routes still serve traffic.
+	// from lists the previous providers, whose routes still serve traffic.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	From []string `json:"from"`
@@ -969,10 +970,10 @@ type ProviderSwitch struct {
 	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
 }
 
-// NetworkPolicyStatus reports what is routed, and whether the gateways have programmed it.
+// NetworkPolicyStatus reports the current routes, and whether the gateways have programmed them.
 type NetworkPolicyStatus struct {
 	// conditions always include Accepted, ResolvedRefs, Programmed and Ready. Reconciling, Stalled
-	// and others are present only while they have something to report.
+	// and other conditions are present only while there is something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -1002,7 +1003,7 @@ type NetworkPolicyStatus struct {
 	// +optional
 	ProviderSwitch *ProviderSwitch `json:"providerSwitch,omitempty"`
 
-	// summary holds the text of printer columns.
+	// summary contains the text of printer columns.
 	// +optional
 	Summary NetworkPolicySummary `json:"summary,omitempty"`
 
@@ -1046,21 +1047,22 @@ const (
 	ConditionProgrammed   = "Programmed"
 	ConditionDomainShared = "DomainShared"
 	ConditionNameConflict = "NameConflict"
-	// ConditionCanaryUnmatched: a step has match: true, but no domain has canaryMatches.
+	// ConditionCanaryUnmatched is True while a step has match: true, but no domain has
+	// canaryMatches.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
-	// ConditionSettingsNotApplied: the API server does not know the route field that a setting of
-	// the specification requires.
+	// ConditionSettingsNotApplied is True while the API server does not know the route field that a
+	// setting of the specification requires.
 	ConditionSettingsNotApplied = "SettingsNotApplied"
-	// ConditionServiceAdopted: the adopted Service routes to the active release.
+	// ConditionServiceAdopted is True while the adopted Service routes to the active release.
 	ConditionServiceAdopted = "ServiceAdopted"
-	// ConditionProviderSwitching: routes of a previous provider still serve traffic. The message
-	// names what they wait for.
+	// ConditionProviderSwitching is True while routes of a previous provider still serve traffic.
+	// The message shows what they wait for.
 	ConditionProviderSwitching = "ProviderSwitching"
 )
 
-// NetworkPolicy routes domains to the releases of a Microservice, and splits traffic between
-// them by weight. It is not the kind of the same name in networking.k8s.io, which restricts
-// connections between pods: use the short name hnp.
+// NetworkPolicy routes domains to the releases of a Microservice, and splits traffic between them
+// by weight. Another kind with this name, in networking.k8s.io, restricts connections between pods.
+// Use the short name hnp to distinguish them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -1084,13 +1086,13 @@ type NetworkPolicy struct {
 	// +required
 	Spec NetworkPolicySpec `json:"spec"`
 
-	// status reports what is routed, and whether the gateways have programmed it.
+	// status reports the current routes, and whether the gateways have programmed them.
 	// +optional
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }
 
-// MicroserviceName is the name of the Microservice that the policy routes to: the policy's own
-// name if spec.microserviceRef is not set.
+// MicroserviceName returns the name of the Microservice that the policy routes to, which is the
+// policy's own name if spec.microserviceRef is not set.
 func (p *NetworkPolicy) MicroserviceName() string {
 	if p.Spec.MicroserviceRef != nil {
 		return p.Spec.MicroserviceRef.Name

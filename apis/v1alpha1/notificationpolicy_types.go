@@ -7,28 +7,28 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type NotificationEvent string
 
 const (
-	// NotifyStarted: a rollout started.
+	// NotifyStarted means that a rollout started.
 	NotifyStarted NotificationEvent = "Started"
-	// NotifyStep: a rollout reached a step in which its release receives more traffic.
+	// NotifyStep means that a rollout reached a step in which its release receives more traffic.
 	NotifyStep NotificationEvent = "Step"
-	// NotifyWaiting: a rollout waits for a user: for an approval, for a decision, or until
-	// spec.paused is removed.
+	// NotifyWaiting means that a rollout waits until a user approves a step, makes a decision, or
+	// removes spec.paused.
 	NotifyWaiting NotificationEvent = "Waiting"
-	// NotifyPromoted: the release became active.
+	// NotifyPromoted means that the release became active.
 	NotifyPromoted NotificationEvent = "Promoted"
-	// NotifyRestored: an earlier release became active again.
+	// NotifyRestored means that an earlier release became active again.
 	NotifyRestored NotificationEvent = "Restored"
-	// NotifyRolledBack: the release failed after it had traffic.
+	// NotifyRolledBack means that the release failed after it had traffic.
 	NotifyRolledBack NotificationEvent = "RolledBack"
-	// NotifyFailed: the release failed before it had traffic.
+	// NotifyFailed means that the release failed before it had traffic.
 	NotifyFailed NotificationEvent = "Failed"
-	// NotifyAborted: a user or a gate aborted the rollout.
+	// NotifyAborted means that a user or a gate aborted the rollout.
 	NotifyAborted NotificationEvent = "Aborted"
-	// NotifySuperseded: another release replaced the rollout in progress.
+	// NotifySuperseded means that another release replaced the rollout in progress.
 	NotifySuperseded NotificationEvent = "Superseded"
-	// NotifyRemoved: the release was removed before its rollout ended.
+	// NotifyRemoved means that the release was removed before its rollout ended.
 	NotifyRemoved NotificationEvent = "Removed"
-	// NotifyDeprecated: another release replaced the active one.
+	// NotifyDeprecated means that another release replaced the active one.
 	NotifyDeprecated NotificationEvent = "Deprecated"
 )
 
@@ -48,7 +48,7 @@ const (
 	ReceiverTeams ReceiverType = "Teams"
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
-	// ReceiverGitHubStatus sets commit statuses on the commit of the release at GitHub. If the
+	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
 	// commit of a release is unknown, no status is set, and event NotificationDropped records it.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
@@ -68,28 +68,29 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type is the kind of service that receives the messages: Webhook receives JSON or the output of
-	// template, CloudEvents receives CloudEvents 1.0, Slack, Teams and Discord receive chat
-	// messages, and GitHubStatus sets commit statuses at GitHub.
+	// type is the kind of service that receives the messages: Webhook receives JSON or the output
+	// of template, CloudEvents receives CloudEvents 1.0, Slack, Teams and Discord receive chat
+	// messages, and GitHubStatus sets commit statuses on GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
 
 	// url to call, http or https, without user name and password. If the URL itself is
-	// confidential, store it in the Secret that secretRef names.
+	// confidential, store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
-	// secretRef names a Secret of this namespace with the following keys, all of them optional:
+	// secretRef refers to a Secret in this namespace with the following keys, all of them optional:
 	// "url" replaces url, "token" is sent as a bearer token (for Slack, the bot token), and "key"
-	// signs the body in the same way as calls of hooks (HMAC with SHA-256). By default there are
-	// no credentials.
+	// signs the body in the same way as calls of hooks (HMAC with SHA-256). By default there are no
+	// credentials.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
-	// caSecretRef names a Secret of this namespace whose key "ca.crt" holds the
-	// certificate authorities, in PEM, for an https url. They replace those of the system.
+	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
+	// authorities, in PEM, for an https url. They replace the certificate authorities of the
+	// system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
@@ -111,9 +112,9 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=80
 	Channel string `json:"channel,omitempty"`
 
-	// repositoryRef names a GitHubRepository of this namespace. Its address and credentials are
+	// repositoryRef refers to a GitHubRepository in this namespace. Its address and credentials are
 	// used to set the commit statuses of type GitHubStatus; the credentials need the permission
-	// statuses=write. It is required for this type.
+	// statuses=write. repositoryRef is required for this type.
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
@@ -150,7 +151,7 @@ type NotificationPolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
-	// Microservices. An invalid selector selects none, and condition Stalled reports it.
+	// Microservices. An invalid selector selects no Microservice, and condition Stalled reports it.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -172,7 +173,7 @@ type NotificationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query and fragment, such as https://board.example.com"
 	BoardURL string `json:"boardURL,omitempty"`
 
-	// receivers of the messages. Each is independent of the others.
+	// receivers of the messages. The receivers are independent of each other.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -238,7 +239,8 @@ type NotificationDelivery struct {
 	// Aborted, Superseded, Removed or Deprecated.
 	Event NotificationEvent `json:"event"`
 
-	// run is the sequence number of the rollout that was last reported, or 0 if none was.
+	// run is the sequence number of the rollout that was last reported, or 0 if no rollout was
+	// reported.
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
@@ -246,7 +248,7 @@ type NotificationDelivery struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits that were reported for the step of the last reported rollout.
+	// waits lists the waits that were reported for the current step of the last reported rollout.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -267,8 +269,8 @@ type NotificationDelivery struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NotificationPolicyStatus records what was reported. After a restart, the manager continues
-// from this record.
+// NotificationPolicyStatus records the messages that were reported. After a restart, the manager
+// continues from this record.
 type NotificationPolicyStatus struct {
 	// conditions are Ready, and Stalled if a user must change the specification.
 	// +optional
@@ -324,7 +326,7 @@ type NotificationPolicy struct {
 	// +required
 	Spec NotificationPolicySpec `json:"spec"`
 
-	// status records what was reported.
+	// status records the messages that were reported.
 	// +optional
 	Status NotificationPolicyStatus `json:"status,omitempty"`
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GitHubRepositoryKey is the key of the GitHubRepository that the policy reads; false
-// if it reads none.
+// GitHubRepositoryKey returns the key of the GitHubRepository from which the policy reads versions,
+// or false if the policy does not read versions from GitHub.
 func (p *ImagePolicy) GitHubRepositoryKey() (types.NamespacedName, bool) {
 	if p.Spec.Source == nil || p.Spec.Source.GitHub == nil {
 		return types.NamespacedName{}, false
@@ -19,16 +19,16 @@ func (p *ImagePolicy) GitHubRepositoryKey() (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
 }
 
-// NeedsNamespaceLabels reports whether AllowsNamespace depends on the labels of a
-// namespace: it is not the namespace of the repository, and spec.allowedNamespaces
-// selects by labels.
+// NeedsNamespaceLabels reports whether AllowsNamespace depends on the labels of a namespace. This
+// is the case if the repository is in another namespace, and spec.allowedNamespaces selects by
+// labels.
 func (r *GitHubRepository) NeedsNamespaceLabels(namespace string) bool {
 	a := r.Spec.AllowedNamespaces
 	return namespace != r.Namespace && a != nil && a.From == NamespacesSelector
 }
 
-// AllowsNamespace reports whether ImagePolicies of a namespace with the given labels
-// may use the repository. Its own namespace always may. If the selector of
+// AllowsNamespace reports whether ImagePolicies of a namespace with the given labels may use the
+// repository. The namespace of the repository is always allowed. If the selector of
 // spec.allowedNamespaces is invalid, it returns an error and false.
 func (r *GitHubRepository) AllowsNamespace(namespace string, namespaceLabels map[string]string) (bool, error) {
 	a := r.Spec.AllowedNamespaces

@@ -18,14 +18,14 @@ func TestAllowsNamespace(t *testing.T) {
 		want, labeled bool
 		fails         bool
 	}{
-		"own namespace, nothing said":       {nil, "shop", nil, true, false, false},
-		"another namespace, nothing said":   {nil, "evil", nil, false, false, false},
+		"own namespace, no setting":         {nil, "shop", nil, true, false, false},
+		"another namespace, no setting":     {nil, "evil", nil, false, false, false},
 		"own namespace, other labels":       {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: team}, "shop", nil, true, false, false},
 		"another namespace with the labels": {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: team}, "cart", map[string]string{"team": "checkout"}, true, true, false},
-		"another namespace without them":    {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: team}, "cart", map[string]string{"team": "other"}, false, true, false},
-		"an empty selector chooses all":     {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: &metav1.LabelSelector{}}, "cart", nil, true, true, false},
-		"a selector that cannot be read":    {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: broken}, "cart", nil, false, true, true},
-		"a selector that is missing":        {&v1alpha1.AllowedNamespaces{From: "Selector"}, "cart", nil, false, true, false},
+		"another namespace, other labels":   {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: team}, "cart", map[string]string{"team": "other"}, false, true, false},
+		"an empty selector selects all":     {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: &metav1.LabelSelector{}}, "cart", nil, true, true, false},
+		"an invalid selector":               {&v1alpha1.AllowedNamespaces{From: "Selector", Selector: broken}, "cart", nil, false, true, true},
+		"a missing selector":                {&v1alpha1.AllowedNamespaces{From: "Selector"}, "cart", nil, false, true, false},
 		"same":                              {&v1alpha1.AllowedNamespaces{From: "Same"}, "cart", nil, false, false, false},
 		"all":                               {&v1alpha1.AllowedNamespaces{From: "All"}, "cart", nil, true, false, false},
 	} {

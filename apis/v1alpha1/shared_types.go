@@ -37,7 +37,7 @@ func DurationOf(d time.Duration) Duration {
 	return Duration(fmt.Sprintf("%ds%dms", ms/1000, ms%1000))
 }
 
-// SemVer names a version, and optionally its release group.
+// SemVer identifies a version, and optionally its release group.
 type SemVer struct {
 	// name is the name of the release group: "1.x", "1.2.x", "release". In a pin it
 	// defaults to any group with this version.
@@ -68,16 +68,17 @@ const (
 type ReleaseStatus string
 
 const (
-	// ReleasePending is created, and not available yet.
+	// ReleasePending means that the release is created, and not available yet.
 	ReleasePending ReleaseStatus = "pending"
-	// ReleaseCanary is available and receives at most part of the traffic.
+	// ReleaseCanary means that the release is available and receives at most part of the traffic.
 	ReleaseCanary ReleaseStatus = "canary"
-	// ReleaseActive serves its group. A live group has exactly one, once it has had one.
+	// ReleaseActive means that the release serves its group. After the first promotion, a live
+	// group has exactly one active release.
 	ReleaseActive ReleaseStatus = "active"
-	// ReleaseError did not become available in time, failed, or was rejected.
+	// ReleaseError means that the release did not become available in time, failed, or was aborted.
 	ReleaseError ReleaseStatus = "error"
-	// ReleaseDeprecated was active before and is retained for rollback or about to be
-	// deleted, or was superseded before it was active.
+	// ReleaseDeprecated means that the release was active before and is retained for rollback or
+	// about to be deleted, or that it was superseded before it was active.
 	ReleaseDeprecated ReleaseStatus = "deprecated"
 )
 
@@ -89,7 +90,7 @@ type ReleaseImage struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// digest of the manifest or index that the tag named when it was offered.
+	// digest of the manifest or index that the tag referred to when the version was offered.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
@@ -102,7 +103,7 @@ type ReleaseImage struct {
 	ContainerName string `json:"containerName,omitempty"`
 }
 
-// Reference names an object of the same namespace.
+// Reference refers to an object in the same namespace.
 type Reference struct {
 	// name of the referent.
 	// +required
@@ -113,18 +114,18 @@ type Reference struct {
 
 // Conditions that all kinds share, as kstatus reads them.
 const (
-	// ConditionReady reports whether this generation is accepted and works.
+	// ConditionReady reports whether this generation is accepted and in effect.
 	ConditionReady = "Ready"
 	// ConditionReconciling is present, and True, while this generation is being
 	// reconciled.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is present, and True, if a user must change the specification or a
-	// referent.
+	// ConditionStalled is present, and True, if a user must change the specification or an object
+	// that it refers to.
 	ConditionStalled = "Stalled"
 )
 
-// Labels that controllers set on child objects and pods. They are an API: selectors of users and
-// the downward API read them.
+// Labels that controllers set on child objects and pods. They are part of the API, because users
+// read them with selectors and the downward API.
 const (
 	LabelMicroservice = "hlnr.io/microservice"
 	LabelGroup        = "hlnr.io/group"
@@ -140,50 +141,51 @@ const (
 
 // Annotations that controllers set or handle.
 const (
-	// AnnotationVersion on pods: the version, which may not fit a label.
+	// AnnotationVersion on a pod is the version of its release. The version may not fit a label.
 	AnnotationVersion = "hlnr.io/version"
-	// AnnotationCommit on pods: the revision, a commit, if the source names one.
+	// AnnotationCommit on a pod is the commit of its release, if the source reports it.
 	AnnotationCommit = "hlnr.io/revision"
-	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository: a new value requests an
-	// immediate scan or poll.
+	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository requests an immediate scan or
+	// poll when its value changes.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
-	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth: the registry
-	// that its password may be sent to, as host[:port][/path]. A pull secret of
-	// this type without it is never used.
+	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth is the registry to which the
+	// password may be sent, as host[:port][/path]. A pull secret of this type without it is never
+	// used.
 	AnnotationRegistry = "hlnr.io/registry"
-	// AnnotationAttempt on a VersionedMicroservice: the sequence number of the rollout state
-	// for which it was created or restarted. A plan based on an older rollout state must
-	// not scale it down or delete it (protocol rule 2).
+	// AnnotationAttempt on a VersionedMicroservice is the sequence number of the rollout state for
+	// which the release was created or restarted. A plan based on an older rollout state must not
+	// scale the release down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
-	// AnnotationNeverActive on a VersionedMicroservice, as "true": hooks must agree before it
-	// becomes the first active release of its group. If the rollout state is lost, it does
-	// not count as previously active. It is removed when the release becomes active.
+	// AnnotationNeverActive on a VersionedMicroservice is "true" if hooks must agree before the
+	// release becomes the first active release of its group. If the rollout state is lost, such a
+	// release does not count as previously active. The annotation is removed when the release
+	// becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
-	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what the user
-	// set, such as "v1.0f3a…".
+	// AnnotationIdentity on a VersionedMicroservice is the scheme and the hash of the values that
+	// the user set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
-	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze: the name of
-	// the user who wrote spec.decision, or who created the freeze or changed its spec last.
-	// The admission policy requires it to be the name of the caller.
+	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze is the name of
+	// the user who wrote spec.decision, or who created the freeze or changed its spec last. The
+	// admission policy requires it to be the name of the caller.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
-	// AnnotationFollowGroup on a CronJob with LabelFollow: the name or slug of the release group that it
-	// follows. Defaults to the newest group with an active release.
+	// AnnotationFollowGroup on a CronJob with LabelFollow is the name or slug of the release group
+	// that the CronJob follows. Defaults to the newest group with an active release.
 	AnnotationFollowGroup = "hlnr.io/follow-group"
-	// AnnotationFollowContainer on a CronJob with LabelFollow: the container that runs the image of the
-	// release. Defaults to the only container, or to the container with the same name as that of the
-	// release or as the Microservice.
+	// AnnotationFollowContainer on a CronJob with LabelFollow is the container that runs the image
+	// of the release. Defaults to the only container, or to the container with the name of the
+	// container of the release or of the Microservice.
 	AnnotationFollowContainer = "hlnr.io/follow-container"
-	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration it
-	// has. The controller sets it.
+	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration
+	// the CronJob uses. The controller sets it.
 	AnnotationFollows = "hlnr.io/follows"
-	// AnnotationFollowMessage on a CronJob with LabelFollow reports what it follows, or what it waits for.
-	// The controller sets it.
+	// AnnotationFollowMessage on a CronJob with LabelFollow reports what the CronJob follows or
+	// waits for. The controller sets it.
 	AnnotationFollowMessage = "hlnr.io/follow-message"
-	// AnnotationFollowState on a CronJob with LabelFollow: the containers whose images were set, and the
-	// names that references to ConfigMaps and Secrets had before they were replaced by those of copies, as
-	// JSON. The controller sets and reads it.
+	// AnnotationFollowState on a CronJob with LabelFollow contains, as JSON, the containers whose
+	// images were set, and the original names of ConfigMaps and Secrets, which were replaced by the
+	// names of copies. The controller sets and reads it.
 	AnnotationFollowState = "hlnr.io/follow-state"
-	// AnnotationRevision on routes: the traffic revision of each group in the route, such as
+	// AnnotationRevision on a route is the traffic revision of each group in the route, such as
 	// "1-x=7".
 	AnnotationRevision = "hlnr.io/traffic-revision"
 )

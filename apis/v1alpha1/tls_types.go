@@ -4,18 +4,18 @@ package v1alpha1
 // +kubebuilder:validation:Enum=Gateway;ListenerSet;Ingress;ApisixTls
 type TLSMode string
 
-// The modes, each named after a kind. The first two require spec.provider.gateway, the others
-// spec.provider.ingress and spec.provider.apisix.
+// The modes, each named after a kind. TLSGateway and TLSListenerSet require spec.provider.gateway,
+// TLSIngress requires spec.provider.ingress, and TLSApisix requires spec.provider.apisix.
 const (
-	// TLSGateway: an HTTPS listener of the Gateway, with the certificate of the
-	// Gateway's owner. Nothing is written.
+	// TLSGateway uses an HTTPS listener of the Gateway, with the certificate of the Gateway's
+	// owner. Nothing is written.
 	TLSGateway TLSMode = "Gateway"
-	// TLSListenerSet: a ListenerSet that the policy creates for each host, and that the
-	// Gateway must allow.
+	// TLSListenerSet uses a ListenerSet that the policy creates for each host, and that the Gateway
+	// must allow.
 	TLSListenerSet TLSMode = "ListenerSet"
-	// TLSIngress: spec.tls of the Ingress.
+	// TLSIngress uses spec.tls of the Ingress.
 	TLSIngress TLSMode = "Ingress"
-	// TLSApisix: an ApisixTls that the policy creates.
+	// TLSApisix uses an ApisixTls that the policy creates.
 	TLSApisix TLSMode = "ApisixTls"
 )
 
@@ -24,9 +24,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway, which uses the certificate of the Gateway's listener; for your own certificate use mode ListenerSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed only with mode ListenerSet: the other modes use the ports of their gateway"
 type DomainTLS struct {
-	// mode is the kind of the object that terminates TLS: Gateway uses the certificate of the
-	// Gateway's HTTPS listener, ListenerSet is created for each host, Ingress has the Secret in
-	// spec.tls, and ApisixTls is created. Gateway and ListenerSet require spec.provider.gateway,
+	// mode is the kind of the object that terminates TLS. With Gateway, this is an HTTPS listener
+	// of the Gateway, with its own certificate. With ListenerSet, the policy creates a ListenerSet
+	// for each host. With Ingress, the Ingress refers to the Secret in spec.tls. With ApisixTls,
+	// the policy creates an ApisixTls. Gateway and ListenerSet require spec.provider.gateway,
 	// Ingress requires spec.provider.ingress, and ApisixTls requires spec.provider.apisix. Defaults
 	// to Gateway, Ingress or ApisixTls, depending on the provider.
 	// +optional
@@ -46,7 +47,8 @@ type DomainTLS struct {
 	SecretName string `json:"secretName,omitempty"`
 
 	// issuerRef requests the certificate from cert-manager. One Certificate with the name of the
-	// Secret is created for all hosts that use it. Without issuerRef you provide the Secret.
+	// Secret is created for all hosts that use the Secret. Without issuerRef you provide the
+	// Secret.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
@@ -57,7 +59,7 @@ type DomainTLS struct {
 	Port int32 `json:"port,omitempty"`
 }
 
-// IssuerReference names an issuer of cert-manager.
+// IssuerReference refers to an issuer of cert-manager.
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.domains[].tls.issuerRef.kind must be Issuer or ClusterIssuer: other kinds need the group of their API"
 type IssuerReference struct {
 	// name of the issuer.

@@ -27,7 +27,7 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// semVer holds the name of the release group, and the version.
+	// semVer contains the name of the release group, and the version.
 	// +required
 	SemVer SemVer `json:"semVer"`
 
@@ -49,7 +49,7 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas"`
 
-	// availability holds the settings of the release that can change in place.
+	// availability contains the settings of the release that can change in place.
 	// +optional
 	Availability ReleaseAvailability `json:"availability,omitempty"`
 
@@ -58,7 +58,7 @@ type VersionedMicroserviceSpec struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// ReleaseAvailability holds the settings of a release that can change in place.
+// ReleaseAvailability contains the settings of a release that can change in place.
 type ReleaseAvailability struct {
 	// minReadySeconds is how long a pod must be ready before it counts as available.
 	// +optional
@@ -76,7 +76,7 @@ type ReleaseAvailability struct {
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
-	// exclusive delays the pods of this release until no other release of its group has any.
+	// exclusive delays the pods of this release until no other release of its group has pods.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 }
@@ -100,7 +100,7 @@ type DisruptionBudget struct {
 type DecisionAction string
 
 const (
-	// DecisionContinue approves the step that it names, or ends its pause.
+	// DecisionContinue approves the step in field step of the decision, or ends its pause.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
 	// available.
@@ -114,9 +114,9 @@ const (
 // Decision is a user's decision about a release.
 // +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action to take: Continue approves the step that is named in step, or ends its pause; Adopt
-	// makes the release active without further steps, as soon as it is available; Deprecate aborts
-	// the rollout of a pending or canary release; Retry starts a failed release again.
+	// action to take. Continue approves the step in field step, or ends its pause. Adopt makes the
+	// release active without further steps, as soon as it is available. Deprecate aborts the
+	// rollout of a pending or canary release. Retry starts a failed release again.
 	// +required
 	Action DecisionAction `json:"action"`
 
@@ -126,15 +126,15 @@ type Decision struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// step that Continue approves: its name, or its number from 1.
+	// step that Continue approves, by its name or by its number, counted from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number from 1"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
 
-	// groups that the user acts for. If approval.from of the step is set, one of its groups is
-	// required. The admission policy rejects groups that the user is not a member of.
+	// groups on whose behalf the user decides. If approval.from of the step is set, one of its
+	// groups is required. The admission policy rejects groups that the user is not a member of.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -162,10 +162,10 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// release is the status of the release in the Microservice: pending is not available yet; canary
-	// is available and receives at most part of the traffic; active serves its group; error did not
-	// become available in time, failed, or was aborted; deprecated was active before, or was
-	// superseded before it was active.
+	// release is the status of the release in the Microservice. A pending release is not available
+	// yet. A canary is available and receives at most part of the traffic. The active release
+	// serves its group. A release in error did not become available in time, failed, or was
+	// aborted. A deprecated release was active before, or was superseded before it was active.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
@@ -178,7 +178,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Available int32 `json:"available,omitempty"`
 
-	// ready shows the available and the desired number of replicas, such as "2/2".
+	// ready is the available and the desired number of replicas, such as "2/2".
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ready string `json:"ready,omitempty"`
@@ -226,7 +226,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	ActiveJobs int32 `json:"activeJobs,omitempty"`
 
-	// analysis holds the measurements of the canary.
+	// analysis contains the measurements of the canary.
 	// +optional
 	Analysis *ReleaseAnalysis `json:"analysis,omitempty"`
 

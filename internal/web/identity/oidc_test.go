@@ -220,8 +220,8 @@ func TestTokens(t *testing.T) {
 		status int
 		text   string
 	}{
-		"system user":        {map[string]any{"sub": "system:admin"}, func(o *OIDCOptions) { o.UserPrefix = "" }, 403, "of Kubernetes itself"},
-		"system group":       {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, nil, 403, "of Kubernetes itself"},
+		"system user":        {map[string]any{"sub": "system:admin"}, func(o *OIDCOptions) { o.UserPrefix = "" }, 403, "for Kubernetes itself"},
+		"system group":       {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, nil, 403, "for Kubernetes itself"},
 		"prefixed":           {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, func(o *OIDCOptions) { o.GroupsPrefix = "oidc:" }, 200, "oidc:ana"},
 		"one group":          {map[string]any{"sub": "ana", "groups": "team"}, nil, 200, "oidc:ana"},
 		"groups of objects":  {map[string]any{"sub": "ana", "groups": []any{map[string]any{"a": 1}}}, nil, 403, "not a string"},
