@@ -19,7 +19,7 @@ type observed struct {
 	freeze freeze.Freeze
 	// status of the object.
 	status *v1alpha1.FreezeStatus
-	// services are the Microservices that are selected and not excepted.
+	// services is the number of Microservices that are selected and not excepted.
 	services int
 }
 
