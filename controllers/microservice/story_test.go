@@ -116,7 +116,7 @@ func TestCanary(t *testing.T) {
 	s.gateway()
 	s.pass()
 	end := s.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-	same(t, "Progressing at first", condition(s.ms(), "Progressing"), "True Canary: 1.1.0 of group release is in progress")
+	same(t, "Progressing at first", condition(s.ms(), "Progressing"), "True Canary: the rollout of 1.1.0 in group release is in progress")
 	s.clock.Step(20 * time.Second)
 	s.pass()
 	ms := s.ms()
@@ -253,7 +253,7 @@ func TestPins(t *testing.T) {
 	pin("1.1.0", "incident 7")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
-	if !slices.Contains(s.events, "Unpinned: the pin is removed; before, "+pinned) {
+	if !slices.Contains(s.events, "Unpinned: the pin is removed; previous state: "+pinned) {
 		t.Errorf("no event shows the end of the pin: %q", s.events)
 	}
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
@@ -273,7 +273,7 @@ func TestProblems(t *testing.T) {
 	}{
 		"no such container": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ContainerName = "web" })
-		}, `False ContainerNotFound: spec.containerName: spec.template has no container "web"; name one of its containers`, 0},
+		}, `False ContainerNotFound: spec.containerName: spec.template has no container "web"; set the field to the name of one of its containers`, 0},
 		"no such ImagePolicy": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ImagePolicyRef.Name = "sop" })
 		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: ImagePolicy "sop" does not exist in this namespace; create it or correct the name`, 0},

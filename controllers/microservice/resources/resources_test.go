@@ -264,7 +264,7 @@ func TestContainer(t *testing.T) {
 		"the only one":                {"", "web", 0, ""},
 		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
 		"named":                       {"web", "shop web", 1, ""},
-		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; name one of its containers`},
+		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; set the field to the name of one of its containers`},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Name, ms.Spec.ContainerName = "shop", test.containerName
