@@ -241,8 +241,8 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 // IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its
 // releases, and may write and delete it. release is nil if it does not exist. Labels are not
 // sufficient, because any user can set them. A copy is immutable, has the name that is computed from
-// its release and its source, and is controlled by the Microservice or by the release. A copy without
-// a controller must have the claim of the Microservice.
+// its release and its source, and is controlled by the Microservice or by the release. Otherwise it
+// must have the claim of the Microservice, and must not be controlled by a kind outside hlnr.io.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source
 	var immutable *bool
