@@ -608,7 +608,7 @@ func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	if err := r.observeGitHub(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": name a GitHubRepository of another one, or add it to namespaces of the Helm chart, or to --namespace of the manager`
+	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository of a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager`
 	if o.problem == nil || o.problem.Reason != "RepositoryNotAllowed" || o.problem.Error() != want {
 		t.Errorf("problem: %v, want %s", o.problem, want)
 	}
