@@ -88,7 +88,7 @@ type Options struct {
 	Workers int
 	// Scans is the number of concurrent scans. One registry gets at most half of them, one
 	// credential and one namespace a quarter each, and one namespace at one registry an eighth.
-	// Defaults to 16.
+	// Defaults to 32.
 	Scans int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
