@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// shown is what a user reads: conditions by type, except those that have their stable state, and
-// the columns.
+// shown contains the fields that a user reads: the conditions by type, except conditions in their normal state,
+// and the columns.
 type shown struct {
 	Conditions                     []string
 	Active, Canary, Groups, Failed string
@@ -34,7 +34,7 @@ func show(ms *v1alpha1.Microservice) shown {
 	return s
 }
 
-// live returns a group with rows, as "version status weight".
+// live returns a group with rows in the form "version status weight".
 func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), Phase: v1alpha1.GroupLive}
 	for _, text := range rows {
@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting lets the rollout of a group wait for a cause outside of its release.
+// waiting makes a cause outside the release block the rollout of a group.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
@@ -273,7 +273,7 @@ func TestConditions(t *testing.T) {
 			say()
 			same(t, "said again", ms, before)
 
-			// What no longer holds goes away.
+			// States that no longer apply are removed.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
 			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: programmed}, nil
 			setConditions(w, nil)
@@ -286,7 +286,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Metrics count what happened; the census counts what the rollout states hold.
+// TestMetrics checks that the metrics count events, and that the census counts the releases in the rollout states.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -322,8 +322,8 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// Each event has its own key: one that is folded into an earlier one loses its
-// note, and is written again minutes later. Eventf of the story checks it.
+// TestEventsOfSteps checks that each event has its own key. An event that is combined with an earlier event
+// loses its note, and is written again minutes later. Eventf of the story checks this.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
