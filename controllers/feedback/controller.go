@@ -134,7 +134,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 }
 
 // Reconcile records the results of the last task of one GitHubRepository, and starts the
-// next one.
+// next task.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ghr v1alpha1.GitHubRepository
 	if err := r.Get(ctx, req.NamespacedName, &ghr); apierrors.IsNotFound(err) {

@@ -267,8 +267,8 @@ func (s *story) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// rollout state sets the group of a pull request: rows as "sha status", newest first, with a "+" before
-// the status of an available one. Without rows the group is removed.
+// rolloutState sets the group of a pull request. Rows have the form "sha status", newest first, with a "+" before
+// the status of an available release. Without rows the group is removed.
 func (s *story) rolloutState(number int64, slug string, rows ...string) {
 	s.Helper()
 	ms := s.microservice()

@@ -54,7 +54,7 @@ type plan struct {
 	// Deployment that is about to be created, so that no Deployment is lost.
 	records  []v1alpha1.FeedbackRecord
 	comments []v1alpha1.CommentRecord
-	// writes to GitHub, the most urgent first.
+	// writes are the writes to GitHub, most urgent first.
 	writes []write
 	// omitted counts the Deployments and comments beyond the limits of the status.
 	omitted int
@@ -77,7 +77,7 @@ type write struct {
 	// otherRepository is the identifier, from githubRepository.otherThan, of the repository to
 	// write to; empty if it is the current repository.
 	otherRepository string
-	// checksum of the content to write.
+	// checksum is the checksum of the content to write.
 	checksum string
 
 	// deployment is the record of the Deployment, and want the state to write. deployment is nil for
@@ -118,7 +118,7 @@ type member struct {
 	releaseState
 }
 
-// newPlan plans the writes to GitHub. It is pure: the same input gives the same plan. After a
+// newPlan plans the writes to GitHub. It is pure: the same input results in the same plan. After a
 // plan is applied, the next plan contains no writes.
 func newPlan(f *observed) plan {
 	p := &planner{observed: f, wanted: map[target]*v1alpha1.FeedbackRecord{}, wantedStates: map[target]releaseState{}, recordedStates: map[target]v1alpha1.DeploymentState{}}

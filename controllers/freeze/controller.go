@@ -1,8 +1,8 @@
 // Package freeze reports in the status of Freezes and ClusterFreezes whether they apply now, and
-// to how many Microservices. It freezes nothing: Microservices follow the specifications.
+// to how many Microservices. It freezes nothing: the Microservice controller reads the specifications.
 //
-//	controller.go  setup, RBAC, Reconcile, and which freezes a change is about
-//	observe.go     what a reconcile reads
+//	controller.go  setup, RBAC, Reconcile, and the freezes that a change affects
+//	observe.go     the input of a reconcile
 //	status.go      status and conditions, pure
 package freeze
 
@@ -37,7 +37,7 @@ const FieldOwner = "heighliner-freeze"
 type Options struct {
 	// Clock is the only source of time. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 

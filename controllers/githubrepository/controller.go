@@ -24,7 +24,7 @@
 //	webhook.go          handles deliveries
 //	webhook_server.go   serves deliveries on every replica
 //	webhook_slots.go    limits concurrent deliveries
-//	delivery_notice.go  what deliveries report before GitHub answers it
+//	delivery_notice.go  changes that deliveries announce before GitHub's answers contain them
 package githubrepository
 
 import (

@@ -106,7 +106,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// readRepository copies what the policy needs from a GitHubRepository.
+// readRepository copies the input of the policy from a GitHubRepository.
 func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	g, st := o.github, &repository.Status
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)

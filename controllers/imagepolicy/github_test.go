@@ -142,8 +142,8 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, also later, is not a
-// stable version.
+// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, also later, has the level
+// Candidate.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {

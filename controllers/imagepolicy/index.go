@@ -24,7 +24,7 @@ const (
 	indexRepositories = "imagepolicy.imagepolicy.repositoryRef"
 )
 
-// indexes of the cache.
+// indexes are the indexes of the cache.
 var indexes = []struct {
 	object client.Object
 	field  string

@@ -146,7 +146,7 @@ func (s *story) microservice(name, policy string, held ...string) {
 	s.hold(name, held...)
 }
 
-// hold sets the rows of a Microservice's rollout state.
+// hold sets the rows in the rollout state of a Microservice.
 func (s *story) hold(name string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}

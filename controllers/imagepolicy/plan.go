@@ -39,7 +39,7 @@ type plan struct {
 	truncated bool
 }
 
-// newPlan plans what is offered and withdrawn. It is pure.
+// newPlan plans the offered and withdrawn versions. It is pure.
 func newPlan(o *observed, s selection, now time.Time) plan {
 	st := &o.policy.Status
 	out := plan{releases: st.Releases, withdrawn: st.Withdrawn, rejected: st.Rejected, candidates: st.Candidates}

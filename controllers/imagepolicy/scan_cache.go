@@ -212,7 +212,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 	go func() {
 		defer t.cancel()
 		if t.previous != nil {
-			// Otherwise this scan could share a canceled request of the previous one.
+			// Otherwise this scan could share a canceled request of the previous scan.
 			<-t.previous.done
 			t.previous = nil
 		}

@@ -396,7 +396,7 @@ func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release
 	return false, nil
 }
 
-// witness returns the digest of an image that is still listed.
+// witness returns the digest of an image whose tag is still listed.
 func (s *selection) witness() string {
 	for _, rel := range s.result.Offered {
 		if images := s.images[rel.Tag]; !s.missing[rel.Tag] && len(images) > 0 {

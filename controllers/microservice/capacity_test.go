@@ -131,7 +131,7 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 			}
 			s.clock.Step(24 * time.Hour)
 			for range 20 {
-				_, _ = s.pass() // what is refused may come back as an error
+				_, _ = s.pass() // the reconcile may return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}
@@ -221,7 +221,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			}
 			test.abort(s)
 			for range 5 {
-				_, _ = s.pass() // what is refused may come back as an error
+				_, _ = s.pass() // the reconcile may return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}

@@ -9,8 +9,8 @@
 //	observe.go               observed: the objects that are read, and the input of the planner
 //	plan.go                  plan: the actions of a reconcile; pure
 //	apply.go                 applied: the writes in addition to the status
-//	status.go                the one write of the status, and its summary
-//	conditions.go            conditions from what is observed and planned; pure
+//	status.go                the only write of the status, and its summary
+//	conditions.go            conditions from the observed state and the plan; pure
 //	events.go                all events
 //	delete.go                the finalizer and the deletionPolicy
 //	index.go                 indexes of the cache, and the Microservices that a change affects

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of condition PreviewsReady. The first one that applies is reported.
+// The reasons of condition PreviewsReady. The first reason that applies is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"

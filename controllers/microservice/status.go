@@ -68,11 +68,11 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 }
 
 // sourceSilence is how long an ImagePolicy may take for a scan with its current specification before
-// condition Ready shows it.
+// condition Ready shows that the scan is not complete.
 const sourceSilence = 5 * time.Second
 
-// noteSource records whether the specification of the ImagePolicy has just changed. A Microservice
-// that is not Ready shows this immediately.
+// noteSource records whether the specification of the ImagePolicy has just changed. If a Microservice is
+// not Ready, its condition Ready shows the missing scan immediately.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))

@@ -383,7 +383,7 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1
 	}
 	now := release.DeepCopy()
 	now.Status = next
-	// A status of an older state, or of an older leader, must not replace the current one.
+	// A status of an older state, or of an older leader, must not replace the current status.
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

@@ -41,7 +41,7 @@ var world struct {
 	writes        writes
 }
 
-// writes counts what the controller writes, by namespace.
+// writes counts the writes of the controller by namespace.
 type writes struct {
 	mu   sync.Mutex
 	seen map[string][]string

@@ -1,5 +1,5 @@
 // Package resources builds the child objects of a VersionedMicroservice. It is pure:
-// the same release gives the same objects.
+// the same release results in the same objects.
 //
 //	deployment.go  the Deployment
 //	autoscaler.go  the HorizontalPodAutoscaler
