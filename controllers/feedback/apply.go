@@ -19,36 +19,36 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// access has the client and the name of a repository to write to.
+// access contains the client and the name of a repository to write to.
 type access struct {
 	client *github.Client
 	repo   github.Repo
 }
 
-// result of one write.
+// result is the result of one write.
 type result struct {
 	write
-	// id of the Deployment; 0 if there is none.
+	// id is the ID of the Deployment; 0 if there is none.
 	id int64
 	// kept is the state of the comment to record.
 	kept github.CommentState
-	// err is why the write failed.
+	// err is the error of the write, or nil.
 	err error
 }
 
 // applied is the result of a task.
 type applied struct {
 	access *access
-	// found are Deployments without a record, if searched is true.
+	// found contains records of Deployments that had no record, if searched is true.
 	found    []v1alpha1.FeedbackRecord
 	searched bool
 	results  []result
-	// err is why the task ended early.
+	// err is the error that ended the task early, or nil.
 	err error
 }
 
-// access returns the access to a repository. last is the access that was used before: it is
-// used if the Secret is already deleted together with the repository.
+// access returns the access to a repository. last is the access that was used before. It is
+// used again if the Secret was deleted together with the repository.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
 	if last != nil {
 		last = &access{client: last.client, repo: repo}
@@ -85,7 +85,7 @@ func missingSecret(last *access, text string) error {
 	return status.NewTerminal("SecretNotFound", errors.New(text))
 }
 
-// apply writes a batch or, if search is set, searches for what was written before. It does
+// apply writes a batch or, if search is set, searches for existing Deployments. It does
 // not change ghr.
 func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access, search bool, writes []write) applied {
 	a, err := r.locate(ctx, ghr, repositoryOf(ghr), last)
@@ -98,7 +98,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 		return applied{access: a, found: found, searched: err == nil, err: err}
 	}
 	type kind struct {
-		from    string // as githubRepository.otherThan
+		from    string // the result of githubRepository.otherThan
 		comment bool
 	}
 	refused := map[kind]error{} // missing permissions
@@ -122,7 +122,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 		out.results = append(out.results, res)
 		r.metrics.written(res)
 		if affectsAllWrites(res.err) {
-			if w.otherRepository == "" { // errors of other repositories do not affect this one
+			if w.otherRepository == "" { // errors of other repositories do not affect the current repository
 				out.err = res.err
 			}
 			break
@@ -134,7 +134,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 	return out
 }
 
-// repository that a write goes to.
+// repository returns the repository that a write changes.
 func (w *write) repository() githubRepository {
 	if w.comment != nil {
 		return repositoryOfComment(w.comment)
@@ -153,8 +153,8 @@ func (w write) failedWith(err error) result {
 	return res
 }
 
-// prefixOf returns the prefix of the markers of all Deployments of a repository. It is public at
-// GitHub, and so must not contain the UID, which is the key of comments.
+// prefixOf returns the prefix of the markers of all Deployments of a repository. The prefix is public on
+// GitHub. It must therefore not contain the UID, which is the key of comments.
 func prefixOf(uid types.UID) string {
 	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
 }
@@ -183,7 +183,7 @@ func (a *access) findDeployments(ctx context.Context, prefix string, here github
 	return records, nil
 }
 
-// write writes one Deployment or comment of the GitHubRepository with a UID.
+// write writes one Deployment or comment. uid is the UID of the GitHubRepository.
 func (a *access) write(ctx context.Context, uid types.UID, w write) result {
 	if w.comment != nil {
 		kept, err := a.client.EnsureComment(ctx, a.repo, int(w.comment.PullRequest), commentState(w.comment),
@@ -194,7 +194,7 @@ func (a *access) write(ctx context.Context, uid types.UID, w write) result {
 	return result{write: w, id: id, err: err}
 }
 
-// writeDeployment returns the ID of the Deployment even with an error; 0 if there is none.
+// writeDeployment writes a Deployment. It returns the ID of the Deployment even with an error; 0 if there is none.
 func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (int64, error) {
 	record := w.deployment
 	if w.want.state == v1alpha1.DeploymentInactive {
@@ -216,9 +216,9 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 	return a.client.StartDeployment(ctx, a.repo, wanted, status)
 }
 
-// isGone reports whether a Deployment was deleted, given the error of a write to it. New
-// objects may be missing on GitHub's replicas for some seconds: a Deployment is deleted if
-// it is not found for a while. Otherwise the error remains.
+// isGone reports whether a Deployment was deleted. err is the error of a write to it. GitHub's
+// replicas may not know new objects for some seconds. A Deployment therefore counts as deleted
+// only if GitHub does not find it for a while. Otherwise isGone returns err.
 func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
 	if github.KindOf(err) != github.NotFound || !w.deleted {
 		return false, err
@@ -229,8 +229,8 @@ func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool
 	return true, nil
 }
 
-// deactivate makes a Deployment inactive if it exists. If the manager stopped while it was
-// about to be created, only GitHub knows whether it exists.
+// deactivate makes a Deployment inactive if it exists. If the manager stopped just before the
+// creation was recorded, only GitHub knows whether the Deployment exists.
 func (a *access) deactivate(ctx context.Context, prefix string, w write) (int64, error) {
 	id := w.deployment.DeploymentID
 	if id == 0 {
@@ -263,7 +263,7 @@ func deletionsOf(s github.CommentState) int32 {
 	return 0
 }
 
-// affectsAllWrites reports whether an error concerns all writes, and not only this one.
+// affectsAllWrites reports whether an error concerns all writes, and not only the write that failed.
 func affectsAllWrites(err error) bool {
 	switch github.KindOf(err) {
 	case github.Unauthorized, github.Blocked, github.RateLimited, github.Reserved, github.Unreachable, github.Refused, github.BadConfig:

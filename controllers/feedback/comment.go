@@ -17,7 +17,7 @@ import (
 // defaultEnvironment is the default template of environments.
 const defaultEnvironment = "{{.Microservice}}/{{.ReleaseGroupName}}"
 
-// maxEnvironment is the maximum length of the name of an environment at GitHub and in the
+// maxEnvironment is the maximum length of the name of an environment on GitHub and in the
 // status.
 const maxEnvironment = 255
 
@@ -45,7 +45,7 @@ func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRe
 	return cmp.Or(name, s.microservice.Name)
 }
 
-// slugOf returns the slug of a pull request's group, even if the group does not exist yet.
+// slugOf returns the slug of the group of a pull request, even if the group does not exist yet.
 func (s *service) slugOf(pr *v1alpha1.PullRequest) string {
 	if g := s.groupOf(pr.Number); g != nil {
 		return g.Slug
@@ -58,7 +58,7 @@ func (s *service) slugOf(pr *v1alpha1.PullRequest) string {
 	return preview.Slug(pr.HeadRef, pr.Number)
 }
 
-// checksum returns a short hash of what is written.
+// checksum returns a short hash of the parts of a text.
 func checksum(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -67,7 +67,7 @@ func checksum(parts ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// short returns the abbreviated commit.
+// short returns the abbreviation of a commit SHA.
 func short(sha string) string { return sha[:min(7, len(sha))] }
 
 // Final texts of comments on pull requests.
@@ -77,17 +77,17 @@ const (
 	textNone        = "This pull request has no preview."
 )
 
-// row of a comment.
+// row is a row of the table in a comment.
 type row struct {
 	microservice string // namespace/name
 	environment  string
 	ref          string
 	releaseState
-	// serving is the previous commit, which serves until this one is ready; "" for none.
+	// serving is the previous commit, which serves until the new commit is ready; empty if there is none.
 	serving string
 }
 
-// stateNames are the states for users.
+// stateNames are the names of the states in comments.
 var stateNames = map[v1alpha1.DeploymentState]string{
 	v1alpha1.DeploymentQueued: "queued", v1alpha1.DeploymentInProgress: "in progress", v1alpha1.DeploymentSuccess: "ready",
 	v1alpha1.DeploymentFailure: "failed", v1alpha1.DeploymentInactive: "inactive",
@@ -99,7 +99,7 @@ var plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9.:/_~%-]+$`)
 // maxRows is the maximum number of rows in one comment, far below GitHub's limit.
 const maxRows = 50
 
-// commentText returns the table of a pull request's previews. It contains no time, so that
+// commentText returns the table of a pull request's previews. The text contains no time, so that
 // it changes only with the state.
 func commentText(rows []row) string {
 	if len(rows) == 0 {

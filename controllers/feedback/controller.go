@@ -3,18 +3,18 @@
 //
 // A reconcile observes (observe.go), derives the state of each release (release_state.go,
 // pure), plans the writes (plan.go, pure), and records the results of earlier writes
-// (status.go). No reconcile waits for GitHub: tasks write in the background (task_queue.go,
-// apply.go), a bounded number at a time, and enqueue the GitHubRepository when they are
-// done. No other controller depends on this one.
+// (status.go). No reconcile waits for GitHub: a bounded number of tasks write in the background
+// (task_queue.go, apply.go), and enqueue the GitHubRepository when they are done. No other
+// controller depends on the feedback controller.
 //
 //	controller.go         setup, RBAC, Reconcile
-//	observe.go            what a reconcile reads
-//	release_state.go      the state of a release as it is reported, pure
+//	observe.go            the input of a reconcile
+//	release_state.go      the reported state of a release, pure
 //	plan.go               the writes to GitHub, pure
 //	apply.go              writes to GitHub
 //	status.go             records of writes, and the condition
 //	task_queue.go         runs writes in the background
-//	github_repository.go  the repository that was written to, if it changed
+//	github_repository.go  the previous repository, if a GitHubRepository refers to another one now
 //	comment.go            texts of comments and names of environments
 //	delete.go             cleanup and the finalizer
 //	events.go             constructors of events
@@ -49,25 +49,25 @@ import (
 // FieldOwner is the field manager of all writes of this controller.
 const FieldOwner = "heighliner-feedback"
 
-// staleCacheDelay is when to reconcile again if the cache does not contain the last status
-// write yet; usually the event of that write comes first.
+// staleCacheDelay is the time until the next reconcile if the cache does not contain the last status
+// write yet. Usually the event of that write comes first.
 const staleCacheDelay = time.Second
 
 // Options of the controller.
 type Options struct {
-	// Pool of GitHub clients; required. Share it with all other users of GitHub, because it
-	// tracks rate limits.
+	// Pool is the pool of GitHub clients. It is required. Share it with all other users of GitHub,
+	// because it tracks rate limits.
 	Pool *github.Pool
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Tasks is the number of repositories that are written to concurrently; at most half of
-	// them of one host, and a quarter of one namespace. Defaults to 16.
+	// Tasks is the number of repositories that are written to concurrently. One host gets at most
+	// half of these tasks, and one namespace a quarter. Defaults to 16.
 	Tasks int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
@@ -134,7 +134,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 }
 
 // Reconcile records the results of the last task of one GitHubRepository, and starts the
-// next one.
+// next task.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ghr v1alpha1.GitHubRepository
 	if err := r.Get(ctx, req.NamespacedName, &ghr); apierrors.IsNotFound(err) {
@@ -182,7 +182,7 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 		f.abandoned, f.locked = known.abandoned(), known.locked()
 		p = newPlan(f)
 		if wrote, err := r.ensureFinalizer(ctx, before, f, &p); wrote || err != nil {
-			return status.Again(ctx, err) // the event of the write enqueues it again
+			return status.Again(ctx, err) // the event of the write enqueues the repository again
 		}
 		ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments
 	}
@@ -211,17 +211,18 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// needsSearch reports whether there are no records of Deployments: there never was one, or
-// the status was lost. To find out costs one request after each start of the manager.
+// needsSearch reports whether existing Deployments must be searched: there are no records, because no
+// Deployment was ever created or because the status was lost. The search costs one request after each
+// start of the manager.
 func needsSearch(ghr *v1alpha1.GitHubRepository) bool {
 	if f := ghr.Spec.Feedback; f != nil && !enabled(f.Deployments.PullRequests) && !f.Deployments.Releases {
-		return false // credentials for comments alone may not allow to list Deployments
+		return false // credentials for comments may lack the permission to list Deployments
 	}
 	return len(ghr.Status.Feedback) == 0
 }
 
-// startTask starts the next batch of writes, and returns when to reconcile again; 0 to wait
-// for an event.
+// startTask starts the next batch of writes. It returns the time until the next reconcile; 0 means
+// that an event enqueues the repository.
 func (r *Reconciler) startTask(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool, now time.Time) time.Duration {
 	if pause := known.failures[""].next.Sub(now); pause > 0 {
 		return r.untilNext(ghr, pause)
@@ -249,7 +250,7 @@ func (r *Reconciler) startTask(ghr *v1alpha1.GitHubRepository, p *plan, known *r
 	return r.untilDeadline(ghr)
 }
 
-// untilNext returns the earlier of a wait and the deadline of a deletion.
+// untilNext returns wait, or the time until the deadline of a deletion if that is shorter.
 func (r *Reconciler) untilNext(ghr *v1alpha1.GitHubRepository, wait time.Duration) time.Duration {
 	if deadline := r.untilDeadline(ghr); deadline > 0 {
 		return min(wait, deadline)

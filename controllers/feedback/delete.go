@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// untilDeadline returns the time until the finalizer of a deleted repository is removed in any
-// case; 0 if the repository is not deleted.
+// untilDeadline returns the time until the finalizer of a deleted GitHubRepository is removed even if
+// feedback remains. It returns 0 if the GitHubRepository is not being deleted.
 func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration {
 	if ghr.DeletionTimestamp.IsZero() {
 		return 0
@@ -23,8 +23,8 @@ func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration
 	return max(time.Second, ghr.DeletionTimestamp.Add(cleanupDeadline).Sub(r.clock.Now())+time.Second)
 }
 
-// skipsCleanup reports whether to delete a repository without removing feedback: after the
-// deadline, with its namespace, and while it is suspended.
+// skipsCleanup reports whether to delete a GitHubRepository without removing feedback: after the
+// deadline, together with its namespace, or while it is suspended.
 func (r *Reconciler) skipsCleanup(ctx context.Context, ghr *v1alpha1.GitHubRepository) (bool, error) {
 	if !controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) {
 		return true, nil
@@ -50,11 +50,11 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRe
 	return status.Again(ctx, err)
 }
 
-// ensureFinalizer adds the finalizer before anything is created that must be removed
-// again, and removes it if there is nothing. It reports whether it wrote.
+// ensureFinalizer adds the finalizer before feedback is created that must be removed again, and
+// removes the finalizer if there is no feedback. It reports whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRepository, f *observed, p *plan) (bool, error) {
 	if f.feedback == nil {
-		return false, nil // keep it until all feedback is removed
+		return false, nil // keep the finalizer until all feedback is removed
 	}
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, p.needsFinalizer())
 }
@@ -62,7 +62,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRe
 // cleanupDeadline limits how long cleanup blocks the deletion of a GitHubRepository.
 const cleanupDeadline = 10 * time.Minute
 
-// hasFeedback reports whether something was, or may have been, written.
+// hasFeedback reports whether feedback was, or may have been, written.
 func hasFeedback(ghr *v1alpha1.GitHubRepository) bool {
 	return controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) || len(ghr.Status.Feedback) > 0 || len(ghr.Status.Comments) > 0 ||
 		meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady) != nil

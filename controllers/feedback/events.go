@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Constructors of all events of feedback. The event of a change of condition FeedbackReady
-// has the reason and message of the condition.
+// The functions below construct all events of feedback. An event of a change of condition
+// FeedbackReady has the reason and message of the condition.
 
 func cleanupTimedOutEvent() status.Event {
 	return status.WarningEvent("FeedbackNotRemoved", "Delete",

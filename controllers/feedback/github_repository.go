@@ -10,11 +10,11 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// githubRepository is a repository at GitHub. A GitHubRepository can change to another
-// one: what was written to the previous one is removed there.
+// githubRepository is a repository on GitHub. If a GitHubRepository is changed to refer to
+// another repository, feedback is removed from the previous repository.
 type githubRepository struct {
 	id   int64  // 0 if not known
-	name string // owner/name at GitHub; "" before the first poll
+	name string // owner/name on GitHub; empty before the first poll
 }
 
 func repositoryOf(ghr *v1alpha1.GitHubRepository) githubRepository {
@@ -29,7 +29,7 @@ func repositoryOfComment(c *v1alpha1.CommentRecord) githubRepository {
 	return githubRepository{c.RepositoryID, c.Repository}
 }
 
-// same reports whether both are the same repository, even if it was renamed. What was
+// same reports whether both are the same repository, even if it was renamed. Feedback that was
 // written before the first poll is in the current repository.
 func (s githubRepository) same(other githubRepository) bool {
 	switch {
@@ -41,7 +41,7 @@ func (s githubRepository) same(other githubRepository) bool {
 	return strings.EqualFold(s.name, other.name)
 }
 
-// resolve returns s with name and ID of today's repository, if it is the same.
+// resolve returns s with the name and ID of today's repository if both are the same repository.
 func (s githubRepository) resolve(today githubRepository) githubRepository {
 	if !s.same(today) {
 		return s
@@ -49,7 +49,7 @@ func (s githubRepository) resolve(today githubRepository) githubRepository {
 	return githubRepository{cmp.Or(today.id, s.id), cmp.Or(today.name, s.name)}
 }
 
-// otherThan identifies the repository if it is not today's, and returns "" if it is.
+// otherThan returns an identifier of the repository, or "" if it is today's repository.
 func (s githubRepository) otherThan(today githubRepository) string {
 	switch {
 	case s.same(today):
@@ -60,8 +60,8 @@ func (s githubRepository) otherThan(today githubRepository) string {
 	return strings.ToLower(s.name)
 }
 
-// locate finds the credentials and the current name of a repository. A previous name must
-// not be used for writes, because it may belong to another repository now.
+// locate finds the credentials and the current name of a repository. Writes must not use a
+// previous name, because another repository may have this name now.
 func (r *Reconciler) locate(ctx context.Context, ghr *v1alpha1.GitHubRepository, s githubRepository, last *access) (*access, error) {
 	repo := github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}
 	if s.name != "" {

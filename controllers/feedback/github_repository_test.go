@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// point has the GitHubRepository name another repository, whose pull requests are
+// point changes the GitHubRepository to refer to another repository, whose pull requests are
 // known from now on.
 func (s *story) point(repo *githubtest.Repository, pulls int) {
 	s.Helper()
@@ -20,7 +20,7 @@ func (s *story) point(repo *githubtest.Repository, pulls int) {
 	s.poll()
 }
 
-// ready makes a preview of acme/shop that is reported as ready.
+// ready creates a preview of acme/shop that is reported as ready.
 func (s *story) ready() (sha string) {
 	s.Helper()
 	sha = s.open(feature())
@@ -31,7 +31,7 @@ func (s *story) ready() (sha string) {
 	return sha
 }
 
-// recorded returns the records, as "repository environment ref: state".
+// recorded returns the records in the form "repository environment ref: state".
 func (s *story) recorded() []string {
 	var out []string
 	for _, r := range s.get().Status.Feedback {
@@ -40,8 +40,8 @@ func (s *story) recorded() []string {
 	return out
 }
 
-// TestAnotherRepository: what was written at the previous repository is withdrawn
-// there, and nothing of it counts in the new one.
+// TestAnotherRepository checks that feedback in the previous repository is removed, and does
+// not count in the new repository.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -66,7 +66,7 @@ func TestAnotherRepository(t *testing.T) {
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}
-	// Pointed back, the same Deployment and the same comment report it.
+	// After the change is reverted, the same Deployment and the same comment are used again.
 	s.rolloutState(1, groupName, sha+" +active")
 	s.point(shop, 1)
 	s.settle()
@@ -76,8 +76,8 @@ func TestAnotherRepository(t *testing.T) {
 	s.expect("left", "web/other-1 "+short(head)+": queued inactive")
 }
 
-// TestNameOfAnother: the repository was renamed, and another one has its name now. By
-// its number it is found where it is.
+// TestNameOfAnother checks that a renamed repository is found by its ID if another repository
+// has its previous name.
 func TestNameOfAnother(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -96,14 +96,14 @@ func TestNameOfAnother(t *testing.T) {
 	}
 }
 
-// TestRenamed: the same repository by another name gets no report again.
+// TestRenamed checks that feedback is not written again after a repository was renamed.
 func TestRenamed(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
 	s.repo.Rename("acme/store")
 	heir := s.server.AddRepository("acme/shop")
 	heir.Open(feature())
-	// No one has polled since: the name is another's.
+	// There was no poll since the rename: the name belongs to another repository.
 	s.route(groupName, sha, false)
 	s.settle()
 	s.expect("renamed", envName+" "+short(sha)+": success in_progress")
@@ -128,8 +128,8 @@ func TestRenamed(t *testing.T) {
 	s.commented("closed", 1, "is closed")
 }
 
-// TestShutOut: where the credentials are not let in any more, nothing is said to be
-// inactive, the new repository is reported nevertheless, and the previous one is abandoned in the end.
+// TestShutOut checks that, if the credentials have no access to the previous repository, no Deployment is
+// recorded as inactive, feedback is written to the new repository, and the previous repository is finally abandoned.
 func TestShutOut(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -169,8 +169,8 @@ func TestShutOut(t *testing.T) {
 	s.expect("in the previous one", envName+" "+short(sha)+": success")
 }
 
-// TestDeletedDeployment: of one that was deleted at GitHub nothing is recorded, once it
-// was not found for a minute.
+// TestDeletedDeployment checks that the record of a Deployment that was deleted on GitHub is removed
+// after GitHub has not found the Deployment for a minute.
 func TestDeletedDeployment(t *testing.T) {
 	s := begin(t)
 	s.ready()

@@ -22,7 +22,7 @@ const (
 	indexRoutes   = "feedback.networkpolicy.microservice"
 )
 
-// indexes of the cache, with the objects that they are of.
+// indexes are the indexes of the cache, with the type of the indexed objects.
 var indexes = []struct {
 	object client.Object
 	field  string
@@ -87,8 +87,8 @@ func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []rec
 	return nil
 }
 
-// find reads an object from the cache. If it is missing, its own event triggers a
-// reconcile.
+// find reads an object from the cache, and reports whether it exists. If the object is created
+// later, its own event triggers a reconcile.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
 	err := r.Get(ctx, key, obj)
 	if client.IgnoreNotFound(err) != nil {
@@ -97,7 +97,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.
 	return err == nil
 }
 
-// changed returns the predicate of updates that change the result of f.
+// changed returns a predicate that passes updates that change the result of f.
 func changed[T client.Object](f func(T) any) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(T)

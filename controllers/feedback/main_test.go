@@ -56,8 +56,8 @@ const (
 	groupName = "feature-1"
 )
 
-// story is a namespace with a GitHub, a clock that stands, and a reconciler that is
-// run by hand over the API server itself: no cache is ever behind.
+// story is a namespace with a GitHub server, a clock that the test sets, and a reconciler that the
+// test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
 	server     *githubtest.Server
@@ -67,11 +67,11 @@ type story struct {
 	namespace  string
 	reconciler *Reconciler
 	client     client.WithWatch
-	patches    atomic.Int32 // of the status
+	patches    atomic.Int32 // number of patches of the status
 	hang       atomic.Pointer[chan struct{}]
 	answer     atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	events     []string
-	pulls      int    // that were opened
+	pulls      int    // number of opened pull requests
 	race       func() // runs just before each patch of the status
 }
 
@@ -130,7 +130,7 @@ func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
 		e(&ghr.Spec)
 	}
 	s.create(ghr)
-	t.Cleanup(func() { // the namespace of a test must be able to go
+	t.Cleanup(func() { // the deletion of the namespace must not be blocked
 		s.edit(func(g *v1alpha1.GitHubRepository) { g.Finalizers = nil })
 	})
 	s.create(&v1alpha1.ImagePolicy{
@@ -146,12 +146,12 @@ func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
 	return s
 }
 
-// Eventf collects events as "Type Reason".
+// Eventf collects events in the form "Type Reason".
 func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...any) {
 	s.events = append(s.events, kind+" "+reason)
 }
 
-// restart makes the reconciler again, as a manager's restart does.
+// restart creates the reconciler again, like a restart of the manager.
 func (s *story) restart() {
 	s.Helper()
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
@@ -180,7 +180,7 @@ func (s *story) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: ghrName}
 }
 
-// get returns the GitHubRepository; nil: it is gone.
+// get returns the GitHubRepository, or nil if it does not exist.
 func (s *story) get() *v1alpha1.GitHubRepository {
 	s.Helper()
 	ghr := &v1alpha1.GitHubRepository{}
@@ -192,7 +192,7 @@ func (s *story) get() *v1alpha1.GitHubRepository {
 	return ghr
 }
 
-// edit changes the GitHubRepository, if it is there.
+// edit changes the GitHubRepository if it exists.
 func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	s.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -208,8 +208,8 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// poll writes what GitHub knows of pull requests into the status, as the controller
-// does that polls there.
+// poll writes the pull requests on GitHub into the status, like the controller of
+// GitHubRepositories.
 func (s *story) poll() {
 	s.Helper()
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.pollOnce); err != nil {
@@ -242,7 +242,7 @@ func (s *story) pollOnce() error {
 	return err
 }
 
-// open opens a pull request, and gives its commit.
+// open opens a pull request, and returns its commit.
 func (s *story) open(p githubtest.PullRequest) string {
 	s.Helper()
 	n := s.repo.Open(p)
@@ -267,8 +267,8 @@ func (s *story) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// rollout state sets the group of a pull request: rows as "sha status", newest first, with a "+" before
-// the status of an available one. Without rows the group is removed.
+// rolloutState sets the group of a pull request. Rows have the form "sha status", newest first, with a "+" before
+// the status of an available release. Without rows the group is removed.
 func (s *story) rolloutState(number int64, slug string, rows ...string) {
 	s.Helper()
 	ms := s.microservice()
@@ -296,8 +296,8 @@ func groupWith(number int64, slug string, rows ...string) v1alpha1.ReleaseGroup 
 	return g
 }
 
-// route makes a NetworkPolicy of the Microservice, and later sets what it says of the
-// group: the release that it routes to, and whether that is programmed.
+// route creates a NetworkPolicy of the Microservice, or updates its status for the group: the
+// release that it routes to, and whether the route is programmed.
 func (s *story) route(slug, sha string, programmed bool) {
 	s.Helper()
 	key := client.ObjectKey{Namespace: s.namespace, Name: msName}
@@ -333,7 +333,7 @@ func networkPolicyStatus(slug, sha string, programmed bool) v1alpha1.NetworkPoli
 	}
 }
 
-// once reconciles once, and gives the time until the next pass.
+// once reconciles once, and returns the time until the next reconcile.
 func (s *story) once() time.Duration {
 	s.Helper()
 	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key()})
@@ -354,9 +354,9 @@ func (s *story) remembered() *repositoryEntry {
 	return &repositoryEntry{}
 }
 
-// settle reconciles until nothing more happens without a change or the clock, and
-// gives the time until the next pass. A task that a pass began may be over when the
-// pass is: that it was there shows in its outcome.
+// settle reconciles until no more changes happen without an edit or a change of the clock. It
+// returns the time until the next reconcile. A task may end before the reconcile that started it,
+// and is then detected by its outcome.
 func (s *story) settle() time.Duration {
 	s.Helper()
 	for range 200 {
@@ -375,8 +375,8 @@ func (s *story) settle() time.Duration {
 	return 0
 }
 
-// story of the Deployments at GitHub, in the order in which they were made, as
-// "environment sha: state state".
+// deployments returns the history of the Deployments on GitHub, in the order of their creation, in
+// the form "environment sha: state state".
 func (s *story) deployments() []string {
 	var out []string
 	for _, d := range s.repo.Deployments() {
@@ -389,7 +389,7 @@ func (s *story) deployments() []string {
 	return out
 }
 
-// condition as "True Reason: message", "" for none.
+// condition returns the condition in the form "True Reason: message", or "" if it is not set.
 func (s *story) condition() string {
 	ghr := s.get()
 	c := meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)

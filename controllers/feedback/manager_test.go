@@ -56,7 +56,7 @@ func (s *story) run(namespaces ...string) {
 	})
 }
 
-// eventually waits for the Deployments at GitHub.
+// eventually waits for the Deployments on GitHub.
 func (s *story) eventually(want ...string) {
 	s.Helper()
 	await.Nil(s, func(context.Context) error {
@@ -67,8 +67,8 @@ func (s *story) eventually(want ...string) {
 	})
 }
 
-// TestEventsAlone: through real caches every fact that matters requeues the repository;
-// there is no timer.
+// TestEventsAlone checks, with real caches, that each relevant change enqueues the repository
+// without a timer.
 func TestEventsAlone(t *testing.T) {
 	s := begin(t)
 	other := env.Namespace(t)
@@ -82,7 +82,7 @@ func TestEventsAlone(t *testing.T) {
 	s.route(groupName, sha, true)
 	s.eventually(line + " queued in_progress success")
 
-	// An ImagePolicy of another namespace counts once that is granted.
+	// An ImagePolicy of another namespace counts after the namespace is allowed.
 	s.create(&v1alpha1.ImagePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "api"},
 		Spec: v1alpha1.ImagePolicySpec{Image: "registry.example.com/api", Source: &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{
@@ -93,7 +93,7 @@ func TestEventsAlone(t *testing.T) {
 	api.Spec.ImagePolicyRef.Name = "api"
 	api.Spec.Template.Spec.Containers = []corev1.Container{{Name: "api"}}
 	s.create(api)
-	two := s.push(1) // shows that the pass is over
+	two := s.push(1) // shows that the reconcile has ended
 	s.eventually(line+" queued in_progress success", envName+" "+short(two)+": queued")
 	s.edit(func(g *v1alpha1.GitHubRepository) {
 		g.Spec.AllowedNamespaces = &v1alpha1.AllowedNamespaces{From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{

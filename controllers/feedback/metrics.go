@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// metrics are those of the controller:
+// metrics are the metrics of the controller:
 //
 //	heighliner_feedback_writes_total{object,result}
 //

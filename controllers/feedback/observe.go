@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// observe reads the cluster; records and comments are those of the status of ghr.
+// observe reads the cluster. The records and comments are from the status of ghr.
 func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*observed, error) {
 	f := &observed{
 		feedback:             ghr.Spec.Feedback,
@@ -96,7 +96,7 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 }
 
 // observeReleases reads why releases failed, and which active releases are stable. It
-// requests another reconcile for when the others may be.
+// requests another reconcile at the time when further releases may be stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -128,7 +128,7 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *servic
 	return nil
 }
 
-// causePollInterval is when to check again why an active release is not available.
+// causePollInterval is the time until the next check why an active release is not available.
 const causePollInterval = 15 * time.Second
 
 // allows reports whether ImagePolicies of a namespace may use the repository. The

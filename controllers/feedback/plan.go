@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Bounds of the records, as the API has them.
+// Bounds of the records, as the API schema defines them.
 const (
 	maxRecords  = 600
 	maxComments = 500
@@ -19,25 +19,25 @@ const (
 
 // observed is everything that a plan is based on.
 type observed struct {
-	// feedback is spec.feedback; nil removes everything that was written.
+	// feedback is spec.feedback. If it is nil, all feedback is removed.
 	feedback *v1alpha1.Feedback
-	// repository is the current repository. What was written to another one is removed
-	// there.
+	// repository is the current repository. Feedback in another repository is removed
+	// from that repository.
 	repository githubRepository
 	// abandoned are the keys of writes to other repositories that are no longer tried.
 	abandoned map[string]bool
 	// locked are the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
-	// pullRequestsComplete reports that all open pull requests are known: one that is
-	// missing was deleted.
+	// pullRequestsComplete reports that all open pull requests are known. A missing pull
+	// request was therefore deleted.
 	pullRequestsComplete bool
 	pullRequests         []v1alpha1.PullRequest
 	tags                 []v1alpha1.GitHubTag
 	services             []service
 	records              []v1alpha1.FeedbackRecord
 	comments             []v1alpha1.CommentRecord
-	// requeueAfter is when the state may change without an event; 0 for never.
+	// requeueAfter is the time until the state may change without an event; 0 means never.
 	requeueAfter time.Duration
 }
 
@@ -48,17 +48,17 @@ func (f *observed) requeueWithin(in time.Duration) {
 	}
 }
 
-// plan is what to write.
+// plan contains the new records and the writes to GitHub.
 type plan struct {
-	// records and comments are the new status: the previous ones, and one for each
-	// Deployment that is about to be created, so that it is never lost.
+	// records and comments are the new status: the previous records, and a record for each
+	// Deployment that is about to be created, so that no Deployment is lost.
 	records  []v1alpha1.FeedbackRecord
 	comments []v1alpha1.CommentRecord
-	// writes to GitHub, the most urgent first.
+	// writes are the writes to GitHub, most urgent first.
 	writes []write
 	// omitted counts the Deployments and comments beyond the limits of the status.
 	omitted int
-	// abandoned names the other repositories in which feedback remains.
+	// abandoned are the names of the other repositories in which feedback remains.
 	abandoned []string
 	// unknownCommits counts the releases whose commit is not known.
 	unknownCommits int
@@ -72,27 +72,29 @@ func (p *plan) needsFinalizer() bool {
 
 // write is one Deployment or one comment that is not up to date.
 type write struct {
-	// key of the write: the same for the same Deployment or comment.
+	// key identifies the Deployment or comment.
 	key string
-	// otherRepository identifies the repository to write to if it is not the current one,
-	// as githubRepository.otherThan does.
+	// otherRepository is the identifier, from githubRepository.otherThan, of the repository to
+	// write to; empty if it is the current repository.
 	otherRepository string
-	// checksum of what to write.
+	// checksum is the checksum of the content to write.
 	checksum string
 
-	// deployment is its record, and want the state to write; nil for a comment.
+	// deployment is the record of the Deployment, and want the state to write. deployment is nil for
+	// a comment.
 	deployment *v1alpha1.FeedbackRecord
 	want       releaseState
 
-	// deleted reports that GitHub has not found it for so long that it counts as deleted.
+	// deleted reports that GitHub has not found the Deployment for so long that it counts as deleted.
 	deleted bool
 
-	// comment is its record, and text what to write; nil for a Deployment.
+	// comment is the record of the comment, and text the text to write. comment is nil for a
+	// Deployment.
 	comment *v1alpha1.CommentRecord
 	text    string
 }
 
-// target is the identity of a Deployment; otherRepository is as in write.
+// target is the identity of a Deployment. otherRepository has the same meaning as in write.
 type target struct{ otherRepository, environment, ref string }
 
 func targetOf(r *v1alpha1.FeedbackRecord, here githubRepository) target {
@@ -111,13 +113,13 @@ type member struct {
 	group   *v1alpha1.ReleaseGroup
 	pull    int64
 	head    target
-	// version of head.
+	// version is the version of the head commit.
 	version string
 	releaseState
 }
 
-// newPlan plans the writes to GitHub. It is pure: the same input gives the same plan, and
-// once a plan is applied the next one has no writes.
+// newPlan plans the writes to GitHub. It is pure: the same input results in the same plan. After a
+// plan is applied, the next plan contains no writes.
 func newPlan(f *observed) plan {
 	p := &planner{observed: f, wanted: map[target]*v1alpha1.FeedbackRecord{}, wantedStates: map[target]releaseState{}, recordedStates: map[target]v1alpha1.DeploymentState{}}
 	for _, r := range f.records {
@@ -133,8 +135,8 @@ func newPlan(f *observed) plan {
 	return p.out
 }
 
-// urgency orders writes: new and changed Deployments, inactive ones, comments, and last
-// other repositories.
+// urgency orders writes: new and changed Deployments, then inactive Deployments, then comments,
+// and last the writes to other repositories.
 func (w *write) urgency() int {
 	switch {
 	case w.otherRepository != "":
@@ -147,16 +149,16 @@ func (w *write) urgency() int {
 	return 0
 }
 
-// planner makes one plan.
+// planner computes one plan.
 type planner struct {
 	*observed
 	out     plan
 	members []member // of the current head commits
 	wanted  map[target]*v1alpha1.FeedbackRecord
-	// order of the keys of wanted.
+	// order is the order of the keys of wanted.
 	order          []target
 	wantedStates   map[target]releaseState
-	recordedStates map[target]v1alpha1.DeploymentState // as recorded
+	recordedStates map[target]v1alpha1.DeploymentState // from the records
 }
 
 func enabled(b *bool) bool { return b == nil || *b }
@@ -189,7 +191,7 @@ func (p *planner) planPreviews() {
 	}
 }
 
-// planReleases adds active releases that are not of pull requests.
+// planReleases adds active releases that are not previews of pull requests.
 func (p *planner) planReleases() {
 	if !p.feedback.Deployments.Releases {
 		return
@@ -221,7 +223,7 @@ func (p *planner) planReleases() {
 }
 
 // commitOf returns the commit of a release: the revision of its image, or the commit of the
-// tag of the same name; "" if it is not known.
+// tag of the same name. It returns "" if the commit is not known.
 func (p *planner) commitOf(s *service, slug, version string) string {
 	for _, offered := range s.policy.Status.Releases {
 		if offered.Group == slug && offered.SemVer.Version == version && isCommit(offered.Revision) {
@@ -280,8 +282,8 @@ func (p *planner) planDeployments() {
 	p.boundRecords()
 }
 
-// keepRecord keeps a record, and adds the write that it needs. Without feedback, and for
-// other repositories, inactive records are dropped.
+// keepRecord keeps a record, and adds the write that it requires. Inactive records are dropped
+// if feedback is not configured, and for other repositories.
 func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 	sum := checksum(string(v.state), v.description, v.url)
 	over := v.state == v1alpha1.DeploymentInactive && r.State == v1alpha1.DeploymentInactive
@@ -290,7 +292,7 @@ func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 		return
 	}
 	p.out.records = append(p.out.records, r)
-	// The reason why something is inactive is written once, and not updated later.
+	// The reason why a Deployment is inactive is written once, and not updated later.
 	if over || v.unstable || r.DeploymentID != 0 && r.State == v.state && r.Checksum == sum {
 		return
 	}
@@ -308,8 +310,8 @@ func (p *planner) abandons(from, key, name string) bool {
 	return true
 }
 
-// planPrevious returns the state of a Deployment that is not of a current head commit, or
-// false if it does not change for now.
+// previous returns the state of a Deployment whose commit is no longer a head commit, or
+// false if the state does not change for now.
 func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	inactive := func(text string) (releaseState, bool) {
 		return releaseState{state: v1alpha1.DeploymentInactive, description: text}, true
@@ -337,12 +339,12 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 		if written || head.head.ref == "" && head.state == v1alpha1.DeploymentSuccess {
 			return inactive(replaced)
 		}
-		return releaseState{}, false // unchanged until the new one is ready
+		return releaseState{}, false // unchanged until the new commit is ready
 	}
 	if written && ready {
 		return inactive(replaced)
 	}
-	// The previous commit may keep serving until the new one is ready.
+	// The previous commit may keep serving until the new commit is ready.
 	var serving releaseState
 	for _, m := range now {
 		if v := m.service.stableState(m.group, r.Ref, r.State); v.active {
@@ -353,7 +355,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	case serving.state != "":
 		return serving, true
 	case ready:
-		return releaseState{}, false // once that is written
+		return releaseState{}, false // changed after that state is written
 	}
 	return inactive(replaced)
 }
@@ -386,8 +388,8 @@ func (p *planner) pullRequest(number int64) *v1alpha1.PullRequest {
 	return nil
 }
 
-// boundRecords drops records beyond the limit: the oldest inactive ones first, and then new
-// ones, which are added later.
+// boundRecords drops records beyond the limit: first the oldest inactive records, and then new
+// records, which are added later.
 func (p *planner) boundRecords() {
 	excess := len(p.out.records) - maxRecords
 	if excess <= 0 {
@@ -429,7 +431,7 @@ func (p *planner) planComments() {
 		case (p.feedback == nil || from != "") && (isFinal(&c) || c.Deletions > 1):
 			// done
 		case p.feedback == nil && p.locked[commentKey(from, c.PullRequest)]:
-			// it remains: cleanup does not wait for the conversation to be unlocked
+			// The comment remains: cleanup does not wait for the conversation to be unlocked.
 		case p.abandons(from, commentKey(from, c.PullRequest), c.Repository):
 		default:
 			p.out.comments = append(p.out.comments, c)
@@ -460,7 +462,7 @@ func (p *planner) planComments() {
 	}
 }
 
-// isUnstable reports whether the comment on a pull request does not change for now.
+// isUnstable reports whether a state in the comment on a pull request is unstable, so that the comment does not change for now.
 func (p *planner) isUnstable(number int64) bool {
 	return slices.ContainsFunc(p.members, func(m member) bool { return m.pull == number && m.unstable })
 }
@@ -521,7 +523,7 @@ func sortedNumbers(rows map[int64][]row) []int64 {
 	return numbers
 }
 
-// marker of the Deployments of a pull request.
+// marker returns the marker of the Deployments of a pull request.
 func marker(prefix string, pullRequest int64) string {
 	return prefix + strconv.FormatInt(pullRequest, 10)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// commit makes a full SHA of one letter.
+// commit returns a full SHA that consists of one letter.
 func commit(letter string) string { return strings.Repeat(letter, 40) }
 
-// world makes facts: one Microservice of one ImagePolicy over pull requests.
+// world returns the input of a plan: one Microservice with one ImagePolicy for pull requests.
 func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *observed {
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	policy.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}}
@@ -40,7 +40,7 @@ func routedTo(slug, sha string, programmed bool) v1alpha1.NetworkPolicy {
 	return v1alpha1.NetworkPolicy{Spec: networkPolicySpec(), Status: networkPolicyStatus(slug, sha, programmed)}
 }
 
-// said returns the states of a plan's Deployment writes, as "ref state: text url".
+// said returns the states in the Deployment writes of a plan, in the form "ref state: text url".
 func said(p plan) []string {
 	var out []string
 	for _, w := range p.writes {
@@ -135,8 +135,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A preview whose pods come and go, such as one in a crash loop that is ready for a
-// moment each time, is reported once.
+// TestPodsThatComeAndGo checks that the state of a preview whose pods come and go, for example in a
+// crash loop in which they are ready for a moment each time, is reported once.
 func TestPodsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	head := commit("a")
@@ -175,7 +175,7 @@ func TestPodsThatComeAndGo(t *testing.T) {
 			if diff := cmp.Diff(test.want, want{got.state, got.unstable}, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// What stands is written neither to the Deployment nor to the comment.
+			// An unchanged state is written neither to the Deployment nor to the comment.
 			f.pullRequests = []v1alpha1.PullRequest{pull(1, head)}
 			f.records = []v1alpha1.FeedbackRecord{{Environment: envName, Ref: head, PullRequest: 1, DeploymentID: 7, State: test.reported, Checksum: "old"}}
 			f.comments = []v1alpha1.CommentRecord{{PullRequest: 1, CommentID: 8, Checksum: "old"}}
@@ -266,7 +266,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestHeadOf: the filters themselves are tested where they are.
+// TestHeadOf checks which commit gets a preview. The filters have their own tests.
 func TestHeadOf(t *testing.T) {
 	t.Parallel()
 	a, b := commit("a"), commit("b")
@@ -311,7 +311,7 @@ func TestHeadOf(t *testing.T) {
 	}
 }
 
-// TestLooked: only a complete list shows what is missing.
+// TestPolled checks that only a complete list shows that a pull request is missing.
 func TestPolled(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -378,7 +378,7 @@ func TestCommentText(t *testing.T) {
 	}
 }
 
-// TestBounds: the oldest inactive records go first, and what has no room waits.
+// TestBounds checks that the oldest inactive records are dropped first, and that further Deployments wait.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	f := world(nil)
@@ -390,7 +390,7 @@ func TestBounds(t *testing.T) {
 		number := int64(i + 1)
 		f.records = append(f.records, v1alpha1.FeedbackRecord{Environment: fmt.Sprint("e", i), Ref: commit("a"), PullRequest: number, DeploymentID: number, State: state})
 	}
-	f.pullRequestsComplete = false // what is recorded stays as it is
+	f.pullRequestsComplete = false // records do not change
 	f.pullRequests = []v1alpha1.PullRequest{pull(1001, commit("b")), pull(1002, commit("b"))}
 	p := newPlan(f)
 	if len(p.records) != maxRecords || p.omitted != 0 {
@@ -408,7 +408,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// carryOutAll plays a GitHub that does what it is reported.
+// carryOutAll simulates GitHub: it carries out all writes of a plan.
 func carryOutAll(f *observed, p plan, next int64) {
 	ghr := &v1alpha1.GitHubRepository{}
 	ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments
@@ -428,10 +428,10 @@ func carryOutAll(f *observed, p plan, next int64) {
 	f.records, f.comments = ghr.Status.Feedback, ghr.Status.Comments
 }
 
-// TestPlanProperties: over random histories a plan is the same for the same facts,
-// asks each Deployment and comment once, says success only of what is ready and
-// routed, leaves at most one Deployment of an environment active next to the head, and
-// has nothing more to say once it was carried out.
+// TestPlanProperties checks random histories: a plan is the same for the same input, writes each
+// Deployment and comment once, reports success only for releases that are ready and routed, and
+// leaves at most one Deployment of an environment active in addition to the head. After a plan is
+// carried out, the next plan contains no writes.
 func TestPlanProperties(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(120) {
@@ -510,7 +510,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// ready reads the facts by another way than the plan does.
+// ready computes whether a release is ready in another way than the plan.
 func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	ms := f.services[0].microservice
 	for _, g := range ms.Status.ReleaseGroups {
@@ -528,8 +528,8 @@ func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	return false
 }
 
-// alone checks that no environment has two Deployments that are success, and that of
-// what is closed none is.
+// alone checks that no environment has two successful Deployments, and that no closed pull
+// request has one.
 func alone(t *testing.T, seed uint64, f *observed) {
 	t.Helper()
 	success := map[string]int{}

@@ -21,14 +21,14 @@ import (
 // on answers requests in the place of GitHub where answer reports true.
 func (s *story) on(answer func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&answer) }
 
-// A pull request whose conversation is locked takes no comment. The others do, and
-// nothing is to be fixed.
+// TestLockedConversation checks that a locked conversation gets no comment, that other conversations get
+// comments, and that the condition reports no error.
 func TestLockedConversation(t *testing.T) {
 	s := begin(t, func(g *v1alpha1.GitHubRepositorySpec) { g.Feedback.Deployments.PullRequests = ptr.To(false) })
 	for n := range 20 {
 		s.open(githubtest.PullRequest{HeadRef: fmt.Sprintf("feature-%d", n)})
 	}
-	s.repo.Lock(20, true) // the newest, which is written first
+	s.repo.Lock(20, true) // the newest pull request, which is written first
 	s.repo.Lock(7, true)
 	for range 10 {
 		s.clock.Step(s.settle() + time.Second)
@@ -52,7 +52,7 @@ func TestLockedConversation(t *testing.T) {
 	s.clock.Step(invalidBackoff)
 	s.settle()
 	s.commented("unlocked", 7, "**queued**")
-	// Without feedback, no one waits for a conversation to be unlocked.
+	// After feedback is removed from the specification, cleanup does not wait for the conversation to be unlocked.
 	s.repo.Lock(3, true)
 	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = nil })
 	for range 10 {
@@ -64,7 +64,7 @@ func TestLockedConversation(t *testing.T) {
 	s.commented("unlocked", 7, "no longer reported")
 }
 
-// What GitHub does not let happen to anything is tried with one write, and not with each.
+// TestSuspendedCredential checks that an error that affects all writes is retried with one write only.
 func TestSuspendedCredential(t *testing.T) {
 	s := begin(t)
 	for n := range 8 {
@@ -94,8 +94,8 @@ func refuse(w http.ResponseWriter, code int, body string) bool {
 	return true
 }
 
-// lagging makes reads of Deployments see nothing of one that was just made, as GitHub's
-// replicas do, until healed is called.
+// lagging makes reads of Deployments omit new Deployments, like GitHub's replicas, until healed is
+// called.
 func (s *story) lagging() (healed func()) {
 	var mu sync.Mutex
 	lag := false
@@ -126,8 +126,8 @@ func (s *story) lagging() (healed func()) {
 	return func() { mu.Lock(); defer mu.Unlock(); lag = false }
 }
 
-// GitHub's replicas know a new Deployment only after some seconds: it gets its first
-// status all the same, and no second one is made for it.
+// TestReplicaLag checks that a new Deployment gets its first status, and that no second Deployment is
+// created, although GitHub's replicas know the Deployment only after some seconds.
 func TestReplicaLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -148,8 +148,8 @@ func TestReplicaLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued in_progress")
 }
 
-// A pull request that is closed before the replicas know its Deployment: that is made
-// inactive, and not taken for deleted.
+// TestClosedWhileReplicasLag checks that the Deployment of a pull request that is closed before the
+// replicas know the Deployment becomes inactive, and does not count as deleted.
 func TestClosedWhileReplicasLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -165,8 +165,8 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued inactive")
 }
 
-// A Deployment that a user deleted at GitHub is made again, after it was not found for
-// a minute.
+// TestDeploymentDeleted checks that a Deployment that a user deleted on GitHub is created again after
+// GitHub has not found it for a minute.
 func TestDeploymentDeleted(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -190,8 +190,8 @@ func TestDeploymentDeleted(t *testing.T) {
 	}
 }
 
-// Reads see GitHub as it was some seconds before: there is one Deployment and one
-// comment all the same, with all that happened.
+// TestEverythingLags checks that there is one Deployment and one comment, with the complete state,
+// although all reads return the state of some seconds ago.
 func TestEverythingLags(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

@@ -10,42 +10,42 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// service is a Microservice with its ImagePolicy, and everything that shows the state of its
+// service is a Microservice with its ImagePolicy, and the objects that show the state of its
 // releases.
 type service struct {
 	policy       *v1alpha1.ImagePolicy
 	microservice *v1alpha1.Microservice
 	// routes are the NetworkPolicies of the Microservice.
 	routes []v1alpha1.NetworkPolicy
-	// failures are the values of status.failure by release.
+	// failures are the values of status.failure, by name of the release.
 	failures map[string]string
-	// stable are the active releases whose availability last changed a while ago.
+	// stable contains the active releases whose availability has not changed for stabilizationPeriod.
 	stable map[string]bool
 }
 
-// releaseState is the state of one release as it is reported.
+// releaseState is the reported state of one release.
 type releaseState struct {
 	state v1alpha1.DeploymentState
-	// description is short, and the same for the same state.
+	// description is a short text that changes only with the state.
 	description string
-	// url that serves it; "" for none.
+	// url is a URL at which the release serves; empty if there is none.
 	url string
-	// active reports that it is the active release of its group.
+	// active reports that the release is the active release of its group.
 	active bool
-	// unstable keeps the last reported state for now.
+	// unstable reports that the last reported state is kept for now.
 	unstable bool
 }
 
-// reasonMaxAge is the reason of a group's target for a preview that is too old, and reasonNoSlot for one that waits for a slot.
+// reasonMaxAge is the reason in a group's target if the preview is too old, and reasonNoSlot if it waits for a preview slot.
 const reasonMaxAge, reasonNoSlot = "MaxAge", "NoSlot"
 
-// severity orders states: an environment with several Microservices has the most severe.
+// severity orders states. An environment with several Microservices has the most severe of their states.
 var severity = map[v1alpha1.DeploymentState]int{
 	v1alpha1.DeploymentInactive: 1, v1alpha1.DeploymentSuccess: 2, v1alpha1.DeploymentQueued: 3,
 	v1alpha1.DeploymentInProgress: 4, v1alpha1.DeploymentFailure: 5,
 }
 
-// merge returns the more severe state: an environment is a success if all of it is.
+// merge returns the more severe state: an environment is a success only if all its Microservices are.
 func (v releaseState) merge(other releaseState) releaseState {
 	out := v
 	if severity[other.state] > severity[v.state] {
@@ -62,9 +62,9 @@ func (v releaseState) merge(other releaseState) releaseState {
 // stabilizationPeriod is how long a change of availability must last before it is reported.
 const stabilizationPeriod = time.Minute
 
-// stableState returns the state of a version whose last recorded state is given. It suppresses
+// stableState returns the state of a version; recorded is its last recorded state. It suppresses
 // changes of releases whose pods come and go: a success remains until a cause is known or the pods
-// are unavailable for a while, and a failure until they are available for a while.
+// are unavailable for a while, and a failure remains until the pods are available for a while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
 	if !v.active {
@@ -77,8 +77,8 @@ func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded
 	return v
 }
 
-// groupOf returns the group of a pull request, or nil. It prefers live groups to closing
-// ones.
+// groupOf returns the group of a pull request, or nil. It prefers live groups to groups that
+// are being closed.
 func (s *service) groupOf(number int64) *v1alpha1.ReleaseGroup {
 	var found *v1alpha1.ReleaseGroup
 	for i := range s.microservice.Status.ReleaseGroups {
@@ -91,8 +91,8 @@ func (s *service) groupOf(number int64) *v1alpha1.ReleaseGroup {
 }
 
 // releaseOf returns the release of a version, or nil. A version may have several releases,
-// one for each configuration: the active one comes first, then the newest that is not
-// deprecated.
+// one for each configuration. The active release comes first, then the newest release that is
+// not deprecated.
 func releaseOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var found *v1alpha1.Release
 	for i := range g.Releases {
@@ -120,7 +120,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
-		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or gone, or the preview is pinned to another one."}
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or gone, or the preview is pinned to another version."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the limit of previews is reached."}
 	case g.Phase == v1alpha1.GroupClosing:
@@ -158,7 +158,7 @@ func blockedMessage(cause string) string {
 	return fmt.Sprintf("Blocked (%s): %s", cause, sentence)
 }
 
-// blockedBy describes the causes that are not values of status.failure.
+// blockedBy contains descriptions of the causes that are not values of status.failure.
 var blockedBy = map[string]string{
 	"TrafficNotProgrammed": "its routes are not programmed.",
 	"NotCreated":           "the cluster rejects its object.",
@@ -174,8 +174,8 @@ func (s *service) offersVersion(version string) bool {
 	return false
 }
 
-// routedState reports whether all domains of a group are programmed and route to the
-// release. Without such domains an available release is a success.
+// routedState returns a success if all domains of a group are programmed and route to the
+// release. Without domains an available release is a success.
 func (s *service) routedState(slug, release string) releaseState {
 	success := releaseState{state: v1alpha1.DeploymentSuccess, description: "The release is available."}
 	for i := range s.routes {
@@ -203,7 +203,7 @@ func (s *service) routedState(slug, release string) releaseState {
 	return success
 }
 
-// isActive reports whether a NetworkPolicy has a release as the active one of its group.
+// isActive reports whether the status of a NetworkPolicy shows a release as the active release of its group.
 func isActive(route *v1alpha1.NetworkPolicy, slug, release string) bool {
 	for _, g := range route.Status.Groups {
 		if g.Slug == slug {
@@ -222,9 +222,9 @@ func routesTo(d v1alpha1.DomainStatus, release string) bool {
 	return len(d.Backends) == 0
 }
 
-// failure describes why a release failed, by status.failure and a generic sentence. Messages
-// of containers, probes and registries are not copied: readers of a pull request may not
-// have access to the cluster.
+// failure describes why a release failed, with the value of status.failure and a generic sentence.
+// Messages of containers, probes and registries are not copied, because readers of a pull request
+// may not have access to the cluster.
 func (s *service) failure(row *v1alpha1.Release) string {
 	word := cmp.Or(s.failures[row.VersionedMicroservice], row.Reason, "Failed")
 	if sentence := failureMessages[word]; sentence != "" {
@@ -255,8 +255,8 @@ var failureMessages = map[string]string{
 	v1alpha1.FailureForbidden:                  "the cluster rejects the Deployment.",
 }
 
-// chooser returns the filters of the ImagePolicy; nil if they are invalid, and the offered
-// versions remain.
+// chooser returns the filters of the ImagePolicy. It returns nil if they are invalid: then the
+// offered versions remain.
 func (s *service) chooser() *preview.Chooser {
 	var candidates []string
 	if s.policy.Spec.Match != nil {
@@ -269,9 +269,9 @@ func (s *service) chooser() *preview.Chooser {
 	return c
 }
 
-// previewCommit returns the commit of a pull request that gets a preview, whether or not
-// its image exists; "" for none. It is the head commit, or, if a fork was pushed to after
-// its approval, the approved commit as long as it is offered.
+// previewCommit returns the commit of a pull request that gets a preview, whether or not its
+// image exists, or "" if there is none. It is the head commit or, if the fork received a push
+// after its approval, the approved commit as long as it is offered.
 func (s *service) previewCommit(chooser *preview.Chooser, pr *v1alpha1.PullRequest) string {
 	if pr.State != v1alpha1.PullRequestOpen {
 		return ""

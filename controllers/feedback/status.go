@@ -79,7 +79,7 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	}
 }
 
-// setCondition sets FeedbackReady: False while a failed write is not repeated
+// setCondition sets FeedbackReady: False until each failed write is repeated
 // successfully, True if everything is written.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
@@ -98,11 +98,11 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	case ghr.Spec.Feedback == nil:
 		status.Remove(&ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)
 	case p.omitted > 0:
-		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d Deployments or comments are not written, because the limit is %d Deployments and %d comments: select fewer pull requests", p.omitted, maxRecords, maxComments))
+		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d deployments on GitHub or comments are not written, because the limit is %d deployments and %d comments: select fewer pull requests", p.omitted, maxRecords, maxComments))
 	case len(locked) > 0:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments not written because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
 	case p.unknownCommits > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a Deployment, because their commit is unknown: %d; add the label org.opencontainers.image.revision to their images", p.unknownCommits))
+		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("%d releases have no deployment on GitHub, because their commit is unknown: add the label org.opencontainers.image.revision to their images", p.unknownCommits))
 	default:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "GitHub is up to date")
 	}
@@ -112,7 +112,7 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 const maxLocked = 200
 
 // lockedPullRequests returns the pull requests whose comment is not written because the
-// conversation is locked. That is not an error: a user locked it.
+// conversation is locked. This is not an error, because a user locked the conversation.
 func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	keys := known.locked()
 	var numbers []string
@@ -124,8 +124,8 @@ func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	return numbers
 }
 
-// reportedFailure returns the failure to report, which is deterministic, and how many
-// writes failed. Comments of locked conversations do not count.
+// reportedFailure returns the failure to report, which is deterministic, and the number of
+// failed writes. Comments of locked conversations do not count.
 func reportedFailure(p *plan, known *repositoryEntry) (error, int) {
 	var failed error
 	key, count := "", 0

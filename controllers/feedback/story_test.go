@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// expect checks the Deployments at GitHub.
+// expect checks the Deployments on GitHub.
 func (s *story) expect(step string, want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.deployments()); diff != "" {
@@ -29,7 +29,7 @@ func (s *story) expect(step string, want ...string) {
 	}
 }
 
-// comment returns the one comment on a pull request.
+// comment returns the only comment on a pull request.
 func (s *story) comment(n int) string {
 	s.Helper()
 	all := s.repo.Comments(n)
@@ -56,8 +56,8 @@ const allWritten = "True Succeeded: GitHub is up to date"
 
 func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "feature"} }
 
-// TestLifeOfAPreview is heighliner-2018 D 17 and D 7: queued, in_progress, success
-// only when it is ready and routed, and inactive when the pull request is closed.
+// TestLifeOfAPreview tests heighliner-2018 D 17 and D 7: a Deployment is queued, in_progress, a
+// success only when the preview is ready and routed, and inactive when the pull request is closed.
 func TestLifeOfAPreview(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -91,7 +91,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
 		t.Errorf("finalizers %q stay while nothing is to be withdrawn", ghr.Finalizers)
 	}
-	// A pull request that is forgotten after that gets no report.
+	// A pull request that is removed from the status after this gets no report.
 	s.server.ResetCounts()
 	s.pulls = 0
 	s.poll()
@@ -104,7 +104,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	}
 }
 
-// TestReopened: the Deployment of the same commit is used again.
+// TestReopened checks that the Deployment of the same commit is used again.
 func TestReopened(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -120,8 +120,8 @@ func TestReopened(t *testing.T) {
 	s.commented("reopened", 1, "**ready**")
 }
 
-// TestThreePushes: one Deployment for each commit, and the previous one is active until
-// the new one is.
+// TestThreePushes checks that each commit has one Deployment, and that the previous Deployment is
+// active until the new Deployment is.
 func TestThreePushes(t *testing.T) {
 	s := begin(t)
 	one := s.open(feature())
@@ -135,7 +135,7 @@ func TestThreePushes(t *testing.T) {
 	s.settle()
 	s.expect("second starts", line(one, "success"), line(two, "in_progress"))
 	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` keeps serving in the meantime", "`"+short(two)+"`")
-	// The second never comes up before the third is pushed.
+	// The second commit does not become ready before the third commit is pushed.
 	three := s.push(1)
 	s.rolloutState(1, groupName, two+" pending", one+" +active")
 	s.settle()
@@ -149,7 +149,7 @@ func TestThreePushes(t *testing.T) {
 	}
 }
 
-// TestFailure: the reason is reported by its word, and nothing that a container said.
+// TestFailure checks that the reason of a failure is reported, and no message of a container.
 func TestFailure(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -176,7 +176,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestNothingChanged: a pass over what is written asks nothing and writes nothing.
+// TestNothingChanged checks that a reconcile without changes makes no requests and no writes.
 func TestNothingChanged(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -198,8 +198,8 @@ func TestNothingChanged(t *testing.T) {
 	s.expect("the same", envName+" "+short(sha)+": success")
 }
 
-// TestStatusLost: the manager ends between a request and the record of its answer, or
-// a user takes the status away: everything is found again.
+// TestStatusLost checks that all feedback is found again if the manager ends between a request and
+// the record of its answer, or if a user removes the status.
 func TestStatusLost(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
 		"the records": func(st *v1alpha1.GitHubRepositoryStatus) { st.Feedback, st.Comments = nil, nil },
@@ -239,8 +239,8 @@ func TestStatusLost(t *testing.T) {
 	}
 }
 
-// TestKilledWhileMaking: a Deployment that was made and not recorded is not forgotten,
-// though its pull request is closed before the manager is back.
+// TestKilledWhileMaking checks that a Deployment that was created but not recorded becomes inactive
+// even if its pull request is closed before the manager restarts.
 func TestKilledWhileMaking(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -257,7 +257,7 @@ func TestKilledWhileMaking(t *testing.T) {
 	s.expect("closed meanwhile", envName+" "+short(sha)+": queued inactive")
 }
 
-// TestCommentDeleted: it is written once more, and then not again.
+// TestCommentDeleted checks that a deleted comment is written once more, and then not again.
 func TestCommentDeleted(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -282,7 +282,7 @@ func TestCommentDeleted(t *testing.T) {
 	}
 }
 
-// TestRefusals: an answer that asks to come again, and a GitHub that is down.
+// TestRefusals tests answers that request a retry, and an unavailable GitHub.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  githubtest.Fault
@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 			if n := s.server.Count("", 0); n != 0 {
 				t.Errorf("%d requests before the time has come", n)
 			}
-			// What happens meanwhile is reported when GitHub is back.
+			// Changes during the outage are reported when GitHub is available again.
 			s.rolloutState(1, groupName, sha+" +active")
 			s.server.Heal()
 			s.clock.Step(test.wait)
@@ -328,14 +328,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestHangingGitHub: a pass does not wait.
+// TestHangingGitHub checks that a reconcile does not wait for GitHub.
 func TestHangingGitHub(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
 	hang := make(chan struct{})
 	s.hang.Store(&hang)
 	for range 10 {
-		s.once() // GitHub answers after it.
+		s.once() // GitHub answers after this reconcile.
 	}
 	if s.remembered().task == nil {
 		t.Error("no task is in progress: a pass waited for GitHub until its time limit")
@@ -346,7 +346,7 @@ func TestHangingGitHub(t *testing.T) {
 	s.expect("it answers", envName+" "+short(sha)+": queued")
 }
 
-// TestMissingPermission: the condition names it, and what is permitted is written.
+// TestMissingPermission checks that the condition contains the missing permission, and that permitted writes are made.
 func TestMissingPermission(t *testing.T) {
 	for name, test := range map[string]struct {
 		may                   map[string]string
@@ -369,7 +369,7 @@ func TestMissingPermission(t *testing.T) {
 			if d, c := len(s.repo.Deployments()), len(s.repo.Comments(1)); d != test.deployments || c != test.comments {
 				t.Errorf("%d Deployments and %d comments", d, c)
 			}
-			// A user who fixes it and asks is served immediately.
+			// After a user grants the permission and requests a retry, the write is repeated immediately.
 			s.server.AddToken(token, githubtest.Access{})
 			s.edit(func(g *v1alpha1.GitHubRepository) {
 				g.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
@@ -405,7 +405,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestEnds: a repository that is deleted, or whose feedback is, withdraws everything.
+// TestEnds checks that all feedback is removed if the GitHubRepository or its spec.feedback is deleted.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(*story){
 		"deleted": func(s *story) {
@@ -437,7 +437,7 @@ func TestEnds(t *testing.T) {
 			if len(ghr.Finalizers)+len(ghr.Status.Feedback)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
 				t.Errorf("traces stay: %q, %+v, %s", ghr.Finalizers, ghr.Status.Feedback, s.condition())
 			}
-			// Wanted again, the same Deployment and the same comment report it.
+			// If feedback is configured again, the same Deployment and the same comment are used.
 			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = &v1alpha1.Feedback{} })
 			s.settle()
 			s.expect("again", envName+" "+short(sha)+": success inactive success")
@@ -446,8 +446,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileDown: GitHub blocks a deletion for the deadline, and not longer; a
-// Secret that is gone before blocks nothing.
+// TestDeletedWhileDown checks that an unavailable GitHub blocks a deletion only until the deadline, and
+// that a Secret that was deleted before does not block it.
 func TestDeletedWhileDown(t *testing.T) {
 	s := begin(t)
 	s.open(feature())
@@ -488,7 +488,7 @@ func TestDeletedAfterItsSecret(t *testing.T) {
 	s.expect("deleted", envName+" "+short(sha)+": queued inactive")
 }
 
-// TestSuspended: nothing is written, and a deletion waits for nothing.
+// TestSuspended checks that a suspended GitHubRepository writes nothing, and that its deletion does not wait.
 func TestSuspended(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -509,7 +509,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestReleases: a Deployment in production for each version that becomes active.
+// TestReleases checks that each version that becomes active gets a Deployment in production.
 func TestReleases(t *testing.T) {
 	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) {
 		spec.Feedback.Deployments.Releases = true
@@ -552,8 +552,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// TestTwoWriters: the controller that looks at GitHub writes the same status. Neither
-// undoes the other, in either order.
+// TestTwoWriters checks that this controller and the controller that polls GitHub, which write the
+// same status, do not revert each other's writes, in either order.
 func TestTwoWriters(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -564,7 +564,7 @@ func TestTwoWriters(t *testing.T) {
 		_, err := status.Patch(t.Context(), env.Client, "looker", ghr, before, status.AtResourceVersion)
 		return err
 	}
-	// They write between what we read and what we write, several times in a row.
+	// The other controller writes between reads and writes of this controller, several times in a row.
 	said := ""
 	for _, rows := range []string{"", sha + " pending", sha + " +active"} {
 		if rows != "" {
@@ -593,7 +593,7 @@ func TestTwoWriters(t *testing.T) {
 	s.race = nil
 	ghr := s.get()
 	s.expect("all is reported", envName+" "+short(sha)+": queued in_progress success")
-	// They write from what they read before we did.
+	// The other controller writes a state that it read before the write of this controller.
 	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	if err := poll(ghr, "stale"); !apierrors.IsConflict(err) {
@@ -601,8 +601,8 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestManyPullRequests: a batch at a time, at the pace that GitHub accepts; all are
-// written in the end, and each once.
+// TestManyPullRequests checks that many pull requests are written in batches, at the rate that GitHub
+// accepts, and that each is written exactly once.
 func TestManyPullRequests(t *testing.T) {
 	s := begin(t)
 	for i := range 16 {
@@ -636,7 +636,7 @@ func TestManyPullRequests(t *testing.T) {
 	}
 }
 
-// TestOnlyComments: a user who turns Deployments off needs no permission for them.
+// TestOnlyComments checks that no permission for Deployments is required if Deployments are disabled.
 func TestOnlyComments(t *testing.T) {
 	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.Feedback.Deployments.PullRequests = ptr.To(false) })
 	s.server.AddToken(token, githubtest.Access{Permissions: map[string]string{"pull_requests": "write"}})
@@ -649,7 +649,7 @@ func TestOnlyComments(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: nothing is waited for in a namespace that goes as a whole.
+// TestNamespaceGoes checks that cleanup does not block the deletion of a namespace.
 func TestNamespaceGoes(t *testing.T) {
 	s := begin(t)
 	s.open(feature())

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// defaultTasks is how many repositories are written to concurrently.
+	// defaultTasks is the number of repositories that are written to concurrently.
 	defaultTasks = 16
-	// maxBatch is how many Deployments and comments one task writes. After each task the
-	// writes are planned again.
+	// maxBatch is the maximum number of Deployments and comments that one task writes. After each
+	// task the writes are planned again.
 	maxBatch = 8
 	// maxTask is the timeout of one task.
 	maxTask = time.Minute
@@ -26,11 +26,11 @@ const (
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
-	// deletedAfter is how long GitHub must not find a Deployment until it counts as
+	// deletedAfter is the time after which a Deployment that GitHub does not find counts as
 	// deleted.
 	deletedAfter = time.Minute
-	// maxAbandonTries is how often the cleanup of another repository is tried while GitHub
-	// answers that it does not exist or denies access.
+	// maxAbandonTries is the number of attempts to clean up another repository while GitHub
+	// reports that it does not exist, or denies access.
 	maxAbandonTries = 10
 )
 
@@ -40,12 +40,12 @@ type failure struct {
 	checksum string
 	count    int
 	next     time.Time
-	// since is when it first failed with an error of this kind.
+	// since is when the write first failed with an error of this kind.
 	since time.Time
 }
 
-// repositoryEntry is the state of one GitHubRepository. It is lost at a restart, which costs some
-// reads but no writes.
+// repositoryEntry is the state of one GitHubRepository in this process. It is lost at a restart,
+// which costs some reads but no writes.
 type repositoryEntry struct {
 	uid  types.UID
 	task *task
@@ -53,7 +53,7 @@ type repositoryEntry struct {
 	outcome *applied
 	// searched reports that Deployments without a record were searched.
 	searched bool
-	// access that was last used.
+	// access is the access that was last used.
 	access   *access
 	failures map[string]failure
 	// request is a value that changes when a user requests to retry all writes.
@@ -77,8 +77,8 @@ type taskQueue struct {
 	repositories map[types.NamespacedName]*repositoryEntry
 }
 
-// newTaskQueue returns a queue that runs up to the given number of tasks concurrently; at
-// most half of them for one host, and a quarter for one namespace.
+// newTaskQueue returns a queue that runs up to the given number of tasks concurrently. One host
+// gets at most half of them, and one namespace a quarter.
 func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
 	return &taskQueue{
 		clock:        c,
@@ -208,14 +208,14 @@ func (e *repositoryEntry) noteFailure(key, sum string, err error, now time.Time)
 	e.failures[key] = f
 }
 
-// due reports whether a write may be tried at now, and otherwise when.
+// due reports whether a write may be tried now, and otherwise returns the time of the next attempt.
 func (e *repositoryEntry) due(w *write, now time.Time) (bool, time.Time) {
 	f, failed := e.failures[w.key]
 	changed := failed && github.KindOf(f.err) == github.Invalid && f.checksum != w.checksum
 	return !failed || changed || !now.Before(f.next), f.next
 }
 
-// isDeleted reports whether GitHub has not found the object of a write for so long that it
+// isDeleted reports whether GitHub has not found the object of a write for so long that the object
 // counts as deleted.
 func (e *repositoryEntry) isDeleted(key string, now time.Time) bool {
 	f, failed := e.failures[key]
@@ -233,8 +233,8 @@ func (e *repositoryEntry) locked() map[string]bool {
 	return keys
 }
 
-// abandoned returns the keys of writes to other repositories that were tried often enough:
-// access to them may never be granted again.
+// abandoned returns the keys of writes to other repositories that were tried maxAbandonTries times.
+// Access to these repositories may never be granted again.
 func (e *repositoryEntry) abandoned() map[string]bool {
 	keys := map[string]bool{}
 	for key, f := range e.failures {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostStopsNoOneElse: repositories at a host that hangs, however many and of
-// however many namespaces, leave slots for others.
+// TestSlowHostStopsNoOneElse checks that any number of repositories, in any number of namespaces, at a
+// host that does not respond leave slots for other repositories.
 func TestSlowHostStopsNoOneElse(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
@@ -39,7 +39,7 @@ func TestSlowHostStopsNoOneElse(t *testing.T) {
 	for range 20 {
 		<-requeued
 	}
-	// One that is gone is not reported, and another of its name is not taken for it.
+	// The task of a deleted repository is not reported, and does not count for a new repository of the same name.
 	hang = make(chan struct{})
 	begin(key("gone", 1), "", func() { <-hang })
 	w.forget(key("gone", 1))
@@ -53,7 +53,7 @@ func TestSlowHostStopsNoOneElse(t *testing.T) {
 	}
 }
 
-// TestBackoff: longer with each failure, bounded, and forgotten with a success.
+// TestBackoff checks that the wait grows with each failure, is bounded, and ends with a success.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

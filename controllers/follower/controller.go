@@ -1,11 +1,12 @@
-// Package follower keeps CronJobs with the label hlnr.io/follow at the active release of a group:
-// its images and its copies of ConfigMaps and Secrets. A promotion or a rollback of the release moves
-// them, and they are suspended while the group has no active release. Nothing else in them changes.
+// Package follower updates CronJobs with the label hlnr.io/follow to the active release of a group:
+// to its images and its copies of ConfigMaps and Secrets. After a promotion or a rollback the CronJobs
+// follow the new active release. They are suspended while the group has no active release. The
+// controller changes no other fields of CronJobs.
 //
-//	controller.go  setup, RBAC, Reconcile, and which CronJobs a change is about
-//	observe.go     what a reconcile reads
-//	plan.go        which release a CronJob follows, pure
-//	intent.go      the fields that are applied, pure
+//	controller.go  setup, RBAC, Reconcile, and the CronJobs that a change affects
+//	observe.go     the input of a reconcile
+//	plan.go        the release that a CronJob follows, pure
+//	intent.go      the applied fields, pure
 package follower
 
 import (
@@ -41,15 +42,15 @@ const FieldOwner = "heighliner-follower"
 
 // Options of the controller.
 type Options struct {
-	// Workers is the number of CronJobs that are reconciled concurrently. Defaults to 1.
+	// Workers is the number of concurrent reconciles. Defaults to 1.
 	Workers int
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
 type reconciler struct {
 	client.Client
-	// live reads past the cache.
+	// live reads from the API server instead of the cache.
 	live   client.Reader
 	events status.Recorder
 	writer apply.Writer
@@ -59,8 +60,8 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices;versionedmicroservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// CacheByObject configures a manager's cache for this controller: only CronJobs with the label,
-// without their status.
+// CacheByObject configures a manager's cache for this controller: it contains only CronJobs with
+// the label, without their status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	follows, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil)
 	if err != nil {
@@ -91,20 +92,20 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("follower").
 		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.ofMicroservice), builder.WithPredicates(activeChanged())).
-		// The cache may know that a release is active before it knows the release. The copies of a release that is deleted go with it.
+		// The cache may show that a release is active before it contains the release. When a release is deleted, its copies are deleted too.
 		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(createdOrDeleted())).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))
 }
 
-// edited passes creations, and changes other than of the status, which each start of a Job changes.
+// edited passes creations and changes, except changes of the status, which each start of a Job changes.
 func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// activeChanged passes creations and deletions of Microservices, and changes of the groups and of their
-// active releases.
+// activeChanged passes creations and deletions of Microservices, changes of their groups, and changes of
+// the active releases of the groups.
 func activeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Microservice)
@@ -113,7 +114,7 @@ func activeChanged() predicate.Predicate {
 	}}
 }
 
-// actives are the names of the active releases, by the slug of their group; "" for a group without one.
+// actives returns the names of the active releases by slug of their group. The name is empty if a group has no active release.
 func actives(ms *v1alpha1.Microservice) map[string]string {
 	active := map[string]string{}
 	for i := range ms.Status.ReleaseGroups {
@@ -145,7 +146,7 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelFollow: microservice})
 	var early *cache.ErrResourceNotCached
 	if errors.As(err, &early) {
-		return nil // At the start, before CronJobs are watched: each is reconciled when they are.
+		return nil // CronJobs are not watched yet. When the watch starts, each is reconciled.
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", microservice)
@@ -158,15 +159,15 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	return requests
 }
 
-// resume lets a CronJob start Jobs again that is not in the cache any longer, because its label was removed. It keeps its image, and refers
-// to the ConfigMaps and Secrets of its manifest again, because the copies are deleted with their release.
+// resume ends the suspension of a CronJob that is no longer in the cache because its label was removed. The CronJob keeps its image. It
+// refers to the ConfigMaps and Secrets of its manifest again, because the copies are deleted with their release.
 func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	job := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, key, job); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if job.Labels[v1alpha1.LabelFollow] != "" || job.Annotations[v1alpha1.AnnotationFollowMessage] == "" {
-		return nil // It is in the cache soon, or never followed.
+		return nil // The CronJob will be in the cache soon, or never followed a release.
 	}
 	intent, err := intentOf(job, plan{restore: true, message: "it does not follow a Microservice, because it has no label " + v1alpha1.LabelFollow})
 	if err != nil {
@@ -178,7 +179,7 @@ func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	return nil
 }
 
-// Reconcile keeps one CronJob at the release that it follows.
+// Reconcile updates one CronJob to the release that it follows.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req)
 	if err != nil {
@@ -205,9 +206,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// reject reports that the API server rejects what a CronJob is to have: it keeps what it has.
+// reject reports that the API server rejects the intended state of a CronJob. The CronJob does not change.
 func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, why error) error {
-	cause := fmt.Sprintf("cannot be changed (%s); it should be: %s", status.Classify(why).Reason, p.message)
+	cause := fmt.Sprintf("the CronJob cannot be changed (%s); its intended state: %s", status.Classify(why).Reason, p.message)
 	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("%s; %v", cause, why))}
 	if strings.HasPrefix(job.Annotations[v1alpha1.AnnotationFollowMessage], status.Line(cause)) {
 		return nil // The rest may differ each time, such as the ID of a request.
@@ -219,12 +220,12 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	r.report(job, rejected)
 	err = r.Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	if class := status.Classify(client.IgnoreNotFound(err)); class != nil && class.Class != status.Terminal {
-		return fmt.Errorf("report on CronJob %q that it is rejected: %w", job.Name, err)
+		return fmt.Errorf("report the rejected change of CronJob %q: %w", job.Name, err)
 	}
-	return nil // If the message is rejected too, the event shows it.
+	return nil // If the API server rejects the message too, the event shows it.
 }
 
-// report emits an event when a CronJob follows another release, or has to wait.
+// report records an event when a CronJob follows another release, or must wait.
 func (r *reconciler) report(job *batchv1.CronJob, p plan) {
 	if p.reason == following || p.reason == noActiveRelease {
 		r.events.Normal(job, string(p.reason), "Follow", p.message)

@@ -16,12 +16,12 @@ import (
 
 const withSettings = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop","envFrom":[{"configMapRef":{"name":"settings"}}]}]}`
 
-// configMap is what the first container takes its variables from.
+// configMap returns the name of the ConfigMap from which the first container takes its variables.
 func configMap(job *batchv1.CronJob) string {
 	return podSpec(job).Containers[0].EnvFrom[0].ConfigMapRef.Name
 }
 
-// startable creates the ConfigMap of the user, and reports whether Jobs of the CronJob can start: what it refers to exists.
+// startable creates the ConfigMap of the user, and checks that Jobs of the CronJob can start: that the ConfigMap to which it refers exists.
 func (s *managed) startable(when string) {
 	s.t.Helper()
 	name := configMap(s.live())
@@ -30,8 +30,8 @@ func (s *managed) startable(when string) {
 	}
 }
 
-// withCopies has a CronJob that follows a release, with the copy of its ConfigMap, which collect deletes, like the garbage collector with the
-// release.
+// withCopies returns a CronJob that follows a release with a copy of its ConfigMap. collect deletes the release and the copy, like the garbage
+// collector.
 func withCopies(t *testing.T) (s *managed, collect func()) {
 	s = newManaged(t)
 	s.apply(withSettings)
@@ -50,8 +50,8 @@ func withCopies(t *testing.T) (s *managed, collect func()) {
 	}
 }
 
-// TestMicroserviceDeleted: the copies of configuration are deleted with the Microservice, and the CronJob starts with that of its manifest. So it
-// does if the manager is removed before the release is deleted, as by hack/uninstall.sh.
+// TestMicroserviceDeleted checks that a CronJob starts with the configuration of its manifest after the Microservice and the copies are deleted,
+// also if the manager is removed before the release is deleted, for example by hack/uninstall.sh.
 func TestMicroserviceDeleted(t *testing.T) {
 	for _, followedExists := range []bool{false, true} {
 		s, collect := withCopies(t)
@@ -73,7 +73,7 @@ func TestMicroserviceDeleted(t *testing.T) {
 	}
 }
 
-// TestLabelRemovedBeforeTheRelease: without the label, the CronJob starts also when its release and the copies are gone.
+// TestLabelRemovedBeforeTheRelease checks that a CronJob without the label starts even if its release and the copies are deleted.
 func TestLabelRemovedBeforeTheRelease(t *testing.T) {
 	s, collect := withCopies(t)
 	s.label = ""
@@ -87,7 +87,7 @@ func TestLabelRemovedBeforeTheRelease(t *testing.T) {
 	s.startable("after the release was removed")
 }
 
-// TestGroupEnded: a CronJob that names a group stays suspended when that has ended.
+// TestGroupEnded checks that a CronJob with the annotation of a group remains suspended when the group has ended.
 func TestGroupEnded(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{v1alpha1.AnnotationFollowGroup: "2.x", v1alpha1.AnnotationFollows: "shop-2"}
@@ -102,7 +102,7 @@ func TestGroupEnded(t *testing.T) {
 	}
 }
 
-// TestGroupAppears: a group that appears, and one that is gone, enqueue the CronJobs of the Microservice.
+// TestGroupAppears checks that the creation and the end of a group enqueue the CronJobs of the Microservice.
 func TestGroupAppears(t *testing.T) {
 	before, now := &v1alpha1.Microservice{}, &v1alpha1.Microservice{}
 	before.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1.x", "shop-1", 0)}
@@ -115,8 +115,8 @@ func TestGroupAppears(t *testing.T) {
 	}
 }
 
-// TestSuspendedByKubectl: while the controller suspends a CronJob, a client-side apply of suspend: true changes no field, and no owner. The CronJob
-// stays suspended when there is an active release.
+// TestSuspendedByKubectl checks that a client-side apply of suspend: true, while the controller suspends a CronJob, changes no field and no
+// owner, and that the CronJob remains suspended when there is an active release.
 func TestSuspendedByKubectl(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withSettings)

@@ -16,18 +16,18 @@ import (
 	versioned "github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
-// state is what was replaced in a CronJob, in its annotation.
+// state records, in an annotation of a CronJob, the fields that were replaced.
 type state struct {
-	// Containers whose images are applied.
+	// Containers are the names of the containers whose images are applied.
 	Containers []string `json:"containers,omitempty"`
-	// Images are those of the manifest, by container, before others were applied.
+	// Images are the images of the manifest by container, before others were applied.
 	Images map[string]string `json:"images,omitempty"`
-	// Sources are the names that references to ConfigMaps and Secrets had before they were replaced, by
-	// the kind and the present name, as "ConfigMap/shop-1f0c-2d71a0ff".
+	// Sources are the original names of replaced references to ConfigMaps and Secrets, by the kind and
+	// the current name, for example "ConfigMap/shop-1f0c-2d71a0ff".
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
-// stateOf reads the annotation of a CronJob. One that does not parse counts as empty: users can edit it.
+// stateOf reads the annotation of a CronJob. Users can edit it: an annotation that does not parse counts as empty.
 func stateOf(job *batchv1.CronJob) state {
 	var s state
 	if err := json.Unmarshal([]byte(job.Annotations[v1alpha1.AnnotationFollowState]), &s); err != nil {
@@ -36,9 +36,9 @@ func stateOf(job *batchv1.CronJob) state {
 	return s
 }
 
-// image returns the image that is applied to a container, and that of its manifest, if it is known. wanted is the image of the release, or "";
-// users reports that another field manager has the image: it has set another one since. The API server requires an image, so that one that was
-// applied cannot be removed: that of the manifest replaces it, until another manager has it.
+// image returns the image to apply to a container, and the image of the manifest if it is known. wanted is the image of the release, or "".
+// users reports whether another field manager has set the image since. The API server requires an image: an applied image cannot be removed,
+// so the image of the manifest replaces it until another manager sets one.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
 	applied := slices.Contains(s.Containers, c.Name)
 	manifest = s.Images[c.Name]
@@ -51,10 +51,10 @@ func (s state) image(c *corev1.Container, wanted string, users bool) (image, man
 	return wanted, manifest
 }
 
-// intentOf returns the fields of a CronJob that are applied: images, references to the release's copies of
-// ConfigMaps and Secrets, suspend, and annotations. Server-side apply removes a field that an earlier
-// intent had and this one lacks, unless the user set it too; so the intent repeats what was replaced
-// before. It is pure.
+// intentOf returns the fields of a CronJob to apply: images, references to the release's copies of
+// ConfigMaps and Secrets, suspend, and annotations. Server-side apply removes a field that was in an
+// earlier intent and is not in this intent, unless the user set it too. Therefore the intent includes all
+// fields that were replaced before. intentOf is pure.
 func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) {
 	before, pod := stateOf(job), podSpec(job).DeepCopy()
 	refs := referrer{release: p.release, restore: p.restore, before: before.Sources, now: map[string]string{}}
@@ -71,7 +71,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 		for i := range list.containers {
 			c := &list.containers[i]
 			if !users.have(list.field, c.Name) {
-				continue // Without the intent the API server removes it.
+				continue // The API server removes a field that is not in the intent.
 			}
 			c.Env = slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool { return !users.have(list.field, c.Name, "env", v.Name) })
 			image, manifest := before.image(c, images[c.Name], len(users) > 0 && users.have(list.field, c.Name, "image"))
@@ -109,7 +109,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	if len(after.Containers)+len(after.Sources) > 0 {
 		raw, err := json.Marshal(after)
 		if err != nil {
-			return nil, fmt.Errorf("encode what was replaced: %w", err)
+			return nil, fmt.Errorf("encode the replaced fields: %w", err)
 		}
 		annotations[v1alpha1.AnnotationFollowState] = string(raw)
 	}
@@ -127,20 +127,20 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	}}, nil
 }
 
-// appliesSuspend reports whether the manifest that kubectl applied last suspends the CronJob: while this controller does too, kubectl does
-// not become an owner of the field.
+// appliesSuspend reports whether the manifest that kubectl last applied suspends the CronJob. kubectl does not become an owner of the field
+// while this controller sets it to the same value.
 func appliesSuspend(job *batchv1.CronJob) bool {
 	var applied batchv1.CronJob
 	err := json.Unmarshal([]byte(job.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
 	return err == nil && applied.Spec.Suspend != nil && *applied.Spec.Suspend
 }
 
-// others are the fields of the pod's specification that other field managers have, for each of them. One that a user renamed or removed has
-// only the fields that were applied to it, and remains as long as they are.
+// others are the fields of the pod's specification that other field managers own, with one item for each manager. A container or volume that
+// a user renamed or removed has only fields that this controller applied, and remains as long as the controller applies them.
 type others []map[string]any
 
-// othersOf returns the fields of the other managers of a CronJob's specification. Without them, as after their entries were removed, it is
-// empty, and each item counts as a user's.
+// othersOf returns the fields of the other managers of a CronJob's specification. The result is empty if there are no entries of other
+// managers, for example because they were removed. Then each item counts as owned by a user.
 func othersOf(job *batchv1.CronJob) others {
 	var all others
 	for _, m := range job.ManagedFields {
@@ -161,7 +161,8 @@ func othersOf(job *batchv1.CronJob) others {
 	return all
 }
 
-// have reports whether another manager has an item, such as a container, or a variable of it: lists and names by turns.
+// have reports whether another manager owns an item, such as a container or one of its variables. path alternates between the name of a list
+// and the name of an item.
 func (o others) have(path ...string) bool {
 	keys := make([]string, len(path))
 	for i, key := range path {
@@ -176,7 +177,7 @@ func (o others) have(path ...string) bool {
 	})
 }
 
-// imagesOf returns the images of some containers, by name.
+// imagesOf returns the images of the named containers, by name.
 func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	images := map[string]string{}
 	for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
@@ -187,8 +188,8 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	return images
 }
 
-// releaseImages returns the images of the release by container: the main one, and the others in
-// the containers of their names.
+// releaseImages returns the images of the release by container: the main image, and the additional
+// images for the containers of the same names.
 func releaseImages(p plan) map[string]string {
 	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {
@@ -199,7 +200,7 @@ func releaseImages(p plan) map[string]string {
 	return images
 }
 
-// containerIntent returns what is applied to a container besides its name.
+// containerIntent returns the fields to apply to a container.
 func containerIntent(c *corev1.Container, image string, refs referrer) (map[string]any, error) {
 	item := map[string]any{"name": c.Name}
 	if image != "" {
@@ -230,7 +231,7 @@ func containerIntent(c *corev1.Container, image string, refs referrer) (map[stri
 	return item, nil
 }
 
-// volumesIntent returns the volumes with replaced references: of a ConfigMap or a Secret only its name.
+// volumesIntent returns the volumes with replaced references. For a ConfigMap or Secret it contains only the name.
 func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	var items []any
 	for i := range volumes {
@@ -256,17 +257,17 @@ func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	return items, nil
 }
 
-// referrer replaces references to ConfigMaps and Secrets by those to a release's copies.
+// referrer replaces references to ConfigMaps and Secrets by references to the copies of a release.
 type referrer struct {
-	// release with the copies; nil: references remain, or are those of the manifest with restore.
+	// release owns the copies. If it is nil, references do not change, or with restore become the references of the manifest.
 	release *v1alpha1.VersionedMicroservice
 	restore bool
-	// before and now are the Sources of the state.
+	// before and now are the Sources of the previous and of the new state.
 	before, now map[string]string
 }
 
-// replace replaces the references in a part of a pod, and reports whether it has one that is, or was,
-// replaced.
+// replace replaces the references in a part of a pod. It reports whether the part contains a reference that
+// is replaced now or was replaced before.
 func (r referrer) replace(part *corev1.PodSpec) bool {
 	replaced := false
 	resources.References(part, func(s resources.Source, name *string) {

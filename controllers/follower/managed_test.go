@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// managed has a CronJob of a user who applies it by server-side apply, as Flux and Argo CD do.
+// managed contains a CronJob of a user who applies it by server-side apply, like Flux and Argo CD.
 type managed struct {
 	t       *testing.T
 	client  client.Client
@@ -55,7 +55,7 @@ func newManaged(t *testing.T) *managed {
 	return &managed{t, fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().Build(), release, `,"labels":{"hlnr.io/follow":"shop"}`}
 }
 
-// apply plays the user's tool.
+// apply simulates the user's tool.
 func (s *managed) apply(pod string) {
 	s.t.Helper()
 	u := &unstructured.Unstructured{}
@@ -78,7 +78,7 @@ func (s *managed) live() *batchv1.CronJob {
 	return job
 }
 
-// follow plays the controller.
+// follow simulates the controller.
 func (s *managed) follow() {
 	s.t.Helper()
 	job := s.live()
@@ -92,7 +92,7 @@ func (s *managed) follow() {
 	}
 }
 
-// TestRenamedContainer: a user renames the container of a CronJob. The old one must not remain.
+// TestRenamedContainer checks that the old container does not remain after a user renames the container of a CronJob.
 func TestRenamedContainer(t *testing.T) {
 	s := newManaged(t)
 	s.apply(`{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop","command":["/shop","report"]}]}`)
@@ -104,8 +104,8 @@ func TestRenamedContainer(t *testing.T) {
 	}
 }
 
-// TestRemovedVariableAndVolume: a variable and a volume that a user removes go, and can return as another kind. In one step they cannot: the name of
-// the copy belongs to the controller.
+// TestRemovedVariableAndVolume checks that a variable and a volume that a user removes are deleted, and can be added again as another kind.
+// This is not possible in one step, because the controller owns the name of the copy.
 func TestRemovedVariableAndVolume(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"%s}]%s}`
@@ -133,8 +133,8 @@ func TestRemovedVariableAndVolume(t *testing.T) {
 	}
 }
 
-// TestLabelRemoved: a CronJob that was suspended by the controller, and follows no longer, starts again. Without the label the cache does not
-// have it, so nothing ever would resume it; its manifest does not have the field.
+// TestLabelRemoved checks that a CronJob that the controller suspended starts again after its label is removed. Without the label it is not in
+// the cache, and its manifest does not contain the field suspend, so that nothing else would resume it.
 func TestLabelRemoved(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"}]}`
@@ -166,7 +166,7 @@ func TestLabelRemoved(t *testing.T) {
 
 const withProxy = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop:1"},{"name":"proxy","image":"proxy:1"}]}`
 
-// images are those of the containers of the CronJob, by container.
+// images returns the images of the CronJob, by container.
 func (s *managed) images() map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
@@ -184,8 +184,8 @@ func (s *managed) wantImages(when, shop, proxy string) {
 	}
 }
 
-// TestAdditionalImageEnds: a release has an additional image for a container of the CronJob, and the next one has none. The container has the image
-// of the manifest again, because the API server refuses one without an image, and the user can change it as before.
+// TestAdditionalImageEnds checks a release with an additional image for a container of the CronJob, which the next release does not have. The
+// container gets the image of the manifest again, because the API server rejects a container without an image, and the user can change it.
 func TestAdditionalImageEnds(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)
@@ -208,7 +208,7 @@ func TestAdditionalImageEnds(t *testing.T) {
 	}
 }
 
-// TestOtherContainerFollows: a user names another container that runs the image of the release.
+// TestOtherContainerFollows checks that a user can select another container for the image of the release.
 func TestOtherContainerFollows(t *testing.T) {
 	s := newManaged(t)
 	s.label = `,"labels":{"hlnr.io/follow":"shop"},"annotations":{"hlnr.io/follow-container":"proxy"}`
@@ -216,7 +216,7 @@ func TestOtherContainerFollows(t *testing.T) {
 	s.follow()
 	s.wantImages("first", "shop:1", "shop@sha256:1")
 	job := s.live()
-	job.Annotations[v1alpha1.AnnotationFollowContainer] = "shop" // kubectl annotate: the manifest is not applied again.
+	job.Annotations[v1alpha1.AnnotationFollowContainer] = "shop" // like kubectl annotate, without another apply of the manifest
 	if err := s.client.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestOtherContainerFollows(t *testing.T) {
 	s.wantImages("then", "shop@sha256:1", "proxy:1")
 }
 
-// TestRejectedCronJob: the API server, or a policy, rejects what a CronJob is to have. Its annotation and one event show why, and it is tried again.
+// TestRejectedCronJob checks that the annotation and one event show why the API server or a policy rejects a change of a CronJob, and that the change is retried.
 func TestRejectedCronJob(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)

@@ -12,22 +12,22 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// observed is a CronJob with what decides which release it follows.
+// observed is a CronJob with the objects that determine which release it follows.
 type observed struct {
 	cronJob *batchv1.CronJob
-	// microservice is the name in the label.
+	// microservice is the name of the Microservice in the label of the CronJob.
 	microservice string
-	// exists: there is a Microservice of that name, and it is not being deleted.
+	// exists reports whether the Microservice exists and is not being deleted.
 	exists bool
-	// groups of the Microservice, newest first.
+	// groups are the groups of the Microservice, newest first.
 	groups []v1alpha1.ReleaseGroup
-	// followedExists: the release that the CronJob follows exists.
+	// followedExists reports whether the release that the CronJob follows exists.
 	followedExists bool
 	// releases are the active releases that exist, by name.
 	releases map[string]*v1alpha1.VersionedMicroservice
 }
 
-// observe reads the cluster and writes nothing. It returns nil for a CronJob that is gone.
+// observe reads the cluster and writes nothing. It returns nil if the CronJob does not exist.
 func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, error) {
 	job := &batchv1.CronJob{}
 	if err := r.Get(ctx, req.NamespacedName, job); err != nil {
@@ -66,7 +66,7 @@ func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, 
 	return o, nil
 }
 
-// release returns a release; nil if it does not exist.
+// release returns a release, or nil if it does not exist.
 func (r *reconciler) release(ctx context.Context, namespace, name string) (*v1alpha1.VersionedMicroservice, error) {
 	if name == "" {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
-// reason why a CronJob follows a release, or none: the reason of the event.
+// reason is the reason of the event that reports which release a CronJob follows, or why it follows none.
 type reason string
 
 const (
@@ -25,26 +25,26 @@ const (
 	applyRejected        reason = "ApplyRejected"
 )
 
-// plan for a CronJob.
+// plan is the plan for a CronJob.
 type plan struct {
 	reason  reason
 	message string
-	// release that the CronJob follows from now on; nil: it keeps what it has.
+	// release is the release that the CronJob follows from now on. If it is nil, images do not change.
 	release *v1alpha1.VersionedMicroservice
-	// container that runs the image of the release.
+	// container is the container that runs the image of the release.
 	container string
-	// suspend: the CronJob must not start Jobs. Otherwise that is for the user to decide.
+	// suspend reports that the CronJob must not start Jobs. Otherwise the user decides whether to suspend it.
 	suspend bool
-	// restore: without a release, references return to the ConfigMaps and Secrets of the manifest, because the copies go, or are gone.
+	// restore reports that, without a release, references return to the ConfigMaps and Secrets of the manifest, because the copies are or will be deleted.
 	restore bool
 }
 
 // decide returns which release a CronJob follows. It is pure.
 //
-// A CronJob that has never followed a release has the image of its manifest, and is suspended until it does.
-// One that has keeps its release while an object that it refers to is missing, as after an uninstallation, or
-// the reference is wrong; a group that exists and has no active release suspends it, and the end of a group
-// whose release is gone.
+// A CronJob that has never followed a release has the image of its manifest, and is suspended until it follows
+// a release. A CronJob that has followed a release keeps it while an object to which the CronJob refers is
+// missing, for example after an uninstallation, or while the reference is wrong. A CronJob is suspended while
+// its group has no active release, and after its group has ended and the release is deleted.
 func decide(o *observed) plan {
 	followed := o.cronJob.Annotations[v1alpha1.AnnotationFollows] != ""
 	keep := func(why reason, format string, values ...any) plan {
@@ -52,7 +52,7 @@ func decide(o *observed) plan {
 	}
 	if !o.exists {
 		p := keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create it", o.microservice, v1alpha1.LabelFollow)
-		p.restore = followed // Its releases are deleted next, perhaps when this manager is gone.
+		p.restore = followed // The releases of the Microservice are deleted next, perhaps after this manager is uninstalled.
 		return p
 	}
 	name := o.cronJob.Annotations[v1alpha1.AnnotationFollowGroup]
@@ -63,7 +63,7 @@ func decide(o *observed) plan {
 		p.suspend = p.suspend || p.restore // The group has ended.
 		return p
 	case group != nil && group.PullRequest != 0:
-		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the permissions of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
+		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code must not run with the permissions of a CronJob; select another group with the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
 	case group == nil || activeOf(group) == "":
 		return plan{reason: noActiveRelease, suspend: true, message: fmt.Sprintf("suspended until %s has an active release", described(o, group))}
 	}
@@ -73,7 +73,7 @@ func decide(o *observed) plan {
 	}
 	container := containerOf(o, release)
 	if container == "" {
-		return keep(containerNotFound, "no container is named like the one of the release or the Microservice: name the container that runs the image in the annotation %s", v1alpha1.AnnotationFollowContainer)
+		return keep(containerNotFound, "no container has the name of the release's container or of the Microservice: set the annotation %s to the name of the container that runs the image", v1alpha1.AnnotationFollowContainer)
 	}
 	return plan{
 		reason: following, release: release, container: container,
@@ -88,8 +88,8 @@ func described(o *observed, group *v1alpha1.ReleaseGroup) string {
 	return fmt.Sprintf("group %q of Microservice %q", group.Name, o.microservice)
 }
 
-// groupOf returns the group of a name or slug; without one the newest group with an active release that is
-// not a preview, or nil.
+// groupOf returns the group with a name or slug, or nil. If name is empty, it returns the newest group that has
+// an active release and is not a preview.
 func groupOf(groups []v1alpha1.ReleaseGroup, name string) *v1alpha1.ReleaseGroup {
 	for i := range groups {
 		g := &groups[i]
@@ -110,9 +110,9 @@ func activeOf(group *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// containerOf returns the container of a CronJob that runs the image of a release: the one that the
-// annotation names, or the one with the name of the release's container or of the Microservice, or the
-// only one. It returns "" if there is none. Containers that only the controller keeps do not count: a user renamed or removed them.
+// containerOf returns the name of the container of a CronJob that runs the image of a release: the container in the
+// annotation, or the container with the name of the release's container or of the Microservice, or the only
+// container. It returns "" if there is none of these. Containers that only this controller owns do not count, because a user renamed or removed them.
 func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
 	users := othersOf(o.cronJob)
 	containers := slices.DeleteFunc(slices.Clone(podSpec(o.cronJob).Containers), func(c corev1.Container) bool { return !users.have("containers", c.Name) })

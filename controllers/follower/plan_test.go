@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// group returns a group with an active release of that name, or without one for "".
+// group returns a group. active is the name of its active release; empty if it has none.
 func group(name, active string, pullRequest int64) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), PullRequest: pullRequest}
 	g.Releases = []v1alpha1.Release{{VersionedMicroservice: "old", Status: v1alpha1.ReleaseDeprecated}}
@@ -71,8 +71,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A CronJob whose group loses its active release keeps the images and references that were set: an intent
-// without them would remove them.
+// TestIntentRepeatsWhatWasReplaced checks that a CronJob whose group loses its active release keeps the images and
+// references: an intent without these fields would remove them.
 func TestIntentRepeatsWhatWasReplaced(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{

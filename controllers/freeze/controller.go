@@ -1,8 +1,8 @@
 // Package freeze reports in the status of Freezes and ClusterFreezes whether they apply now, and
-// to how many Microservices. It freezes nothing: Microservices follow the specifications.
+// to how many Microservices. It freezes nothing: the Microservice controller reads the specifications.
 //
-//	controller.go  setup, RBAC, Reconcile, and which freezes a change is about
-//	observe.go     what a reconcile reads
+//	controller.go  setup, RBAC, Reconcile, and the freezes that a change affects
+//	observe.go     the input of a reconcile
 //	status.go      status and conditions, pure
 package freeze
 
@@ -37,7 +37,7 @@ const FieldOwner = "heighliner-freeze"
 type Options struct {
 	// Clock is the only source of time. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
@@ -46,7 +46,7 @@ type reconciler struct {
 	client.Client
 	events status.Recorder
 	clock  clock.PassiveClock
-	// cluster: the reconciler is for ClusterFreezes.
+	// cluster reports whether the reconciler is for ClusterFreezes.
 	cluster bool
 }
 
@@ -96,12 +96,12 @@ func labelsChanged() predicate.Predicate {
 	}}
 }
 
-// forMicroservice enqueues the freezes that may select a Microservice, or those of a namespace.
+// forMicroservice enqueues the freezes that may select a Microservice or the Microservices of a namespace.
 func (r *reconciler) forMicroservice(ctx context.Context, o client.Object) []reconcile.Request {
 	freezes, err := r.list(ctx, o.GetNamespace())
 	var early *cache.ErrResourceNotCached
 	if errors.As(err, &early) {
-		return nil // At the start, before freezes are watched: each is reconciled when they are.
+		return nil // Freezes are not watched yet. When the watch starts, each is reconciled.
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the freezes of a namespace", "namespace", o.GetNamespace())
@@ -139,13 +139,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(time.Millisecond, next.Sub(now))}, nil
 }
 
-// recordState emits an event when a freeze begins or ceases to apply.
+// recordState records an event when a freeze begins or ceases to apply.
 func (r *reconciler) recordState(o *observed, before *v1alpha1.FreezeStatus) {
 	now := o.status
 	switch {
 	case now.Active && !before.Active:
 		r.events.Normal(o.object, "FreezeBegan", "Freeze", began(now))
 	case !now.Active && before.Active:
-		r.events.Normal(o.object, "FreezeEnded", "Freeze", fmt.Sprintf("%d Microservices continue", now.Services))
+		r.events.Normal(o.object, "FreezeEnded", "Freeze", fmt.Sprintf("%d Microservices are no longer frozen", now.Services))
 	}
 }

@@ -17,9 +17,9 @@ import (
 type observed struct {
 	object client.Object
 	freeze freeze.Freeze
-	// status of the object.
+	// status is the status of the object.
 	status *v1alpha1.FreezeStatus
-	// services are the Microservices that are selected and not excepted.
+	// services is the number of Microservices that are selected and not excepted.
 	services int
 }
 
@@ -34,7 +34,7 @@ func statusOf(o client.Object) *v1alpha1.FreezeStatus {
 	return &v1alpha1.FreezeStatus{}
 }
 
-// observe reads the cluster and writes nothing. It returns nil for a freeze that is gone.
+// observe reads the cluster and writes nothing. It returns nil if the freeze does not exist.
 func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, error) {
 	o := &observed{}
 	if r.cluster {
@@ -68,7 +68,7 @@ func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, 
 	return o, nil
 }
 
-// namespaceLabels reads the labels of all namespaces, if a freeze selects by them.
+// namespaceLabels reads the labels of all namespaces if a freeze selects namespaces by label.
 func (r *reconciler) namespaceLabels(ctx context.Context, f freeze.Freeze) (map[string]map[string]string, error) {
 	if !f.NeedsNamespaceLabels() {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 // reasonInvalidSelector is the reason for an invalid selector.
 const reasonInvalidSelector = "InvalidSelector"
 
-// setStatus reports whether a freeze applies now, and to how many Microservices; next is when that
-// changes, zero for never. It is pure.
+// setStatus reports whether a freeze applies now, and to how many Microservices. next is the time of the
+// next change; zero if there is none. It is pure.
 func setStatus(o *observed, now time.Time) (next time.Time) {
 	s, state := o.status, o.freeze.State(now)
 	s.ObservedGeneration = o.object.GetGeneration()
@@ -39,7 +39,7 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 	return state.Next()
 }
 
-// timeOf returns a time as a status has it; nil for none.
+// timeOf converts a time for a status. It returns nil for the zero time.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // writeStatus writes the status if it differs, and records events. The write fails if the
-// object changed since it was read.
+// object has changed since it was read.
 func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEntry) error {
 	repository := o.repository
 	before := repository.DeepCopy()
@@ -26,7 +26,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 	case o.problem != nil:
 		st.LastHandledRequest = o.query.requested
 	case answered:
-		st.LastHandledRequest = known.poll.query.requested // A later request has another poll.
+		st.LastHandledRequest = known.poll.query.requested // A later request starts another poll.
 	}
 	if answered || o.paused() {
 		st.ObservedGeneration = repository.Generation

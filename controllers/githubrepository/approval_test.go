@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// takes reports whether a pull request of a fork is taken whose commit the label ok
-// approves.
+// takes reports whether a pull request of a fork is selected because the label ok approves its
+// commit.
 func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	t.Helper()
 	c, err := preview.Compile(v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}, nil)
@@ -24,8 +24,8 @@ func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	return c.Choose(&pr).Taken()
 }
 
-// stranger opens a pull request from a fork that a previews policy reads, and gives its
-// number once it is known.
+// stranger opens a pull request from a fork that an ImagePolicy reads, and returns its number
+// when it is in the status.
 func (s *story) stranger() int {
 	s.Helper()
 	s.repository("shop")
@@ -59,8 +59,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A label that names a commit approves it also where no one saw it put on, and no other
-// commit.
+// TestApprovalByCommit checks that a label with a commit approves this commit even if no poll observed when the
+// label was added, and approves no other commit.
 func TestApprovalByCommit(t *testing.T) {
 	s := begin(t)
 	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
@@ -91,14 +91,14 @@ func TestApprovalByCommit(t *testing.T) {
 	judge("after a restart", preview.Choice{})
 	next := s.repo.Push(n)
 	judge("after a push", preview.Choice{Verdict: preview.VerdictFork, Approved: []string{read}})
-	s.restart() // while it is down, a later commit is approved
+	s.restart() // a later commit is approved during the restart
 	s.repo.Label(n, append(labels, "preview:"+read, "preview:"+next)...)
 	judge("approved while the manager was down", preview.Choice{})
 	s.repo.Label(n, labels...)
 	judge("taken off", preview.Choice{Verdict: preview.VerdictFork})
 }
 
-// A label that came with another head approves neither.
+// TestApprovalOfAHeadThatWasSwapped checks that a label that appeared together with another head commit approves neither commit.
 func TestApprovalOfAHeadThatWasSwapped(t *testing.T) {
 	s := begin(t)
 	n := s.stranger()
@@ -142,7 +142,7 @@ func TestApprovalThatNoPollSaw(t *testing.T) {
 	}
 }
 
-// Opened, read and approved, and pushed to, all between two polls.
+// TestApprovalBeforeItWasKnown checks a pull request that is opened, approved and pushed to between two polls.
 func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -159,7 +159,7 @@ func TestApprovalBeforeItWasKnown(t *testing.T) {
 	}
 }
 
-// A GitHubRepository that was made again knows no approval.
+// TestApprovalAfterRecreation checks that a GitHubRepository that was created again has no approvals.
 func TestApprovalAfterRecreation(t *testing.T) {
 	s := begin(t)
 	n := s.stranger()
@@ -193,7 +193,7 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 	}
 }
 
-// A label that had no room before may have been there for long.
+// TestApprovalAmongManyLabels checks that a label that did not fit into the status before does not count as new.
 func TestApprovalAmongManyLabels(t *testing.T) {
 	t.Parallel()
 	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", Fork: true, Labels: []string{"ok"}}
@@ -204,13 +204,13 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	g.HeadSHA = sha(2)
 	poll := &pullRequests{time: epoch, listed: []github.PullRequest{g}}
 	known = merge(known, poll, mergeContext{})
-	known = merge(known, poll, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
+	known = merge(known, poll, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy refers to the label now
 	if takes(t, known[0]) {
 		t.Errorf("it is taken: %v", known[0].Labels)
 	}
 }
 
-// Labels that ImagePolicies name are known, however many others there are.
+// TestManyLabels checks that labels to which ImagePolicies refer are kept, for any number of other labels.
 func TestManyLabels(t *testing.T) {
 	s := begin(t)
 	var labels []string

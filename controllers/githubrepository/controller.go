@@ -1,15 +1,15 @@
-// Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes what
-// it reads into the status, for ImagePolicies and for users.
+// Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes the
+// results into the status, for ImagePolicies and for users.
 //
 // A reconcile observes the cluster, starts a poll if one is due, and reports the results of
-// the last poll. It never waits for GitHub: polls run in the background, a bounded number at
-// a time and for each tenant, and enqueue the repository when they are done. Deliveries of
+// the last poll. It never waits for GitHub: a bounded number of polls, in total and for each
+// tenant, run in the background, and enqueue the repository when they are done. Deliveries of
 // webhooks only make the next poll happen earlier; they are not a source of data. The client
 // of GitHub is internal/github.
 //
 //	controller.go       setup, RBAC, Reconcile
-//	observe.go          what a reconcile reads
-//	plan.go             what is due, pure
+//	observe.go          the input of a reconcile
+//	plan.go             decides what to report and when to requeue, pure
 //	apply.go            writes the status
 //	status.go           status and conditions, pure
 //	events.go           constructors of events
@@ -24,7 +24,7 @@
 //	webhook.go          handles deliveries
 //	webhook_server.go   serves deliveries on every replica
 //	webhook_slots.go    limits concurrent deliveries
-//	delivery_notice.go  what deliveries report before GitHub answers it
+//	delivery_notice.go  changes that deliveries announce before GitHub's answers contain them
 package githubrepository
 
 import (
@@ -56,26 +56,26 @@ const FieldOwner = "heighliner-githubrepository"
 
 // Options of the controller.
 type Options struct {
-	// Pool of GitHub clients; required.
+	// Pool is the pool of GitHub clients. It is required.
 	Pool *github.Pool
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Polls is the number of concurrent polls; at most half of them for one host, a quarter
-	// for one namespace, and an eighth for one namespace at one host. Defaults to 16.
+	// Polls is the number of concurrent polls. One host gets at most half of them, one namespace
+	// a quarter, and one namespace at one host an eighth. Defaults to 16.
 	Polls int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.WithDelayedExecution
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// WebhookAddress is where every replica accepts deliveries of webhooks, over plain HTTP.
-	// If it is "" or "0", none are accepted.
+	// WebhookAddress is the address at which every replica accepts deliveries of webhooks, over
+	// plain HTTP. If it is "" or "0", no deliveries are accepted.
 	WebhookAddress string
-	// Packages is called for each delivery about a package, with the GitHubRepository and
-	// the name of the package, on the leader only: users of an image in that repository can
-	// scan it now. It is called from any goroutine, at most six times in a row and then
-	// every ten seconds for each pair, and must not block. It may be nil.
+	// Packages is called for each delivery about a package, with the GitHubRepository and the
+	// name of the package, so that the users of an image in this repository can scan it now. It
+	// is called only on the leader and from any goroutine: for each pair at most six times in a
+	// row, and then every ten seconds. It must not block. It may be nil.
 	Packages func(repository types.NamespacedName, name string)
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
@@ -199,7 +199,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, known, r.clock.Now())}, nil
 }
 
-// ensurePoll starts a poll if there is no current or running one for the current query, or
+// ensurePoll starts a poll if there is no current or running poll for the current query, or
 // if a webhook delivery reported changes.
 func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.repository)
@@ -209,7 +209,7 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 		return nil
 	}
 	if known.task != nil && known.task.poll.query.isSame(o.query) {
-		return nil // it enqueues the repository; later deliveries then start another poll
+		return nil // the running poll enqueues the repository; later deliveries then start another poll
 	}
 	now := r.clock.Now()
 	if known.task == nil && len(known.hints) == 0 && known.poll.answers(o.query, now) {

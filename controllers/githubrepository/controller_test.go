@@ -45,7 +45,7 @@ func TestReadsPullRequests(t *testing.T) {
 	}
 }
 
-// many opens pull requests, and gives their numbers, highest first.
+// many opens pull requests, and returns their numbers, highest first.
 func (s *story) many(n int) []int64 {
 	s.Helper()
 	var all []int64
@@ -55,7 +55,7 @@ func (s *story) many(n int) []int64 {
 	return all
 }
 
-// Pull requests of three pages are all known, and whatever fails loses none.
+// TestLosesNone checks that all pull requests of three pages are in the status, and that no failure loses one.
 func TestLosesNone(t *testing.T) {
 	s := begin(t)
 	all := s.many(201)
@@ -143,8 +143,8 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	same(t, "version after a restart", s.poll("shop").ResourceVersion, version)
 }
 
-// A pull request is closed by an answer about its number only, known for a day, and
-// open again when it is.
+// TestClosed checks that only an answer for its number closes a pull request, that a closed pull request is kept
+// for a day, and that it can be opened again.
 func TestClosed(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -191,7 +191,7 @@ func TestClosed(t *testing.T) {
 	same(t, "closed when no policy offers it", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
 }
 
-// offer makes an ImagePolicy offer a pull request alone.
+// offer makes an ImagePolicy offer only one pull request.
 func (s *story) offer(policy string, number int64) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{}
@@ -208,7 +208,7 @@ func (s *story) offer(policy string, number int64) {
 	}
 }
 
-// As many as are missing are asked for a bounded number at a time.
+// TestManyClosedTogether checks that any number of missing pull requests are requested in bounded batches.
 func TestManyClosedTogether(t *testing.T) {
 	s := begin(t)
 	s.many(45)
@@ -280,8 +280,8 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	says(t, r, "Ready", "True")
 }
 
-// A GitHubRepository that was made again asks for what an ImagePolicy holds and the list
-// lacks.
+// TestClosedWhileItWasMadeAgain checks that a GitHubRepository that was created again requests the pull requests
+// that an ImagePolicy offers and that are missing from the list.
 func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -300,8 +300,8 @@ func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	same(t, "asked by number", s.github.Count(routePull, 200), 1)
 }
 
-// A stranger opens a pull request from a branch whose name is a space to those who read
-// it, which git takes: no other one suffers.
+// TestBranchWithoutAName checks that a pull request from a branch whose name is displayed as a space, which git
+// allows, does not affect other pull requests.
 func TestBranchWithoutAName(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -318,7 +318,7 @@ func TestBranchWithoutAName(t *testing.T) {
 	same(t, "head of 1", pull(t, r, 1).HeadSHA, pushed)
 
 	before := pull(t, r, n)
-	s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.HeadRef = "\u2028" }) // one that was known
+	s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.HeadRef = "\u2028" }) // a pull request that was known before
 	s.repo.Push(n)
 	r = s.poll("shop")
 	same(t, "one that was known", pull(t, r, n), before)
@@ -351,7 +351,7 @@ func TestRenamedRepository(t *testing.T) {
 	same(t, "known by the new name", heads(r), heads(before))
 }
 
-// heads of the open pull requests.
+// heads returns the head commits of the open pull requests.
 func heads(r *v1alpha1.GitHubRepository) []string {
 	var all []string
 	for _, pr := range r.Status.PullRequests {
@@ -362,7 +362,7 @@ func heads(r *v1alpha1.GitHubRepository) []string {
 	return all
 }
 
-// What another repository has under the same numbers is something else.
+// TestAnotherRepository checks that pull requests of another repository with the same numbers are different pull requests.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -382,7 +382,7 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
 }
 
-// Renamed at GitHub and in the specification in one go, or twice: it is the same one.
+// TestRenamedWithTheSpecification checks that a repository that was renamed on GitHub and in the specification, once or twice, counts as the same repository.
 func TestRenamedWithTheSpecification(t *testing.T) {
 	for name, rename := range map[string]func(*story){
 		"in one go": func(s *story) {
@@ -420,7 +420,7 @@ func TestRenamedWithTheSpecification(t *testing.T) {
 	}
 }
 
-// Another repository under the same name is a stranger's until a person says otherwise.
+// TestReplacedRepository checks that another repository with the same name is not read until a user confirms the change.
 func TestReplacedRepository(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -456,13 +456,13 @@ func TestReplacedRepository(t *testing.T) {
 	says(t, r, "Ready", "True")
 	same(t, "known by the new name", heads(r), heads(before))
 
-	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // a person's word
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // the user's confirmation
 	r = s.poll("shop")
 	same(t, "open at the other one", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	same(t, "closed with the previous one", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 }
 
-// A name may be taken between two requests of one poll.
+// TestReplacedInTheMiddleOfAPoll checks a name that another repository takes between two requests of one poll.
 func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -508,8 +508,8 @@ func TestCredentials(t *testing.T) {
 	says(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// A user without a permission to a repository sees nothing of what another user's credential
-// was reported.
+// TestTenantsAreApart checks that a user without permission for a repository does not see answers to requests with
+// the credential of another user.
 func TestTenantsAreApart(t *testing.T) {
 	s := begin(t)
 	s.repo.SetPrivate(true)
@@ -535,7 +535,7 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 }
 
-// Several that look at the same repository with the same credential ask once.
+// TestNothingIsAskedTwice checks that several GitHubRepositories with the same repository and credential share requests.
 func TestNothingIsAskedTwice(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -560,7 +560,7 @@ func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit  func(*story)
 		reason string
-		pause  time.Duration // at least
+		pause  time.Duration // minimum wait
 	}{
 		"hourly limit": {func(s *story) { s.github.SetLimit("good", 5000, 0, 30*time.Minute) }, "RateLimited", 29 * time.Minute},
 		"hourly limit by 429": {func(s *story) {
@@ -585,7 +585,7 @@ func TestLimits(t *testing.T) {
 			before := s.rest("shop")
 			s.pass("twin")
 			test.limit(s)
-			s.many(1) // or a 304 would cost nothing
+			s.many(1) // without a change, GitHub answers 304, which costs nothing
 			s.poll("shop")
 			r := s.poll("shop")
 			says(t, r, "RateLimited", "True "+test.reason)
@@ -609,8 +609,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Nothing is read that no ImagePolicy wants; that the credential works is seen all the
-// same.
+// TestReadsWhatIsWanted checks that only the parts that ImagePolicies read are requested, and that the credential is
+// checked in any case.
 func TestReadsWhatIsWanted(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -656,7 +656,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	same(t, "releases", len(r.Status.Releases), 2)
 }
 
-// ImagePolicies of other namespaces are heard as far as the repository allows it.
+// TestAllowedNamespaces checks that ImagePolicies of other namespaces count only if the repository allows their namespace.
 func TestAllowedNamespaces(t *testing.T) {
 	s := begin(t)
 	s.many(1)

@@ -2,18 +2,18 @@ package githubrepository
 
 import "time"
 
-// notice is what a delivery reports of a pull request. It is only a reason to read the pull
-// request again. GitHub's replicas may lag behind deliveries by some seconds.
+// notice contains the fields of a delivery about a pull request. It is only a reason to read the
+// pull request again. GitHub's replicas may lag behind deliveries by some seconds.
 type notice struct {
 	// updated is when the pull request last changed; zero if the delivery does not report it.
 	updated time.Time
 	closed  bool
-	// reads is the number of reads whose answers were older.
+	// reads is the number of reads whose answers were older than the delivery.
 	reads int
 }
 
-// Delays of reads after an answer that is older than a delivery: they double from minWait to
-// maxWait, and allow for replicas that lag by a minute.
+// The delays between reads after an answer that is older than a delivery. They double from minWait
+// to maxWait, and are sufficient for replicas that lag by a minute.
 const (
 	maxNoticeReads = 6
 	minWait        = time.Second
@@ -31,7 +31,7 @@ func (n notice) newest(than notice) notice {
 // wait returns the time until the next read.
 func (n notice) wait() time.Duration { return min(maxWait, minWait<<max(0, n.reads-1)) }
 
-// expect makes a poll check that its answers contain what was announced.
+// expect makes a poll check that its answers contain the announced changes.
 func (l *poll) expect(announced map[int64]notice) {
 	for n, what := range announced {
 		if what.updated.IsZero() {
@@ -47,8 +47,8 @@ func (l *poll) expect(announced map[int64]notice) {
 	}
 }
 
-// findMissing finds what was announced and is not in the answers yet. After too many reads it
-// waits for the next regular poll.
+// findMissing finds the announced changes that are not in the answers yet. After too many reads the
+// next regular poll reads them.
 func (l *poll) findMissing() {
 	for n, what := range l.announced {
 		switch {
@@ -76,9 +76,9 @@ func (l *poll) isBehind(q query) bool {
 	return l != nil && l.query.repo == q.repo && len(l.missing) > 0
 }
 
-// includes reports whether what was read of a pull request is at least as new as a delivery.
-// It is true for a pull request that cannot be in the list: a closed one, or one beyond the
-// limits, or one that cannot be read.
+// includes reports whether the answers about a pull request are at least as new as a delivery.
+// It returns true for a pull request that cannot be in the list because it is closed, beyond the
+// limits, or cannot be read.
 func (p *pullRequests) includes(number int64, what notice) bool {
 	if pr, ok := p.asked[number]; ok {
 		return !pr.UpdatedAt.Before(what.updated)

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// delivered sends a delivery to the hooks of a door, which bring the poll forward, and lets
-// the poll that follows it end.
+// delivered sends a delivery, which starts the next poll earlier, and waits for the end of this
+// poll.
 func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
 	d.Helper()
 	d.hooks.hint = d.reconciler.polls.hint
@@ -22,8 +22,8 @@ func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubReposito
 	return d.pass("shop")
 }
 
-// until passes as often as the controller asks for, for some time, and gives what is known
-// then.
+// until reconciles at each requested time, for a duration, and returns the GitHubRepository at the
+// end.
 func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	d.Helper()
 	for next <= over {
@@ -37,7 +37,7 @@ func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	return r
 }
 
-// reads of the list since the counts were reset, whatever the answer.
+// reads returns the number of requests for the list since the counts were reset, with any answer.
 func (d *door) reads() (n int) {
 	for request, times := range d.github.Counts() {
 		if request.Route == routePulls {
@@ -47,8 +47,8 @@ func (d *door) reads() (n int) {
 	return n
 }
 
-// GitHub delivers what its replicas do not know yet: they are read again until they do,
-// and not until the interval is over.
+// TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not know yet,
+// requests are repeated until an answer contains the change, without waiting for the interval.
 func TestReadAgainWhileReplicasLag(t *testing.T) {
 	const lag = 20 * time.Second
 	for name, test := range map[string]struct {
@@ -109,8 +109,8 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 	}
 }
 
-// Replicas that never hold what was delivered are read a few times, and then with the
-// interval; deliveries about what is of no interest here cause one poll.
+// TestReadsForADeliveryAreBounded checks that requests are repeated a few times if no answer ever contains the
+// change, and then at the interval, and that irrelevant deliveries cause one poll.
 func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
@@ -139,7 +139,7 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 	}
 }
 
-// What was announced outlives a poll that fails, and one that is replaced.
+// TestAnnouncedIsKept checks that announced changes are kept after a poll that fails or is replaced.
 func TestAnnouncedIsKept(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })

@@ -9,13 +9,13 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// renamedEvent reports that the repository has another name.
+// renamedEvent returns the event for a repository that was renamed.
 func renamedEvent(before, now string) status.Event {
 	return status.NormalEvent("Renamed", "Poll", fmt.Sprintf("the repository was renamed from %s to %s", before, now))
 }
 
-// recordEvents records the events of a written status: one for each change of a condition,
-// with its reason and message, and renamedEvent.
+// recordEvents records the events of a written status: an event for each changed condition, with
+// the reason and message of the condition, and renamedEvent.
 func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository) {
 	was, is := before.Status, repository.Status
 	r.events.Transitions(repository, was.Conditions, is.Conditions, "Poll",

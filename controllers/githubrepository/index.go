@@ -34,7 +34,7 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// requestChanged admits changes of the specification and of requests, and ignores the status.
+// requestChanged admits changes of the specification and of requests for a poll. It ignores changes of the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
@@ -44,7 +44,7 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// sourceChanged admits ImagePolicies that change what they read.
+// sourceChanged admits changes of the source of ImagePolicies.
 func sourceChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

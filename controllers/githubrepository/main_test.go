@@ -42,15 +42,15 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// Routes of the reference that tests count or let fail.
+// Routes of the reference whose requests tests count or let fail.
 const (
 	routePulls = "GET /repos/{owner}/{repo}/pulls"
 	routePull  = "GET /repos/{owner}/{repo}/pulls/{pull_number}"
 	routeRepo  = "GET /repos/{owner}/{repo}"
 )
 
-// story is one namespace with a GitHub server, a clock that stands, and a reconciler
-// that is run by hand over the API server itself: no cache is ever behind.
+// story is one namespace with a GitHub server, a clock that the test sets, and a reconciler that the
+// test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
 	github     *githubtest.Server
@@ -102,20 +102,20 @@ func begin(t *testing.T) *story {
 	return s
 }
 
-// Eventf collects events as "Type Reason: note".
+// Eventf collects events in the form "Type Reason: note".
 func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// reported returns the events since it was asked last.
+// reported returns the events since the last call.
 func (s *story) reported() []string {
 	reported := s.events
 	s.events = nil
 	return reported
 }
 
-// restart makes the reconciler and all that it remembers again, as a manager's restart
-// does.
+// restart creates the reconciler and its caches again, like a restart of the
+// manager.
 func (s *story) restart() {
 	s.Helper()
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
@@ -132,7 +132,7 @@ func (s *story) restart() {
 		Client: s.client, uncached: s.client, pool: pool, metrics: m, clock: s.clock, polls: ls,
 		requests: newRequestCache(s.clock), events: status.Recorder{Events: s}, servesWebhooks: true,
 	}
-	ls.run(s.Context(), func(types.NamespacedName) {}) // pass polls whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass checks whether the poll is done
 }
 
 func (s *story) create(obj client.Object) {
@@ -142,7 +142,7 @@ func (s *story) create(obj client.Object) {
 	}
 }
 
-// secret makes one with a key, or writes the key again.
+// secret creates a Secret with a key, or updates the key.
 func (s *story) secret(name, key, value string) {
 	s.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, StringData: map[string]string{key: value}}
@@ -155,7 +155,7 @@ func (s *story) secret(name, key, value string) {
 	}
 }
 
-// repository makes a GitHubRepository of acme/shop.
+// repository creates a GitHubRepository of acme/shop.
 func (s *story) repository(name string, edit ...func(*v1alpha1.GitHubRepositorySpec)) {
 	s.Helper()
 	r := &v1alpha1.GitHubRepository{
@@ -171,7 +171,7 @@ func (s *story) repository(name string, edit ...func(*v1alpha1.GitHubRepositoryS
 	s.create(r)
 }
 
-// policy makes an ImagePolicy that reads a GitHubRepository of its namespace.
+// policy creates an ImagePolicy that reads a GitHubRepository of its namespace.
 func (s *story) policy(name, repository string, source v1alpha1.GitHubSource, edit ...func(*v1alpha1.ImagePolicy)) {
 	s.Helper()
 	source.RepositoryRef.Name = repository
@@ -185,7 +185,7 @@ func (s *story) policy(name, repository string, source v1alpha1.GitHubSource, ed
 	s.create(p)
 }
 
-// sources of policies.
+// The sources of policies.
 var (
 	ofPulls    = v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}
 	ofReleases = v1alpha1.GitHubSource{Releases: &v1alpha1.GitHubReleases{}}
@@ -205,7 +205,7 @@ func (s *story) get(name string) *v1alpha1.GitHubRepository {
 	return r
 }
 
-// remove deletes a repository, and lets the reconciler see that it is gone.
+// remove deletes a repository, and reconciles the deletion.
 func (s *story) remove(name string) {
 	s.Helper()
 	if err := env.Client.Delete(s.Context(), s.get(name)); err != nil {
@@ -235,8 +235,8 @@ func (s *story) once(name string) time.Duration {
 	return result.RequeueAfter
 }
 
-// pass reconciles one repository, and again whenever its poll is done, as its
-// controller does.
+// pass reconciles one repository, and again each time its poll is done, like the
+// controller.
 func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	s.Helper()
 	for {
@@ -248,7 +248,7 @@ func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	}
 }
 
-// poll passes when the repository is due again.
+// poll sets the clock to the time at which the repository is due, and reconciles it.
 func (s *story) poll(name string) *v1alpha1.GitHubRepository {
 	s.Helper()
 	s.clock.Step(time.Minute)
@@ -256,7 +256,7 @@ func (s *story) poll(name string) *v1alpha1.GitHubRepository {
 	return r
 }
 
-// rest passes until a poll has nothing left to ask.
+// rest reconciles until a poll makes no further requests.
 func (s *story) rest(name string) *v1alpha1.GitHubRepository {
 	s.Helper()
 	for range 100 {
@@ -277,7 +277,7 @@ func same(t testing.TB, what string, got, want any) {
 	}
 }
 
-// numbers of pull requests in a state.
+// numbers returns the numbers of the pull requests in a state.
 func numbers(r *v1alpha1.GitHubRepository, state v1alpha1.PullRequestState) []int64 {
 	var all []int64
 	for _, pr := range r.Status.PullRequests {
@@ -288,7 +288,7 @@ func numbers(r *v1alpha1.GitHubRepository, state v1alpha1.PullRequestState) []in
 	return all
 }
 
-// pull returns what is known of a pull request.
+// pull returns a pull request from the status.
 func pull(t testing.TB, r *v1alpha1.GitHubRepository, number int) v1alpha1.PullRequest {
 	t.Helper()
 	i := slices.IndexFunc(r.Status.PullRequests, func(pr v1alpha1.PullRequest) bool { return pr.Number == int64(number) })
@@ -298,7 +298,7 @@ func pull(t testing.TB, r *v1alpha1.GitHubRepository, number int) v1alpha1.PullR
 	return r.Status.PullRequests[i]
 }
 
-// condition as "True Reason: message", "" for none.
+// condition returns the condition in the form "True Reason: message", or "" if it is not set.
 func condition(r *v1alpha1.GitHubRepository, kind string) string {
 	c := meta.FindStatusCondition(r.Status.Conditions, kind)
 	if c == nil {
@@ -307,7 +307,7 @@ func condition(r *v1alpha1.GitHubRepository, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// says asserts that the condition begins with a text.
+// says checks that the condition begins with a text.
 func says(t testing.TB, r *v1alpha1.GitHubRepository, kind, want string) {
 	t.Helper()
 	if got := condition(r, kind); !strings.HasPrefix(got, want) {

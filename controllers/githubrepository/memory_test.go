@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// manyPullRequests with as much text as a list may have.
+// manyPullRequests returns a list of pull requests with the maximum size of text.
 func manyPullRequests() github.PullRequests {
 	var list github.PullRequests
 	for n := range 2000 {
@@ -22,8 +22,8 @@ func manyPullRequests() github.PullRequests {
 	return list
 }
 
-// TestAnswersAreBounded: what GitHub answers about many repositories does not take memory for
-// an hour, and callers get it all the same.
+// TestAnswersAreBounded checks that answers about many repositories do not occupy memory for an hour, and that
+// callers still get them.
 func TestAnswersAreBounded(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	s := newRequestCache(clock)
@@ -58,7 +58,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestReportedPollsKeepNoAnswers: after a poll was reported its lists are not needed.
+// TestReportedPollsKeepNoAnswers checks that the lists of a poll are not kept after the poll was reported.
 func TestReportedPollsKeepNoAnswers(t *testing.T) {
 	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
 	ls := newPollCache(1)

@@ -11,8 +11,9 @@ import (
 
 const routeCommit = "GET /repos/{owner}/{repo}/git/commits/{commit_sha}"
 
-// GitHub lists the trial merge of the push before until the pull request is read: an
-// image of that merge is the image of the push before. The same holds for forks.
+// TestMergeOfThePushBefore checks that the trial merge of the previous push, which GitHub lists until the pull
+// request is read, does not count: an image of this merge is the image of the previous push. This also applies
+// to forks.
 func TestMergeOfThePushBefore(t *testing.T) {
 	for name, fork := range map[string]string{"of the repository": "", "of a fork": "stranger/shop"} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +34,7 @@ func TestMergeOfThePushBefore(t *testing.T) {
 			fresh := s.repo.Merge(n)
 			same(t, "merge of the second head", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 
-			// The base branch changes, and GitHub has no merge for a while.
+			// The base branch changes, and GitHub has no trial merge for a while.
 			s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.MergeCommitSHA = "" })
 			same(t, "merge while there is none", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 			rebased := s.repo.Merge(n)
@@ -44,8 +45,8 @@ func TestMergeOfThePushBefore(t *testing.T) {
 	}
 }
 
-// A commit never changes: each is asked for once, and one that settles nothing not in
-// every poll.
+// TestMergesAreAskedForOnce checks that each commit, which never changes, is requested once, and that a commit
+// without a conclusive answer is not requested in every poll.
 func TestMergesAreAskedForOnce(t *testing.T) {
 	s := begin(t)
 	s.repo.SetLateMerges(true)
@@ -62,8 +63,8 @@ func TestMergesAreAskedForOnce(t *testing.T) {
 	same(t, "commits after a push", s.github.Count(routeCommit, 200), 7)
 }
 
-// TestClosedStaysClosedForAReplicaThatLags: a list of a replica that does not know yet that a pull
-// request was closed does not open it again, and a later list does, after it was opened again.
+// TestClosedStaysClosedForAReplicaThatLags checks that the list of a lagging replica does not open a closed pull
+// request again, and that a later list does after the pull request was opened again.
 func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
 	t.Parallel()
 	pr := github.PullRequest{Number: 7, State: github.Open, HeadRef: "feature", BaseRef: "main", HeadSHA: sha(1), CreatedAt: epoch, UpdatedAt: epoch}

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// metrics of polls. No label identifies an object or a credential:
+// metrics are the metrics of polls. No label identifies an object or a credential:
 //
 //	heighliner_github_reads_total{operation,result}
 //	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
@@ -20,12 +20,12 @@ import (
 //	heighliner_github_polls{state}
 //	    polls that are Waiting in the queue, and that are Running
 //	heighliner_github_rate_limit_remaining{host}
-//	    remaining requests of this hour, of the credential with the fewest
+//	    remaining requests in this hour of the credential with the fewest
 //	heighliner_github_requests_total{code}
-//	    requests that were sent, including those of feedback, by status code; none if there
+//	    requests that were sent, including requests of feedback, by status code; none if there
 //	    was no answer
 //	heighliner_github_paused_credentials{host}
-//	    credentials whose rate GitHub limits at present
+//	    credentials that GitHub currently rate limits
 //	heighliner_webhook_total{result}
 //	    deliveries of webhooks: Accepted, Ignored, Duplicate, Unknown, Unauthorized,
 //	    MethodNotAllowed, TooLarge, UnsupportedMediaType, Malformed, TooMany or Failed

@@ -17,19 +17,19 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observed is one GitHubRepository with the related objects of the cluster.
+// observed contains one GitHubRepository with the related objects of the cluster.
 type observed struct {
 	repository *v1alpha1.GitHubRepository
 	query      query
 	// offered are the numbers of pull requests that ImagePolicies offer.
 	offered map[int64]bool
-	// problem is what a user must fix.
+	// problem is an error that a user must fix, or nil.
 	problem *status.Error
-	// secretsRead reports that the Secrets were read, which happens before a poll.
+	// secretsRead reports that the Secrets were read. They are read only before a poll.
 	secretsRead bool
 	// webhook is the problem of the webhook's Secret.
 	webhook *status.Error
-	// client has the credentials.
+	// client is the client with the credentials of the repository.
 	client *github.Client
 }
 
@@ -63,8 +63,8 @@ func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRep
 	return o, nil
 }
 
-// observeReaders finds what ImagePolicies read, and which pull requests they offer.
-// ImagePolicies of namespaces that may not use the repository are ignored.
+// observeReaders finds the parts of the repository that ImagePolicies read, and the pull requests
+// that they offer. ImagePolicies of namespaces that may not use the repository are ignored.
 func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	var policies v1alpha1.ImagePolicyList
 	if err := r.List(ctx, &policies, client.MatchingFields{indexReaders: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
@@ -95,7 +95,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 			w.releases = true
 		case from.Tags != nil:
 			w.tags = true
-			name := "" // all
+			name := "" // all tags
 			if p.Spec.Match != nil && p.Spec.Match.Name != nil {
 				name = p.Spec.Match.Name.From
 			}
@@ -111,7 +111,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// nameLabels adds the labels that a selection of pull requests names, in lower case.
+// nameLabels adds the labels in a selection of pull requests, in lower case.
 func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	var named []string
 	if choice.Labels != nil {
@@ -126,7 +126,7 @@ func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 }
 
 // allows reports whether ImagePolicies of a namespace may use the repository. Labels of
-// namespaces are read past the cache.
+// namespaces are read from the API server, and not from the cache.
 func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if o.repository.NeedsNamespaceLabels(namespace) {
@@ -145,7 +145,7 @@ func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) 
 	return may, nil
 }
 
-// observeSecrets reads the Secrets one at a time, past the cache, and therefore only before a
+// observeSecrets reads the Secrets one at a time from the API server, and therefore only before a
 // poll. A missing Secret or key is a problem: there is no fallback to anonymous access.
 func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	o.secretsRead = true

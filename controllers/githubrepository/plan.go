@@ -16,15 +16,15 @@ func (m cacheEntry) unreported(q query) bool {
 	return m.poll != nil && !m.reported && m.poll.query.isSame(q)
 }
 
-// settled reports whether a poll for this query is complete, and without a transient error.
+// settled reports whether a poll for this query is complete and had no transient error.
 func (m cacheEntry) settled(q query) bool {
 	return m.poll != nil && m.poll.query.isSame(q) && (m.poll.err == nil || !transient(m.poll.err))
 }
 
-// firstReportDelay is when a new repository reports that its first poll is not complete.
+// firstReportDelay is the time after which a new repository reports that its first poll is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether there is something new for the status: results of a poll, a
+// reportable reports whether the status must be updated: because of results of a poll, a
 // problem that a user must fix, or a slow first poll.
 func reportable(o *observed, known cacheEntry, now time.Time) bool {
 	if o.paused() || known.unreported(o.query) {
@@ -41,9 +41,9 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// requeueAfter returns the time until the next reconcile; a running poll enqueues the repository
-// earlier. Problems of the specification or of a Secret, which is not watched, are checked again
-// after the interval.
+// requeueAfter returns the time until the next reconcile. A running poll enqueues the repository
+// earlier. Problems of the specification or of a Secret are checked again after the interval,
+// because Secrets are not watched.
 func requeueAfter(o *observed, known cacheEntry, now time.Time) time.Duration {
 	switch {
 	case o.repository.Spec.Suspend:

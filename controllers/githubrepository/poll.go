@@ -16,13 +16,13 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// wanted is what ImagePolicies read of a repository.
+// wanted contains the parts of a repository that ImagePolicies read.
 type wanted struct {
 	pulls, releases, tags bool
-	// names are the regular expressions of wanted tags, sorted and joined by separator; an
-	// empty one wants all tags.
+	// names are the regular expressions of wanted tags, sorted and joined by separator. An
+	// empty expression selects all tags.
 	names string
-	// labels that ImagePolicies name, in lower case, sorted and joined by separator.
+	// labels are the labels to which ImagePolicies refer, in lower case, sorted and joined by separator.
 	labels string
 }
 
@@ -32,23 +32,24 @@ const separator = "\x00"
 // any reports whether anything is wanted.
 func (w wanted) any() bool { return w.pulls || w.releases || w.tags }
 
-// query is what to read of a repository. A poll answers one query.
+// query describes what a poll reads from a repository. A poll answers one query.
 type query struct {
 	baseURL string
 	repo    github.Repo
-	// secret is the name of the Secret with credentials; "" for anonymous access.
+	// secret is the name of the Secret with credentials; empty for anonymous access.
 	secret string
 	// webhook is the name of the Secret of the webhook, which is checked before each poll.
 	webhook string
 	wanted  wanted
-	// interval between two polls.
+	// interval is the interval between two polls.
 	interval time.Duration
-	// requested is the annotation that requests an immediate poll.
+	// requested is the value of the annotation that requests an immediate poll.
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the request for a poll: a poll that is in
-// progress is completed, and followed by another one. Otherwise frequent requests end each poll.
+// isSame reports whether two queries differ at most in the request for a poll. If so, a poll in
+// progress is completed, and followed by another poll. Otherwise frequent requests would cancel
+// each poll.
 func (q query) isSame(other query) bool {
 	q.requested = other.requested
 	return q == other
@@ -57,41 +58,41 @@ func (q query) isSame(other query) bool {
 // host returns the address of the server.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 
-// poll is what GitHub answered about one repository.
+// poll contains the answers of GitHub about one repository.
 type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
-	// after is the minimum age of shared answers that count.
+	// after is the time after which shared answers must have been requested.
 	after time.Time
-	// due is when to poll again; zero until the poll is complete.
+	// due is the time of the next poll; zero until the poll is complete.
 	due time.Time
-	// postponed has the time until which pull requests and commits are not requested again
-	// because the last answer was not final.
+	// postponed contains the times until which pull requests and commits are not requested
+	// again, because the last answer was not conclusive.
 	postponed map[string]time.Time
-	// announced is what deliveries report of pull requests, by number, and missing the part
-	// that GitHub's answers do not contain yet.
+	// announced contains the notices of deliveries about pull requests, by number, and missing
+	// the notices that GitHub's answers do not contain yet.
 	announced, missing map[int64]notice
 
 	repository *github.Repository
-	// otherRepository reports that the specification names another repository than the
+	// otherRepository reports that the specification refers to another repository than the
 	// status.
 	otherRepository bool
 	pulls           *pullRequests
 	releases        *github.List[github.Release]
 	tags            *github.List[github.Tag]
-	// incomplete reports that one poll did not suffice for all requests.
+	// incomplete reports that one poll was not sufficient for all requests.
 	incomplete bool
 	// err is the first error.
 	err error
-	// webhook is the problem of the webhook's Secret when the poll started.
+	// webhook is the problem of the webhook's Secret at the start of the poll, or nil.
 	webhook *status.Error
 }
 
 // credentialCheckInterval is the minimum interval of polls that only check the credentials.
 const credentialCheckInterval = 10 * time.Minute
 
-// newPoll returns a poll to run. With immediate it does not use earlier answers.
+// newPoll returns a poll to run. With immediate the poll does not use earlier answers.
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	l := &poll{query: q, startedAt: now, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
@@ -114,7 +115,7 @@ func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	return l
 }
 
-// answers reports whether the poll is for this query, and not due again.
+// answers reports whether the poll is for this query, and the next poll is not due yet.
 func (l *poll) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
@@ -122,7 +123,7 @@ func (l *poll) answers(q query, now time.Time) bool {
 // maxReads is the maximum number of requests for single pull requests or commits in a poll.
 const maxReads = 20
 
-// unsettledDelay is when to request again what GitHub did not answer conclusively.
+// unsettledDelay is the delay before a request is repeated that GitHub did not answer conclusively.
 const unsettledDelay = 10 * time.Minute
 
 // poller runs a poll.
@@ -135,8 +136,8 @@ type poller struct {
 	ctx        context.Context
 }
 
-// run requests everything that the query needs in addition to what is known. If one part
-// fails, the others are still requested, unless GitHub must not be called at all.
+// run makes all requests of the query whose answers are not known yet. If the request for one part
+// fails, the other parts are still requested, unless GitHub must not be called at all.
 func (a *poller) run(known *v1alpha1.GitHubRepositoryStatus) {
 	r, q := a.reconciler, &a.query
 	repository, err := a.resolveName(a.after)
@@ -170,7 +171,7 @@ func (a *poller) run(known *v1alpha1.GitHubRepositoryStatus) {
 	}
 }
 
-// resolveName requests the repository that the name in the specification resolves to.
+// resolveName requests the repository to which the name in the specification resolves.
 func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 	repo := a.query.repo
 	repository, _, err := cached(a.ctx, a.reconciler.requests, a.client, repo, "repository", after, counted(a.reconciler.metrics, "Repository", func(ctx context.Context) (github.Repository, error) {
@@ -179,16 +180,16 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 	return repository, err
 }
 
-// repositoryReplaced returns the error if a name that resolved to one repository now resolves to
-// another one: another user may have taken the name. A user must decide whether that is intended.
+// repositoryReplaced returns the error for a name that now resolves to another repository than before.
+// Another user may have taken the name. A user must decide whether the change is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
 	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
 		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new one",
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }
 
-// isForeign reports whether a pull request belongs to another repository, because the name
-// was taken during the poll. The poll then fails, and the next one resolves the name again.
+// isForeign reports whether a pull request belongs to another repository, because another user took
+// the name during the poll. The poll then fails, and the next poll resolves the name again.
 func (a *poller) isForeign(pr *github.PullRequest) bool {
 	if pr.RepositoryID == a.repository.ID {
 		return false
@@ -209,8 +210,8 @@ func (a *poller) noteError(err error) bool {
 // stopped reports whether GitHub must not be called again in this poll.
 func (a *poller) stopped() bool { return limited(a.err) || a.ctx.Err() != nil }
 
-// readPullRequests requests the list of open pull requests, those that it lacks by number,
-// and the dates of new head commits.
+// readPullRequests requests the list of open pull requests, by number the pull requests that are
+// missing from the list, and the dates of new head commits.
 func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest) {
 	r := a.reconciler
 	list, started, err := cached(a.ctx, r.requests, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {
@@ -245,7 +246,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 			case pr.State != github.Open:
 			case p.more:
 				a.postpone(numbered(n), unsettledDelay)
-			default: // the list shifted while it was read
+			default: // the list changed while its pages were read
 				a.postpone(numbered(n), a.query.interval/2)
 			}
 			return nil
@@ -260,7 +261,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 		}
 		return !commit.Committed.IsZero()
 	})
-	heads := map[string]string{} // by trial merge
+	heads := map[string]string{} // head commits by trial merge
 	for _, g := range p.open() {
 		heads[g.MergeCommitSHA] = g.HeadSHA
 	}
@@ -270,8 +271,8 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	})
 }
 
-// readCommits requests commits. A commit that is not conclusive is postponed, because it
-// never changes.
+// readCommits requests commits. If the answer about a commit is not conclusive, the next request
+// is postponed, because a commit never changes.
 func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func(github.Commit) bool) {
 	r := a.reconciler
 	forEach(a, commits, func(sha string) string { return sha }, func(sha string) error {
@@ -285,16 +286,16 @@ func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func
 	})
 }
 
-// numbered returns the key of a pull request.
+// numbered returns the key of a pull request in postponed.
 func numbered(n int64) string { return fmt.Sprintf("pull %d", n) }
 
-// postpone defers the next request for something.
+// postpone defers the next request for a pull request or commit.
 func (a *poller) postpone(thing string, wait time.Duration) {
 	a.postponed[thing] = a.reconciler.clock.Now().Add(wait)
 }
 
-// forEach requests things, up to maxReads in one poll. It continues with the next one if
-// GitHub does not know one of them, which is not conclusive.
+// forEach requests things, up to maxReads in one poll. If GitHub does not know a thing, the answer
+// is not conclusive, and forEach continues with the next thing.
 func forEach[T any](a *poller, things []T, name func(T) string, request func(T) error) {
 	asked := 0
 	for _, thing := range things {
@@ -321,16 +322,16 @@ func forEach[T any](a *poller, things []T, name func(T) string, request func(T) 
 	}
 }
 
-// Delays after a transient failure, and until a poll that continues an incomplete one.
+// Delays after a transient failure, and until a poll that continues an incomplete poll.
 const (
 	retryFirst    = 15 * time.Second
 	retryMost     = 5 * time.Minute
 	continueDelay = time.Second
 )
 
-// finish sets when the next poll is due: after the interval, up to 10% earlier so that not
-// all polls happen in the same second, and soon if the poll is incomplete. After a failure
-// it is due at the time that GitHub reports, earlier than the interval if the failure is
+// finish sets the time at which the next poll is due: after the interval, up to 10% earlier so that
+// not all polls happen in the same second, and soon if the poll is incomplete. After a failure
+// the next poll is due at the time that GitHub reports, earlier than the interval if the failure is
 // transient, and otherwise after the interval.
 func (l *poll) finish(now time.Time) {
 	l.findMissing()

@@ -19,8 +19,8 @@ const (
 )
 
 // pollCache runs polls in the background, and keeps the last poll of each GitHubRepository.
-// None of its methods waits for GitHub. The cache is lost at a restart, which costs one poll
-// of each repository.
+// None of its methods waits for GitHub. The cache is lost at a restart: then each repository is
+// polled again.
 type pollCache struct {
 	slots *outbound.Slots
 
@@ -31,18 +31,18 @@ type pollCache struct {
 	started      int // polls that have not ended
 }
 
-// cacheEntry is what is known of one GitHubRepository.
+// cacheEntry is the state of one GitHubRepository in the cache.
 type cacheEntry struct {
-	// poll is the last complete poll; nil before the first one.
+	// poll is the last complete poll; nil before the first poll.
 	poll *poll
 	// reported reports that the status contains the results of the poll.
 	reported bool
 	// task is the queued or running poll; nil if there is none.
 	task *task
-	// hints are deliveries of webhooks since the last poll started: notices of pull requests
-	// by number, and 0 for anything else.
+	// hints are the deliveries of webhooks since the start of the last poll: notices of pull
+	// requests by number. Number 0 stands for all other deliveries.
 	hints map[int64]notice
-	// lastPoll and pushes are as in mergeContext.
+	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
 }
@@ -54,8 +54,8 @@ type task struct {
 	cancel context.CancelFunc
 }
 
-// newPollCache returns a cache that runs polls once run is called. One namespace has at most
-// a quarter of the polls, and half of that at one host; one host has at most half.
+// newPollCache returns a cache that runs polls after run is called. One host gets at most half of the
+// concurrent polls, one namespace a quarter, and one namespace at one host an eighth.
 func newPollCache(polls int) *pollCache {
 	return &pollCache{
 		slots:        outbound.NewSlots(outbound.Bounds{All: polls, Namespace: polls / 4, Host: polls / 2, NamespaceHost: polls / 8}),
@@ -71,7 +71,7 @@ func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)
 	ls.ctx, ls.requeue = ctx, requeue
 }
 
-// entry returns what is known of a repository.
+// entry returns the state of a repository.
 func (ls *pollCache) entry(key types.NamespacedName) cacheEntry {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -106,8 +106,8 @@ func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 	}
 }
 
-// start queues a poll. It cancels an earlier one, and expects the poll to contain what hints
-// and the earlier one announced.
+// start queues a poll, and cancels an earlier poll. The new poll must contain the changes that the
+// hints and the earlier poll announced.
 func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.Context, *poll)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -148,8 +148,8 @@ func (ls *pollCache) finish(key types.NamespacedName, t *task) bool {
 	return true
 }
 
-// markReported records that the status contains the results of a poll, and what the next
-// merge needs.
+// markReported records that the status contains the results of a poll, and records the push times
+// for the next merge.
 func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[string]time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -163,8 +163,8 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	}
 }
 
-// withoutAnswers returns a poll whose results are in the status, without what only they were made
-// of: a list of pull requests may have megabytes.
+// withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is
+// called when the results are in the status, because a list of pull requests may have megabytes.
 func (l *poll) withoutAnswers() *poll {
 	short := *l
 	short.releases, short.tags = nil, nil
@@ -192,7 +192,7 @@ func (ls *pollCache) forget(key types.NamespacedName) {
 	delete(ls.repositories, key)
 }
 
-// cancel cancels the poll of an entry. A running one occupies its slots until it returns.
+// cancel cancels the poll of an entry. A running poll occupies its slots until it returns.
 func (ls *pollCache) cancel(m *cacheEntry) {
 	if m.task != nil {
 		m.task.cancel()

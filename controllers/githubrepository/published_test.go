@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// Every payload that GitHub's own examples have of the events that bring a poll forward, or
-// to none, is taken as what it is.
+// TestPublishedDeliveries checks that all payloads in GitHub's examples are handled correctly, for events that
+// start a poll and for events that do not.
 func TestPublishedDeliveries(t *testing.T) {
 	d := serve(t)
 	f, err := os.Open("../../internal/github/githubtest/testdata/webhooks.jsonl")

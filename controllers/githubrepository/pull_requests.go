@@ -18,48 +18,48 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Bounds of the schema on pull requests: characters, and numbers of labels.
+// Bounds of the schema on pull requests: numbers of characters, and numbers of labels.
 const (
 	maxAuthor   = 64
 	maxHeadRepo = 140
 	maxLabel    = 50
 	maxTitle    = 80
-	maxLabels   = 100 // of those that ImagePolicies name; GitHub allows as many
-	someLabels  = 20  // of all others, with those
+	maxLabels   = 100 // labels to which ImagePolicies refer; GitHub allows the same number
+	someLabels  = 20  // labels in total, if ImagePolicies refer to fewer
 )
 
-// pullRequests is what a poll read of pull requests.
+// pullRequests contains the answers about pull requests in a poll.
 type pullRequests struct {
-	// time before the list was requested.
+	// time is the time at which the list was requested.
 	time time.Time
-	// listed are open.
+	// listed are the open pull requests in the list.
 	listed []github.PullRequest
-	// unusable are numbers of open ones that cannot be read. Their previous state remains.
+	// unusable contains the numbers of open pull requests that cannot be read. Their previous state remains.
 	unusable map[int64]bool
 	// more reports that there are more open pull requests than were read.
 	more bool
-	// asked were requested by number, because the list lacked them.
+	// asked contains the pull requests that were requested by number because they were missing from the list.
 	asked map[int64]github.PullRequest
-	// dates of the committers, by commit.
+	// dates are the committer dates, by commit.
 	dates map[string]time.Time
-	// parents of trial merges, by commit.
+	// parents are the parents of trial merges, by commit of the trial merge.
 	parents map[string][]string
-	// other reports that the previous state is of another repository.
+	// other reports that the previous state belongs to another repository.
 	other bool
 }
 
-// mergeContext is what a merge depends on in addition to the previous state and the poll.
+// mergeContext is the input of a merge in addition to the previous state and the poll.
 type mergeContext struct {
-	// gap reports that there was no poll for a while: a head commit may have changed and
-	// changed back.
+	// gap reports that there was no poll for some time, so that a head commit may have changed
+	// and changed back.
 	gap bool
-	// wanted are the labels that ImagePolicies name.
+	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
-	// lastPoll is the time of the poll of the previous state; zero if that was in an earlier
-	// process.
+	// lastPoll is the time of the poll of the previous state; zero if an earlier process made
+	// this poll.
 	lastPoll time.Time
-	// pushes has the time before which a head commit, by headOf, without a date was not
-	// pushed.
+	// pushes contains, for head commits without a date, the time before which they were not
+	// pushed. The keys are from headOf.
 	pushes map[string]time.Time
 }
 
@@ -82,7 +82,7 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 		case g.State == github.Open && was && isBeforeClosed(g, k):
 		case g.State == github.Open:
 			merged[int64(g.Number)] = openPullRequest(g, k, was, p, m)
-		case !was: // an ImagePolicy offers it, and it was not known
+		case !was: // an ImagePolicy offers the pull request, which was not known
 			merged[int64(g.Number)] = closedPullRequest(openPullRequest(g, k, was, p, m), firstTime(g.ClosedAt, p.time))
 		case k.State == v1alpha1.PullRequestOpen:
 			merged[int64(g.Number)] = closedPullRequest(k, firstTime(g.ClosedAt, p.time))
@@ -91,7 +91,7 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	for _, g := range p.listed {
 		take(g)
 	}
-	for _, g := range p.asked { // later than the list
+	for _, g := range p.asked { // requested after the list
 		take(g)
 	}
 	result := make([]v1alpha1.PullRequest, 0, len(merged))
@@ -102,8 +102,8 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	return result
 }
 
-// isBeforeClosed reports whether an answer is older than the one that closed a pull request: a
-// replica of GitHub lags. A pull request that is opened again was changed later.
+// isBeforeClosed reports whether an answer is older than the answer that closed a pull request, because a
+// replica of GitHub lags. If a pull request was opened again, its last change is newer.
 func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
 	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)
 }
@@ -126,7 +126,7 @@ func closedPullRequest(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest
 	return k
 }
 
-// openPullRequest returns an open pull request; k is its previous state if was is true.
+// openPullRequest returns the new state of an open pull request. k is the previous state if was is true.
 func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) v1alpha1.PullRequest {
 	pr := v1alpha1.PullRequest{
 		Number: int64(g.Number), State: v1alpha1.PullRequestOpen,
@@ -146,9 +146,9 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 	return pr
 }
 
-// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the one of the
-// previous push: only a commit that has the head commit as a parent counts. Until there is one, the
-// last one of the same head commit counts.
+// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the trial merge of
+// the previous push. Therefore only a commit that has the head commit as a parent counts. Until there
+// is such a commit, the last known trial merge of the same head commit counts.
 func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
@@ -177,9 +177,9 @@ func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	return commits
 }
 
-// pushTime returns when the head commit was first seen. The first known head commit of a pull
-// request counts as pushed when the pull request was opened, or when the commit was made if that is
-// later. It is never after the poll: a committer's date is not reliable.
+// pushTime returns the time at which the head commit was first seen. The first known head commit of a
+// pull request counts as pushed when the pull request was opened, or at its committer date if that is
+// later. The result is never after the poll, because a committer date is not reliable.
 func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests) *metav1.Time {
 	switch {
 	case was && k.HeadSHA != g.HeadSHA:
@@ -201,8 +201,8 @@ func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 }
 
 // headTime returns a time before which no image of the head commit can have been built, or nil if
-// it is not known. A committer's date is not reliable; a push between two polls happened after the
-// first of them.
+// no such time is known. A committer date is not reliable, but a push between two polls happened
+// after the first of these polls.
 func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) *metav1.Time {
 	if was && k.HeadSHA == g.HeadSHA && k.HeadTime != nil {
 		return k.HeadTime
@@ -220,7 +220,7 @@ func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 	return timestamp(date)
 }
 
-// notPushedBefore returns a time before which the head commit was not pushed; zero if not known.
+// notPushedBefore returns a time before which the head commit was not pushed; zero if it is not known.
 func notPushedBefore(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) time.Time {
 	switch {
 	case !was:
@@ -252,11 +252,11 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 	return result
 }
 
-// labels of a pull request, first those that ImagePolicies name and then others by name,
-// each with the head commit at which it was added: a reviewer who approves a commit with it
-// has not seen a later one. A label is bound to no commit if that is not known: it appeared
-// together with another head commit, after a gap in polling, or with a new pull request.
-// Pull requests that are not from forks need no approval.
+// labels returns the labels of a pull request: first the labels to which ImagePolicies refer, and
+// then other labels by name. Each label has the head commit at which it was added, because a
+// reviewer who approves a commit with a label has not seen later commits. The commit of a label is
+// empty if it is not known, because the label appeared together with another head commit, after a gap
+// in polling, or with a new pull request. Pull requests that are not from forks require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
 	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed || len(k.Labels) >= someLabels
@@ -286,8 +286,8 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	return result
 }
 
-// rank of a label: 0 if an ImagePolicy names it, ignoring case as GitHub does, and with any
-// commit for {{.SHA}}.
+// rank returns the rank of a label. It is 0 if an ImagePolicy refers to the label. The comparison
+// ignores case, as GitHub does, and accepts any commit for {{.SHA}}.
 func (m mergeContext) rank(label string) int {
 	label = strings.ToLower(label)
 	if m.wanted[label] || m.wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")] {
@@ -306,7 +306,7 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n])
 }
 
-// associations by GitHub's names.
+// associations are the associations of authors, by GitHub's names.
 var associations = map[string]v1alpha1.AuthorAssociation{
 	"OWNER": "Owner", "MEMBER": "Member", "COLLABORATOR": "Collaborator", "CONTRIBUTOR": "Contributor",
 	"FIRST_TIME_CONTRIBUTOR": "FirstTimeContributor", "FIRST_TIMER": "FirstTimer", "MANNEQUIN": "Mannequin", "NONE": "None",
@@ -330,8 +330,8 @@ func (p *pullRequests) open() []github.PullRequest {
 	return all
 }
 
-// missing returns the numbers of pull requests that are not in the list, and were open or
-// are offered by an ImagePolicy.
+// missing returns the numbers of pull requests that are not in the list, and that were open or
+// that an ImagePolicy offers.
 func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool) []int64 {
 	there := maps.Clone(p.unusable)
 	if there == nil {
@@ -375,8 +375,8 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 // headOf returns the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
-// keepClosed is how long closed pull requests are kept at least, for controllers that have
-// not observed them yet.
+// keepClosed is the minimum time for which closed pull requests are kept, for controllers that
+// have not observed them yet.
 const keepClosed = 24 * time.Hour
 
 // Bounds of the status: pull requests, and bytes of JSON in total.
@@ -385,11 +385,11 @@ const (
 	maxBytes        = 250_000
 )
 
-// retainPullRequests drops closed pull requests that are no longer offered, and then as many
-// as do not fit into the given number of bytes of JSON, and returns how many those are. It
-// first drops closed ones, then those of forks, which anyone can open, then others, and last
-// those that are offered, of which closed ones are most important because they are news;
-// among equals it drops those with the oldest pushes.
+// retainPullRequests drops closed pull requests that are no longer offered. It then drops pull requests
+// until the rest fits into the given number of bytes of JSON, and returns the number of these. It first
+// drops closed pull requests, then pull requests of forks, which anyone can open, then others, and last
+// offered pull requests. It keeps closed pull requests that are still offered longest, because ImagePolicies
+// have not observed the change yet. In each of these classes it first drops the oldest pushes.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota
@@ -431,7 +431,7 @@ func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now tim
 	return kept, len(order) - len(kept)
 }
 
-// pushed returns when the head commit was pushed; zero if not known.
+// pushed returns the time at which the head commit was pushed; zero if it is not known.
 func pushed(pr *v1alpha1.PullRequest) time.Time {
 	for _, at := range []*metav1.Time{pr.PushTime, pr.HeadTime} {
 		if at != nil {

@@ -17,10 +17,10 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// sha of a few commits.
+// sha returns the SHA of a commit by number.
 func sha(n int) string { return fmt.Sprintf("%040x", n) }
 
-// drawPull draws what GitHub says of a pull request.
+// drawPull draws an answer of GitHub about a pull request.
 func drawPull(t *rapid.T, number int, state github.State) github.PullRequest {
 	p := github.PullRequest{
 		Number: number, State: state, HeadRef: "feature", BaseRef: "main",
@@ -41,7 +41,7 @@ func drawState(t *rapid.T) github.State {
 	return rapid.SampledFrom([]github.State{github.Open, github.Closed}).Draw(t, "state")
 }
 
-// drawPoll draws a poll: some are listed, and some asked by number.
+// drawPoll draws a poll: some pull requests are listed, and some are requested by number.
 func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	p := &pullRequests{
 		time: epoch, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{},
@@ -67,7 +67,7 @@ func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	return p, m
 }
 
-// drawKnown draws what several polls made known.
+// drawKnown draws the state after several polls.
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
 	for range rapid.IntRange(0, 3).Draw(t, "polls") {
@@ -169,8 +169,8 @@ func TestMergeProperties(t *testing.T) {
 	})
 }
 
-// Whatever is cut, it is the same whatever the order, and within its bounds; what
-// a user holds goes last.
+// TestRetainProperties checks that the retained pull requests do not depend on the order, are within the bounds,
+// and that pull requests in use are dropped last.
 func TestRetainProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -220,8 +220,8 @@ func TestRetainProperties(t *testing.T) {
 	})
 }
 
-// The status of a repository with more pull requests than have room stays below its
-// bound; those pushed last are kept.
+// TestRetainBounds checks that the status of a repository with too many pull requests stays below its bound, and
+// that the pull requests with the newest pushes are kept.
 func TestRetainBounds(t *testing.T) {
 	t.Parallel()
 	var all []v1alpha1.PullRequest
@@ -265,7 +265,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// A head whose date comes late is not older than the poll before its push.
+// TestLateDate checks that a head commit whose date is read late is not older than the poll before its push.
 func TestLateDate(t *testing.T) {
 	t.Parallel()
 	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: timestamp(epoch.Add(-time.Hour))}}
@@ -281,14 +281,14 @@ func TestLateDate(t *testing.T) {
 	poll.time = epoch.Add(time.Minute)
 	again := pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: late})
 	same(t, "pushes", maps.Collect(maps.All(again)), late)
-	poll.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
+	poll.dates[sha(2)] = epoch.Add(-24 * time.Hour) // the committer date
 	got := merge(known, poll, mergeContext{lastPoll: epoch, pushes: again})[0].HeadTime
 	same(t, "time", got, &metav1.Time{Time: epoch.Add(-time.Minute)})
 	same(t, "pushes that remain", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
-// What an ImagePolicy offers is known however many others are newer, whatever strangers
-// write.
+// TestRetainWhatIsOffered checks that a pull request that an ImagePolicy offers is kept, for any number of newer
+// pull requests, and for any texts of other users.
 func TestRetainWhatIsOffered(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {
@@ -321,7 +321,7 @@ func TestRetainWhatIsOffered(t *testing.T) {
 	}
 }
 
-// A committer's date is whatever the committer wrote.
+// TestDates checks that committer dates are not trusted.
 func TestDates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -348,7 +348,7 @@ func TestNatural(t *testing.T) {
 	same(t, "order", names, []string{"shop/v2", "v1.9", "v01.9.0", "v1.9.0", "v1.9.0-rc.9", "v1.9.0-rc.10", "v1.10.0", "é"})
 }
 
-// The tags of each ImagePolicy have their share of the room.
+// TestTagsOfTwoPolicies checks that the tags of each ImagePolicy get their share of the status.
 func TestTagsOfTwoPolicies(t *testing.T) {
 	t.Parallel()
 	list := &github.List[github.Tag]{}

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// Bounds of the schema on releases and tags, and of both in bytes of JSON.
+// Bounds of the schema on the numbers of releases and tags, and bounds in bytes of JSON.
 const (
 	maxReleases     = 100
 	maxReleaseBytes = 30_000
@@ -18,7 +18,7 @@ const (
 	maxTagBytes     = 70_000
 )
 
-// releasesOf returns the newest releases, and how many do not fit into the status.
+// releasesOf returns the newest releases, and the number of releases that do not fit into the status.
 func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, int) {
 	all := slices.Clone(list.Items)
 	slices.SortStableFunc(all, func(a, b github.Release) int {
@@ -31,7 +31,7 @@ func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, in
 	return fit(result, maxReleases, maxReleaseBytes)
 }
 
-// tagsOf returns the highest wanted tags, and how many do not fit into the status. Each
+// tagsOf returns the highest wanted tags, and the number of tags that do not fit into the status. Each
 // regular expression gets the same share.
 func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, int) {
 	all := make([]v1alpha1.GitHubTag, 0, len(list.Items))
@@ -44,7 +44,7 @@ func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, 
 	for _, text := range strings.Split(names, separator) {
 		pattern, err := regexp.Compile("^(?:" + text + ")$")
 		if err != nil {
-			continue // its ImagePolicy reports it
+			continue // the ImagePolicy reports the invalid expression
 		}
 		n := 0
 		for _, t := range all {
@@ -64,7 +64,7 @@ func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, 
 	return kept, left
 }
 
-// fit returns as many items as allowed, and how many are omitted.
+// fit returns as many items as allowed, and the number of omitted items.
 func fit[T any](all []T, count, bytes int) ([]T, int) {
 	size := 0
 	for i, x := range all {
@@ -75,7 +75,7 @@ func fit[T any](all []T, count, bytes int) ([]T, int) {
 	return all, 0
 }
 
-// natural compares names, and numbers in them by value.
+// natural compares names. It compares numbers in names by value.
 func natural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
@@ -94,7 +94,7 @@ func natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
-// part returns the digits that a name begins with, or what is before the first digit.
+// part returns the digits at the start of a name or, if it does not start with a digit, the text before the first digit.
 func part(name string) string {
 	for i := range len(name) {
 		if digit(name[i]) != digit(name[0]) {

@@ -14,7 +14,7 @@ import (
 
 // requestCache shares answers between GitHubRepositories with the same credentials. Answers
 // belong to one [github.Client], that is, to one server and credential, so that tenants never
-// see answers to credentials of others.
+// see answers to requests with the credentials of other tenants.
 type requestCache struct {
 	clock clock.PassiveClock
 
@@ -22,14 +22,14 @@ type requestCache struct {
 	answers map[subject]*answer
 }
 
-// subject of a request: a part of a repository, for one client.
+// subject is the subject of a request: a part of a repository, for one client.
 type subject struct {
 	client *github.Client
 	repo   string // in lower case
 	part   string // such as "tags" or "pull 7"
 }
 
-// answer to a request. Fields other than started are valid once done is closed.
+// answer is the answer to a request. Fields other than started are valid after done is closed.
 type answer struct {
 	started time.Time
 	done    chan struct{}
@@ -47,8 +47,8 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long answers are kept, and maxAnswers the bytes of all of them. Beyond
-// that the oldest are forgotten, which costs a request each.
+// answerLifetime is how long answers are kept, and maxAnswers the maximum size of all answers in
+// bytes. Beyond this size the oldest answers are removed. Each of them costs a new request.
 const (
 	answerLifetime = time.Hour
 	maxAnswers     = 32 << 20
@@ -59,7 +59,7 @@ func newRequestCache(c clock.PassiveClock) *requestCache {
 }
 
 // cached returns an answer to a request that was made after the given time, and the time of
-// that request. Concurrent callers share one request. Errors are not cached. A request
+// this request. Concurrent callers share one request. Errors are not cached. A request
 // continues even if its caller no longer waits.
 func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo github.Repo, part string, after time.Time, request func(context.Context) (T, error)) (T, time.Time, error) {
 	what := subject{client: c, repo: strings.ToLower(repo.String()), part: part}
@@ -103,7 +103,7 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 	return a, true
 }
 
-// forget removes the oldest complete answers while they take too much.
+// forget removes the oldest complete answers while the size of all answers exceeds maxAnswers.
 func (s *requestCache) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +127,9 @@ func (s *requestCache) forget() {
 	}
 }
 
-// size of a complete answer in bytes, about.
+// size returns the approximate size of a complete answer in bytes.
 func (a *answer) size() int {
-	const item = 512 // with the text of those that have little
+	const item = 512 // the size of an item, including short texts
 	switch value := a.value.(type) {
 	case github.PullRequests:
 		n := item

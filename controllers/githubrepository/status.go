@@ -22,7 +22,7 @@ const (
 	reasonTooManyTags     = "TooManyTags"
 )
 
-// webhookPath returns the path that accepts deliveries of a webhook; "" for none.
+// webhookPath returns the path that accepts deliveries of a webhook, or "" if there is no webhook.
 func webhookPath(repository *v1alpha1.GitHubRepository) string {
 	if repository.Spec.WebhookSecretRef == nil {
 		return ""
@@ -34,7 +34,7 @@ func webhookPath(repository *v1alpha1.GitHubRepository) string {
 const pathPrefix = "/github/"
 
 // applyPoll updates the status with the results of a poll, and returns the push times to
-// keep. Parts without results are unchanged.
+// keep. Parts of the status without new results do not change.
 func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Time {
 	st, l := &o.repository.Status, known.poll
 	if l.repository == nil {
@@ -79,7 +79,7 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 // minPullBytes is the minimum size that is reserved for pull requests in the status.
 const minPullBytes = 100_000
 
-// maxGap is how late a poll may be and still count as consecutive.
+// maxGap is the maximum delay of a poll that still counts as consecutive.
 const maxGap = 5 * time.Minute
 
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
@@ -116,13 +116,13 @@ func pullsWereCut(st *v1alpha1.GitHubRepositoryStatus) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasonTooManyPulls
 }
 
-// truncation is what does not fit into the status.
+// truncation describes the items that do not fit into the status.
 type truncation struct {
-	reason string // that of pull requests, if there are several
+	reason string // if several kinds are truncated, the reason of pull requests
 	parts  []string
 }
 
-// add records that items do not fit, or that there are more than are read.
+// add records that items do not fit, or that there are more items than are read.
 func (c *truncation) add(reason, what string, left int, more bool) {
 	if left == 0 && !more {
 		return
@@ -146,7 +146,7 @@ func (c *truncation) set(conds *[]metav1.Condition, generation int64) {
 		return
 	}
 	status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionTrue, c.reason, strings.Join(c.parts, "; ")+
-		": closed pull requests, those of forks and of the oldest pushes, older releases and lower tags are omitted; close or delete what is not needed, or select tags with spec.match.name of the ImagePolicies")
+		": closed pull requests, pull requests of forks and with the oldest pushes, older releases and lower tags are omitted; close or delete items that you do not need, or select tags with spec.match.name of the ImagePolicies")
 }
 
 // setReady sets the summary conditions and RateLimited. It is pure.
@@ -192,7 +192,7 @@ func amount(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// summary of what is known after a poll.
+// summary returns the message of condition Ready after a poll.
 func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	var parts []string
 	w := l.query.wanted
@@ -218,7 +218,7 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	return text
 }
 
-// setWebhook sets WebhookReady: whether deliveries of a webhook are accepted.
+// setWebhook sets condition WebhookReady, which reports whether deliveries of a webhook are accepted.
 func setWebhook(o *observed, known cacheEntry, serves bool) {
 	conds, gen := &o.repository.Status.Conditions, o.repository.Generation
 	problem, checked := o.webhook, o.secretsRead

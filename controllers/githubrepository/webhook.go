@@ -27,31 +27,31 @@ import (
 
 // Bounds of deliveries.
 const (
-	// maxPayload of a delivery in bytes.
+	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
-	// maxDeliveries is the number of deliveries that are read concurrently, and
-	// maxDeliveriesFrom those from one address, which may be a proxy. A slow body occupies a
-	// slot for ten seconds. There is no limit per repository, because anyone can send
+	// maxDeliveries is the maximum number of deliveries that are read concurrently, and
+	// maxDeliveriesFrom the maximum from one address, which may be a proxy. A slow body occupies
+	// a slot for ten seconds. There is no limit per repository, because anyone can send
 	// deliveries whose signature is not verified yet.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
-	// secretAge is how long a Secret is cached, so that unverified deliveries cost few
-	// reads. maxSecrets are cached.
+	// secretAge is how long a Secret is cached, so that unverified deliveries cause few reads.
+	// maxSecrets is the maximum number of cached Secrets.
 	secretAge  = 5 * time.Second
 	maxSecrets = 1024
 	// rememberedFor is how long duplicates of a delivery are detected, among the last
-	// maxRemembered ones. GitHub redelivers only when a user requests it.
+	// maxRemembered deliveries. GitHub sends a delivery again only when a user requests it.
 	rememberedFor = 10 * time.Minute
 	maxRemembered = 4096
-	// maxSources is the number of repositories whose rates are tracked.
+	// maxSources is the maximum number of repositories whose rates are tracked.
 	maxSources = 1024
-	// coalesceDelay is how long deliveries are collected before they start a poll. One
-	// action of a user, such as a push, causes several deliveries within a few hundred
-	// milliseconds. A longer delay would be noticeable.
+	// coalesceDelay is how long deliveries are collected before they start a poll. A single
+	// user action, such as a push, causes several deliveries within a few hundred milliseconds.
+	// A longer delay would be noticeable.
 	coalesceDelay = time.Second
 )
 
-// Rate limits of one repository: for verified deliveries, and for polls that they start.
+// Rate limits of one repository: for verified deliveries, and for polls that these deliveries start.
 const (
 	deliveriesPerSecond = 20
 	deliveryBurst       = 100
@@ -59,29 +59,29 @@ const (
 	pollBurst           = 6
 )
 
-// webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. They
-// are hints that something changed, and only start polls earlier. A lost delivery costs the
-// time until the next poll.
+// webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. Deliveries
+// are only hints to start a poll earlier. The change of a lost delivery is observed by the next
+// regular poll.
 //
-// A GitHub App and an organization have one webhook for all of their repositories: a
-// delivery is for each GitHubRepository of the namespace that names the same Secret and
-// the repository which it is about.
+// A GitHub App and an organization have one webhook for all of their repositories. A delivery
+// therefore concerns each GitHubRepository of the namespace that refers to the same Secret and
+// to the repository of the delivery.
 //
-// A delivery without a valid signature costs a hash, and one read of a Secret in five
-// seconds. It does not count against the limits of valid ones, and its response does not
+// A delivery without a valid signature costs a hash, and at most one read of a Secret in five
+// seconds. It does not count against the limits of valid deliveries, and its response does not
 // reveal whether there is a webhook at the path.
 //
-// Every replica accepts deliveries, because a Service sends them to any. The leader polls
+// Every replica accepts deliveries, because a Service sends them to any replica. The leader polls
 // immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as
-// users do, and ignore packages.
+// users do, and ignore deliveries about packages.
 type webhookHandler struct {
-	// repositories reads from the cache, secrets past it.
+	// repositories reads from the cache, and secrets from the API server.
 	repositories, secrets client.Reader
 	writer                client.Writer
 	clock                 clock.WithDelayedExecution
 	// elected is closed on the leader.
 	elected <-chan struct{}
-	// holds reports whether this replica reconciles a namespace, if it is elected.
+	// holds reports whether this replica, if it is elected, reconciles a namespace.
 	holds func(namespace string) bool
 	hint  func(types.NamespacedName, map[int64]notice)
 	// packages is called for a new version of a package of a repository; it may be nil.
@@ -100,7 +100,7 @@ type webhookHandler struct {
 // cachedSecret is the secret of a webhook at a time.
 type cachedSecret struct {
 	at     time.Time
-	secret []byte // nil if there is none
+	secret []byte // nil if there is no secret
 }
 
 // deliveryState collects the deliveries for one repository.
@@ -124,7 +124,7 @@ func (h *webhookHandler) init() *webhookHandler {
 	return h
 }
 
-// Results of deliveries, as the metric names them.
+// The results of deliveries in the metric.
 const (
 	resultAccepted  = "Accepted"
 	resultIgnored   = "Ignored"
@@ -144,7 +144,7 @@ var rejections = map[int]string{
 }
 
 // ServeHTTP handles one delivery. It answers 202 if the delivery is accepted, ignored or a
-// duplicate, and 401 for an unknown repository, one without a webhook, and an invalid
+// duplicate, and 401 for an unknown repository, a repository without a webhook, or an invalid
 // signature.
 func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, result, text := h.receive(r)
@@ -220,8 +220,8 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	return http.StatusAccepted, resultAccepted, "accepted"
 }
 
-// secretOf returns the repository at a path, and the secret of its webhook; nil if there is
-// none.
+// secretOf returns the repository at a path, and the secret of its webhook. They are nil if they do
+// not exist.
 func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
 	var repository v1alpha1.GitHubRepository
 	err := h.repositories.Get(ctx, key, &repository)
@@ -237,8 +237,8 @@ func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName)
 		return &repository, known.(cachedSecret).secret, nil
 	}
 	var secret corev1.Secret
-	// A Secret that must not be read is handled like a missing one; the condition
-	// WebhookReady reports it.
+	// A Secret that the manager may not read is handled like a missing Secret. The condition
+	// WebhookReady reports the problem.
 	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("get Secret: %w", err)
 	}
@@ -246,8 +246,8 @@ func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName)
 	return &repository, secret.Data[keyWebhookSecret], nil
 }
 
-// repositoriesOf returns the GitHubRepositories that an event concerns: those with the same
-// Secret as the one at its path, and with the repository of the event, if it names one.
+// repositoriesOf returns the GitHubRepositories that an event concerns. They have the same Secret as
+// the GitHubRepository at the path and, if the event contains a repository, refer to this repository.
 func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
 	var all v1alpha1.GitHubRepositoryList
 	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace)); err != nil {
@@ -263,8 +263,8 @@ func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHub
 	return about, nil
 }
 
-// isAbout reports whether an event concerns a repository, by ID, which does not change when
-// it is renamed, or by name.
+// isAbout reports whether an event concerns a repository. It compares the ID, which does not change
+// when a repository is renamed, or the name.
 func isAbout(e github.Event, repository *v1alpha1.GitHubRepository) bool {
 	return e.Repository == "" ||
 		e.RepositoryID != 0 && e.RepositoryID == repository.Status.RepositoryID ||
@@ -297,7 +297,7 @@ func keyOf(path string) (types.NamespacedName, bool) {
 	return key, ok && both && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// stateOf returns the deliveries of an existing repository.
+// stateOf returns the state of the deliveries for an existing repository.
 func (h *webhookHandler) stateOf(key types.NamespacedName) *deliveryState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -357,7 +357,7 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 	return true
 }
 
-// flush starts a poll, and reports packages, for the events collected since a time.
+// flush starts a poll and reports packages for the events that were collected since a time.
 func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
 	poll, numbers, packages := in.poll, in.numbers, in.packages
@@ -379,7 +379,7 @@ func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, sinc
 	}
 }
 
-// reconciles returns whether this replica polls the repositories of a namespace.
+// reconciles reports whether this replica polls the repositories of a namespace.
 func (h *webhookHandler) reconciles(namespace string) bool {
 	select {
 	case <-h.elected:

@@ -2,13 +2,13 @@ package githubrepository
 
 import "sync"
 
-// slotCounter limits what is in progress, by key.
+// slotCounter limits the number of concurrent deliveries by key.
 type slotCounter struct {
 	mu    sync.Mutex
 	taken map[string]int
 }
 
-// slot is a key and its limit.
+// slot is a key with its limit.
 type slot struct {
 	of    string
 	limit int
@@ -38,7 +38,7 @@ func (p *slotCounter) enter(each ...slot) (leave func(), ok bool) {
 	}, true
 }
 
-// count returns how many slots of a key are taken.
+// count returns the number of taken slots of a key.
 func (p *slotCounter) count(of string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,21 +23,21 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// door is the hooks of a story, served.
+// door is the webhook server of a story.
 type door struct {
 	*story
 	address string
 
 	mu      sync.Mutex
-	passed  []string // what was passed on, as "name [numbers]" and "name package"
+	passed  []string // hints and packages in the form "name [numbers]" and "name package"
 	results map[string]int
 	elected chan struct{}
 	hooks   *webhookHandler
-	// elsewhere: another replica reconciles the namespace.
+	// elsewhere reports that another replica reconciles the namespace.
 	elsewhere bool
 }
 
-// serve takes deliveries for the repository shop, of which "signs" is the secret.
+// serve accepts deliveries for the repository shop, whose secret is "signs".
 func serve(t *testing.T) *door {
 	s := begin(t)
 	d := &door{story: s, results: map[string]int{}, elected: make(chan struct{})}
@@ -70,7 +70,7 @@ func serve(t *testing.T) *door {
 
 func (d *door) path(name string) string { return d.address + "/github/" + d.namespace + "/" + name }
 
-// send a delivery, and give the status of the answer.
+// send sends a delivery, and returns the status code of the response.
 func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	d.Helper()
 	code, err := delivery.Send(d.Context(), http.DefaultClient, d.path("shop"), []byte(secret))
@@ -80,7 +80,7 @@ func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	return code
 }
 
-// after returns what was passed on since it was asked last, after some time.
+// after waits, and returns the hints and packages since the last call.
 func (d *door) after(wait time.Duration) []string {
 	d.clock.Step(wait)
 	d.mu.Lock()
@@ -173,8 +173,8 @@ func body(r *http.Request, text []byte) {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 }
 
-// Deliveries that come within a second are one hint; a delivery that comes again is
-// none.
+// TestHints checks that deliveries within a second are combined into one hint, and that a repeated delivery is
+// not a hint.
 func TestHints(t *testing.T) {
 	d := serve(t)
 	for range 3 {
@@ -205,7 +205,7 @@ func TestHints(t *testing.T) {
 	same(t, "passed on once the time is over", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
-// However many hints come, polls are few, and the last hint causes one.
+// TestHintsAreBounded checks that any number of hints cause few polls, and that the last hint causes a poll.
 func TestHintsAreBounded(t *testing.T) {
 	d := serve(t)
 	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
@@ -231,8 +231,8 @@ func TestHintsAreBounded(t *testing.T) {
 	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
 
-// What anybody may send takes nothing from what is signed: neither its rate nor its
-// slots, and few reads of Secrets.
+// TestUnsignedDeliveries checks that unsigned deliveries, which anyone can send, use neither the rate nor the slots
+// of signed deliveries, and cause few reads of Secrets.
 func TestUnsignedDeliveries(t *testing.T) {
 	d := serve(t)
 	reads := &countingReader{Reader: d.hooks.secrets}
@@ -263,8 +263,8 @@ func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj clie
 	return c.Reader.Get(ctx, key, obj, opts...)
 }
 
-// Slow bodies, with signatures that are not checked yet, stop no delivery, neither for
-// the same repository nor for another one, and those from one address none from others.
+// TestSlowDeliveries checks that slow bodies, whose signatures are not checked yet, block no deliveries for the same
+// repository or other repositories, and that slow bodies from one address block no other addresses.
 func TestSlowDeliveries(t *testing.T) {
 	d := serve(t)
 	slow := func() {
@@ -278,7 +278,7 @@ func TestSlowDeliveries(t *testing.T) {
 		request.Header.Set("X-Hub-Signature-256", "sha256=00")
 		request.Header.Set("Content-Type", "application/json")
 		go end.Write([]byte("{"))
-		if response, err := http.DefaultClient.Do(request); err == nil { // else the test is over
+		if response, err := http.DefaultClient.Do(request); err == nil { // otherwise the test has ended
 			response.Body.Close()
 		}
 	}
@@ -302,8 +302,8 @@ func TestSlowDeliveries(t *testing.T) {
 	same(t, "answer then", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
 
-// A GitHub App has one webhook: what it says about any repository of the namespace that
-// names the same Secret is for that one.
+// TestDeliveriesOfAnApp checks that a delivery of a GitHub App, which has only one webhook, is handled by the
+// GitHubRepository of its repository in the namespace if it refers to the same Secret.
 func TestDeliveriesOfAnApp(t *testing.T) {
 	d := serve(t)
 	cart := d.github.AddRepository("acme/cart")
@@ -321,7 +321,7 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	same(t, "answer", d.send(suspended, "signs"), 202)
 	same(t, "passed on about an installation", d.after(coalesceDelay), []string{"cart []", "shop []"})
 
-	// The repository is renamed, which no poll has seen yet.
+	// The repository is renamed, and no poll has observed this yet.
 	d.pass("shop")
 	d.repo.Rename("acme/store")
 	renamed := githubtest.Delivery{ID: "2", Event: "push", Payload: fmt.Appendf(nil, `{"repository":{"id":%d,"full_name":"acme/store"}}`, d.repo.ID())}
@@ -329,8 +329,8 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	same(t, "passed on after a rename", d.after(coalesceDelay), []string{"shop []"})
 }
 
-// A push of 2,048 commits, which is the most that GitHub puts into one delivery, has
-// more bytes than are kept.
+// TestLargePush checks the delivery for a push of 2,048 commits, the maximum in one delivery of GitHub, which is
+// larger than the part that is kept.
 func TestLargePush(t *testing.T) {
 	d := serve(t)
 	commit := fmt.Sprintf(`{"id":%q,"message":%q}`, strings.Repeat("a", 40), strings.Repeat("m", 1400))
@@ -340,7 +340,7 @@ func TestLargePush(t *testing.T) {
 	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
-// A replica that does not reconcile the namespace asks the one that does for the poll.
+// TestReplicasAskTheOther checks that a replica that does not reconcile the namespace requests the poll from the replica that does.
 func TestReplicasAskTheOther(t *testing.T) {
 	for name, other := range map[string]func(*door){
 		"not the leader":      func(d *door) { d.hooks.elected = make(chan struct{}) },
@@ -390,7 +390,7 @@ func TestWebhookReady(t *testing.T) {
 	same(t, "without webhook", r.Status.WebhookPath+condition(r, "WebhookReady"), "")
 }
 
-// The server ends what is slow, and itself when asked to.
+// TestServerEnds checks that the server closes slow connections, and stops when its context ends.
 func TestServerEnds(t *testing.T) {
 	t.Parallel()
 	s := &webhookServer{address: "127.0.0.1:-1"}

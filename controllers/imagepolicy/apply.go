@@ -11,7 +11,7 @@ import (
 )
 
 // writeStatus writes the status if it differs, and records events. The write fails if the
-// object changed since it was read.
+// object has changed since it was read.
 func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, out plan) error {
 	policy := o.policy
 	before := policy.DeepCopy()

@@ -12,20 +12,20 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// maxTimes is the number of build times that one scan requests.
+// maxTimes is the maximum number of build times that one scan requests.
 const maxTimes = 200
 
 // timesInterval is the maximum time until the next scan while build times are missing.
 const timesInterval = time.Minute
 
-// buildTime is the build time of the image of a tag; zero if the image does not have one.
+// buildTime is the build time of the image of a tag; zero if the image has no build time.
 type buildTime struct {
 	digest string
 	at     time.Time
 }
 
-// atTime returns the version of a time, six numbers in UTC: 2026-01-05 13:07:09 is
-// "2026.1.5.13.7.9". Ranges and groups use the first three.
+// atTime returns the version for a time. It consists of six numbers in UTC: 2026-01-05 13:07:09 is
+// "2026.1.5.13.7.9". Ranges and groups use the first three numbers.
 func atTime(t time.Time) string {
 	t = t.UTC()
 	return fmt.Sprintf("%d.%d.%d.%d.%d.%d", t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second())
@@ -42,9 +42,9 @@ func (o *observed) byBuildTime() bool {
 	return o.policy.Spec.Versioning.Scheme == v1alpha1.SchemePushTime && o.github == nil && o.pinned == nil
 }
 
-// BuildTime returns the build time of a tag's image. It requests the time unless it is known
-// and the image did not change. A scan requests a limited number, and sets untimed if there
-// are more.
+// BuildTime returns the build time of the image of a tag. It requests the time unless the time is
+// known and the image has not changed. A scan requests a limited number of times, and sets untimed
+// if more times are unknown.
 func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	known, ok := a.times[tag]
 	image, asked := a.images[ref{0, tag}]
@@ -61,7 +61,7 @@ func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	}
 	a.timesLeft--
 	found, err := a.Resolve(0, tag)
-	if err == nil && found.Created.IsZero() { // the build time of an index is in its image
+	if err == nil && found.Created.IsZero() { // the build time of an index is in the image for the platform
 		digest := found.Digest
 		found, err = a.Inspect(0, digest, platform)
 		found.Digest = digest
@@ -74,7 +74,7 @@ func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	return b, err
 }
 
-// withoutErrors returns the times that the next scan need not request again.
+// withoutErrors returns the times without errors, which the next scan need not request again.
 func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTime] {
 	kept := make(map[string]answer[buildTime], len(times))
 	for tag, x := range times {
@@ -85,7 +85,7 @@ func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTi
 	return kept
 }
 
-// forgetTimes removes the times of tags that the list no longer has.
+// forgetTimes removes the times of tags that are no longer in the list.
 func (l *scanRecord) forgetTimes(tags []string) {
 	maps.DeleteFunc(l.times, func(tag string, _ answer[buildTime]) bool {
 		_, there := slices.BinarySearch(tags, tag)
@@ -93,9 +93,9 @@ func (l *scanRecord) forgetTimes(tags []string) {
 	})
 }
 
-// rankTimed ranks tags by the build times of their images. While one is not known, the offer
-// does not change: otherwise a policy would offer an old image first, and newer ones one after
-// the other. A tag that has another image now is removed from before: it is another version.
+// rankTimed ranks tags by the build times of their images. The offer does not change until all times
+// are known: otherwise a policy would first offer an old image, and then one newer image after
+// another. A tag with another image is another version, and is removed from before.
 func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, before map[string]v1alpha1.OfferedRelease) *version.Ranking {
 	times := make(map[string]version.Timed, len(tags))
 	s.untimed = 0
@@ -124,7 +124,7 @@ func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, befor
 }
 
 // sameImage reports whether a tag still has the offered image in at least one repository, or
-// that is not known. A tag counts as moved once it moved in all repositories.
+// its image is not known. A tag counts as moved only if it moved in all repositories.
 func (a *recordReader) sameImage(tag string, rel v1alpha1.OfferedRelease) bool {
 	for i := range rel.Images {
 		if image, err := a.Resolve(i, tag); err != nil || image.Digest == rel.Images[i].Digest {
@@ -149,7 +149,7 @@ func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) versio
 		return version.Timed{Reason: noImage().Reason}
 	case is(err, registry.Malformed):
 		return version.Timed{Reason: err.Error()}
-	case is(err, registry.Unauthorized) && registry.IsOfOneImage(err): // Time does not remedy it.
+	case is(err, registry.Unauthorized) && registry.IsOfOneImage(err): // A later request does not fix this error.
 		s.noteImageError(err)
 		return version.Timed{Reason: fmt.Sprintf("the image cannot be read: %s", err)}
 	case err != nil:

@@ -24,13 +24,13 @@ import (
 
 func byTime(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemePushTime }
 
-// built pushes an image with the time when it was built, some time before the story's clock.
+// built pushes an image with a build time before the time of the story's clock.
 func (s *story) built(tag string, ago time.Duration) (digest string) {
 	s.Helper()
 	return s.server.PushImage(s, path, tag, registrytest.Image(s, tag, "linux/amd64", s.clock.Now().Add(-ago)))
 }
 
-// tags offered, with their versions.
+// tagged returns the offered tags with their versions.
 func tagged(p *v1alpha1.ImagePolicy) (out []string) {
 	for _, rel := range p.Status.Releases {
 		out = append(out, rel.SemVer.Version+" "+tagOf(rel.Images))
@@ -38,7 +38,7 @@ func tagged(p *v1alpha1.ImagePolicy) (out []string) {
 	return out
 }
 
-// Tags without an order are offered by the times of their images.
+// TestByTime checks that tags without an order are offered by the build times of their images.
 func TestByTime(t *testing.T) {
 	s := begin(t) // 2026-01-02 03:04:05
 	s.built("sha-fff", 48*time.Hour)
@@ -46,7 +46,7 @@ func TestByTime(t *testing.T) {
 	s.built("sha-bbb", 26*time.Hour)
 	s.server.PushImage(t, path, "same", registrytest.Image(t, "other", "linux/amd64", s.clock.Now().Add(-time.Hour)))
 	s.built("soon", -30*time.Second)
-	s.push("reproducible") // says nothing of a time
+	s.push("reproducible") // an image without a build time
 	s.built("left-out", 0)
 	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) {
 		p.TagFilter = &v1alpha1.TagFilter{Exclude: []string{"^left"}}
@@ -74,8 +74,8 @@ func TestByTime(t *testing.T) {
 	same(t, "latest", p.Status.Latest, "2026.1.2.3.4.35")
 }
 
-// What is known is not asked for again, nothing is written while nothing changes, and a
-// restart gives the same.
+// TestByTimeStable checks that known times are not requested again, that nothing is written while nothing
+// changes, and that the offer is the same after a restart.
 func TestByTimeStable(t *testing.T) {
 	s := begin(t)
 	for i := range 30 {
@@ -98,8 +98,8 @@ func TestByTimeStable(t *testing.T) {
 	same(t, "writes", s.writes-writes, 0)
 }
 
-// A registry with more tags than one scan asks for: nothing is offered until all times are
-// known, and what was offered stays meanwhile.
+// TestByTimeOfManyTags checks a registry with more tags than one scan requests: no new version is offered
+// until all times are known, and offered versions remain in the meantime.
 func TestByTimeOfManyTags(t *testing.T) {
 	s := begin(t)
 	many := 2*maxTimes + 50
@@ -137,8 +137,8 @@ func TestByTimeOfManyTags(t *testing.T) {
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "a-new-one")
 }
 
-// A tag that moves gives another version, and withdraws none; one that moves to an older
-// image does so too. Neither gives a version the image of another one.
+// TestByTimeOfMovingTags checks that a tag that moves to a newer or older image results in another version and
+// withdraws no version, and that no version gets the image of another version.
 func TestByTimeOfMovingTags(t *testing.T) {
 	s := begin(t)
 	old := s.built("main", 3*time.Hour)
@@ -167,8 +167,8 @@ func TestByTimeOfMovingTags(t *testing.T) {
 		t.Errorf("an older image is offered by the digest %s of another one", d)
 	}
 
-	// Tags beyond the limits are not asked for at each scan; one that moved is noticed when it
-	// would be offered, before it is.
+	// Tags beyond the limits are not requested in each scan. A moved tag is noticed when it would be offered,
+	// before it is offered.
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
 	s.hold("shop")
 	p = s.scan("shop")
@@ -184,8 +184,8 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	}
 }
 
-// A registry that does not answer, in part or at all, takes nothing away, and gives
-// nothing a wrong order.
+// TestByTimeWithFailures checks that a registry that answers only some or no requests withdraws nothing, and
+// does not change the order of versions.
 func TestByTimeWithFailures(t *testing.T) {
 	s := begin(t)
 	s.built("b", 3*time.Hour)
@@ -209,7 +209,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
 	same(t, "offered while the registry is away", tagged(s.scan("shop")), tagged(p))
 	s.server.Heal()
-	// One that is listed and not there is asked for again, and blocks nothing else.
+	// An image that is listed but does not exist is requested again, and does not block other images.
 	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/d") }, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
 	s.built("d", 0)
 	p = s.scan("shop")
@@ -217,7 +217,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.server.Heal()
 	p = s.scan("shop")
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "d")
-	// Gone is what was proven twice.
+	// An image is gone after its absence was proved twice.
 	s.server.Delete(t, path, "d")
 	s.server.Delete(t, path, p.Status.Releases[0].Images[0].Digest)
 	s.microservice("shop", "shop", "release "+p.Status.Latest)
@@ -225,7 +225,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	same(t, "withdrawn", taken(s.scan("shop")), []string{p.Status.Latest + " in release: Gone"})
 }
 
-// The time of an image for several platforms is that of its index, else of its image.
+// TestByTimeOfIndexes checks that the time of an image for several platforms is the time of its index, otherwise of its image.
 func TestByTimeOfIndexes(t *testing.T) {
 	s := begin(t)
 	index := func(tag string, ago time.Duration, annotated string) {
@@ -245,7 +245,7 @@ func TestByTimeOfIndexes(t *testing.T) {
 	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 inner", "2025.6.7.8.9.10 annotated"})
 }
 
-// When the scheme changes, what runs stays until something newer is there.
+// TestByTimeInsteadOfSemVer checks that, after a change of the scheme, versions in use remain until there is a newer version.
 func TestByTimeInsteadOfSemVer(t *testing.T) {
 	s := begin(t)
 	s.built("1.0.0", time.Hour)
@@ -261,7 +261,7 @@ func TestByTimeInsteadOfSemVer(t *testing.T) {
 	}
 }
 
-// The dry run asks for all times in one run, and gives what the cluster offers.
+// TestExplainByTime checks that Explain requests all times in one run, and returns the same offer as the cluster.
 func TestExplainByTime(t *testing.T) {
 	server := registrytest.New(t)
 	start := time.Now().Add(-time.Hour).UTC()
@@ -281,9 +281,9 @@ func TestExplainByTime(t *testing.T) {
 	}
 }
 
-// The times of 1,500 images are asked for in one run: each once, whatever becomes of it,
-// and it reports its progress. A registry that fails, or a caller who waits no
-// longer, ends it at the next images, and then none is judged.
+// TestExplainTimesOfManyImages checks that Explain requests the times of 1,500 images in one run, each once
+// regardless of the result, and reports its progress. If the registry fails, or the caller stops waiting,
+// Explain ends at the next images, and no tag is evaluated.
 func TestExplainTimesOfManyImages(t *testing.T) {
 	const many = 1500
 	server := registrytest.New(t)
@@ -300,10 +300,10 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(), PerSecond: 1e6, Burst: 1e6})
 		return Explain(ctx, policy, scanner, registry.Credential{}, registry.TLS{}, "linux/amd64", progress)
 	}
-	// bounded checks the requests since before, for some images.
+	// bounded checks the number of requests since before, for a number of images.
 	bounded := func(t *testing.T, before, images int) {
 		t.Helper()
-		if n := server.Total() - before; n > 3*images+50 { // digest, manifest and configuration; the list, and tries that failed
+		if n := server.Total() - before; n > 3*images+50 { // digest, manifest and configuration of each image; the list, and failed attempts
 			t.Errorf("%d requests for %d images", n, images)
 		}
 	}
@@ -354,7 +354,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 	})
 }
 
-// manifest of a tag, as it is stored.
+// manifest returns the stored manifest of a tag.
 func manifest(t *testing.T, server *registrytest.Server, tag string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + server.Host() + "/v2/" + path + "/manifests/" + tag)
@@ -369,7 +369,7 @@ func manifest(t *testing.T, server *registrytest.Server, tag string) string {
 	return string(raw)
 }
 
-// put stores a manifest whose blobs are there.
+// put stores a manifest whose blobs exist.
 func put(t *testing.T, server *registrytest.Server, tag, manifest string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPut, "http://"+server.Host()+"/v2/"+path+"/manifests/"+tag, strings.NewReader(manifest))
@@ -387,7 +387,7 @@ func put(t *testing.T, server *registrytest.Server, tag, manifest string) {
 	}
 }
 
-// Later times are higher versions, whichever they are, and are read back.
+// TestAtTime checks that later times are higher versions, and that versions are recognized as times.
 func TestAtTime(t *testing.T) {
 	start := time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)
 	var versions []string

@@ -1,15 +1,15 @@
 // Package imagepolicy reconciles ImagePolicies: it scans registries, and offers the versions
-// that exist and are admitted.
+// that exist and that the policies admit.
 //
 // A reconcile observes the cluster, selects releases from the last scan, plans the status,
-// and writes it. It never waits for a registry: scans run in the background, a bounded number
-// at a time and for each tenant, and enqueue the policy when they are done. Versions and
-// their order are in internal/version, the client of registries is internal/registry.
+// and writes it. It never waits for a registry: a bounded number of scans, in total and for each
+// tenant, run in the background, and enqueue the policy when they are done. Package
+// internal/version defines versions and their order. The client of registries is internal/registry.
 //
 //	controller.go     setup, RBAC, Reconcile
-//	observe.go        what a reconcile reads
+//	observe.go        the input of a reconcile
 //	github_source.go  reads the GitHubRepository of a policy
-//	plan.go           what is offered and withdrawn, pure
+//	plan.go           the offered and withdrawn versions, pure
 //	status.go         conditions, pure
 //	apply.go          writes the status
 //	events.go         constructors of events
@@ -17,12 +17,12 @@
 //	metrics.go        metrics of scans
 //	scan_cache.go     runs scans in the background, and keeps their results
 //	scan_record.go    the results of one scan
-//	next_scan.go      when the next scan is due, also after a failure
+//	next_scan.go      the time of the next scan, also after a failure
 //	selection.go      selects releases from a scan
 //	pull_requests.go  selects pull requests
 //	image_checks.go   checks that images exist and have platforms, labels and signatures
 //	build_times.go    versions by build time
-//	first_seen.go     when versions were first seen, for spec.minAge
+//	first_seen.go     the times at which versions were first seen, for spec.minAge
 //	explain.go        explains a policy without a cluster, for hlnr
 package imagepolicy
 
@@ -62,47 +62,47 @@ type Scanner interface {
 	Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error)
 	// Inspect returns the metadata of an image, by digest, for a platform.
 	Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error)
-	// Gone reports whether tag and digest do not exist while witness does.
+	// Gone reports whether neither tag nor digest exists, while witness exists.
 	Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error)
 }
 
 // Verifier verifies signatures of images.
 type Verifier interface {
-	// Verify searches a signature by one of the keys. An error is not a result.
+	// Verify searches for a signature by one of the keys. An error is not a result.
 	Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error)
 }
 
 // Options of the controller.
 type Options struct {
-	// Scanner reads registries; required.
+	// Scanner reads registries. It is required.
 	Scanner Scanner
-	// Verifier verifies signatures. By default it reads them through Scanner, which must
-	// then implement cosign.Registry.
+	// Verifier verifies signatures. The default verifier reads signatures with Scanner, which
+	// must then implement cosign.Registry.
 	Verifier Verifier
-	// Identity provides credentials for its registries to policies without imagePullSecrets; the
-	// Scanner must use it too. If it is nil, such policies are anonymous.
+	// Identity provides credentials for its registries to policies without imagePullSecrets. The
+	// Scanner must use it too. If it is nil, access for such policies is anonymous.
 	Identity registry.Identity
-	// IdentityNamespaces are the namespaces whose policies may use Identity; empty for all.
+	// IdentityNamespaces are the namespaces whose policies may use Identity; empty means all.
 	IdentityNamespaces []string
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Scans is the number of concurrent scans; at most half of them of one registry, a
-	// quarter with one credential, a quarter of one namespace, and an eighth of one
-	// namespace at one registry. Defaults to 16.
+	// Scans is the number of concurrent scans. One registry gets at most half of them, one
+	// credential and one namespace a quarter each, and one namespace at one registry an eighth.
+	// Defaults to 32.
 	Scans int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Platform is the default of spec.platforms. Defaults to linux with the architecture of
+	// Platform is the default of spec.platforms. By default it is linux with the architecture of
 	// the manager.
 	Platform string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Packages sends GitHubRepositories with a new version of a package: ImagePolicies that
-	// read them scan now. The sender limits the rate. It may be nil.
+	// Packages receives GitHubRepositories with a new version of a package. ImagePolicies that
+	// read these repositories scan immediately. The sender limits the rate. It may be nil.
 	Packages <-chan types.NamespacedName
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
-	// Namespaces that the manager watches; empty for all.
+	// Namespaces are the namespaces that the manager watches; empty means all.
 	Namespaces []string
 }
 
@@ -112,8 +112,8 @@ type Reconciler struct {
 	scanner    Scanner
 	verifier   Verifier
 	identity   identity
-	namespaces client.Reader // past the cache
-	watched    []string      // namespaces; empty for all
+	namespaces client.Reader // reads from the API server
+	watched    []string      // namespaces; empty means all
 	events     status.Recorder
 	clock      clock.PassiveClock
 	platform   string
@@ -189,7 +189,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// Reconcile reports what one ImagePolicy offers according to its last scan, and starts a scan if
+// Reconcile reports the offer of one ImagePolicy according to its last scan, and starts a scan if
 // one is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.ImagePolicy
@@ -228,7 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now)}, nil
 }
 
-// ensureScan starts a scan if there is no current or running one for the current query.
+// ensureScan starts a scan if there is no current or running scan for the current query.
 func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
@@ -250,7 +250,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// watchPackages rescans for new versions of packages until ctx ends.
+// watchPackages requests scans for new versions of packages until ctx ends.
 func (r *Reconciler) watchPackages(ctx context.Context, packages <-chan types.NamespacedName, enqueue func(ctrl.Request)) {
 	for {
 		select {
@@ -272,8 +272,8 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
-// startScan requests in the background everything that a selection of the current state
-// needs. The selection is repeated with the results, and the state at that time.
+// startScan starts a scan, which makes all requests that a selection of the current state requires.
+// After the scan, a reconcile repeats the selection with the results and the state at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absentSince)
 	current.policy = o.policy.DeepCopy() // the reconcile continues to write the status
@@ -285,7 +285,7 @@ func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	})
 }
 
-// reader reads the last scan, if it is of the current origin.
+// reader returns a reader of the last scan, if the scan has the current origin.
 func (m cacheEntry) reader(o *observed, c clock.PassiveClock) *recordReader {
 	if m.record == nil || m.record.query.origin != o.query.origin {
 		return &recordReader{scanRecord: newScanRecord(o.query, access{}, false), clock: c}

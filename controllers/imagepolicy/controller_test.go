@@ -59,12 +59,12 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	}
 }
 
-// A version of another scheme stays when it is held, and is found by its text.
+// TestSchemes checks that a version of another scheme remains while it is in use, and is found by its text.
 func TestSchemes(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*v1alpha1.ImagePolicySpec)
 		tags []string
-		want []string // the second of which is held
+		want []string // the second version is in use
 	}{
 		"calendar": {
 			func(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemeTuple },
@@ -148,8 +148,8 @@ func TestHeldVersionsStayOffered(t *testing.T) {
 	same(t, "withdrawn", taken(p), []string(nil))
 }
 
-// What one Microservice holds beyond the limits is marked: another one, which
-// begins, does not start it (rule 17).
+// TestHeldGroupsAreMarked checks that versions beyond the limits that a Microservice uses are marked, so that
+// a new Microservice does not start them (rule 17).
 func TestHeldGroupsAreMarked(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0")
@@ -227,7 +227,7 @@ func TestWithdrawals(t *testing.T) {
 	}
 }
 
-// image returns the one that the policy offers for a version.
+// image returns the image that the policy offers for a version.
 func image(s *story, version string) v1alpha1.ReleaseImage {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{}
@@ -269,15 +269,15 @@ func TestGoneNeedsTwoScans(t *testing.T) {
 	same(t, "offered again", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
-// A registry that fails, in whatever way, takes nothing away, is not asked by
-// events, and its error is reported.
+// TestFailuresLoseNothing checks that no failure of a registry withdraws a version, that events cause no
+// requests to the registry, and that the error is reported.
 func TestFailuresLoseNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail         func(*registrytest.Server)
 		ready        string
 		reachable    string
 		limited      string
-		next         time.Duration // 0: do not scan
+		next         time.Duration // 0 means no scan
 		afterRestart bool
 	}{
 		"server error": {
@@ -380,8 +380,8 @@ func (h onlyHost) Credential(context.Context, string) (registry.Credential, erro
 	return registry.Credential{Username: "cloud", Password: h.password}, nil
 }
 
-// TestWorkloadIdentity: where no Secret is named, the identity of the manager reads the registries that it serves, in the
-// namespaces that may use it.
+// TestWorkloadIdentity checks that policies without imagePullSecrets read the registries that the identity of the manager serves
+// with this identity, in the namespaces that may use it.
 func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -419,8 +419,8 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityAndOwnAuthority: the credential of the manager is not sent over connections that an authority of the
-// policy's author vouches for.
+// TestWorkloadIdentityAndOwnAuthority checks that the credential of the manager is not sent over connections that are authenticated
+// with a certificate authority of the policy.
 func TestWorkloadIdentityAndOwnAuthority(t *testing.T) {
 	t.Parallel()
 	i := identity{Identity: onlyHost{host: "ghcr.io", password: "token"}}
@@ -493,8 +493,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A registry that does not answer delays no report of what is known: rules that
-// withdraw something hold immediately, and a new policy reports that it waits.
+// TestNothingWaitsForARegistry checks that a registry that does not answer does not delay reports: rules that
+// withdraw a version apply immediately, and a new policy reports that it waits.
 func TestNothingWaitsForARegistry(t *testing.T) {
 	hang := func(s *story) (entered chan struct{}) {
 		entered = make(chan struct{}, 10)
@@ -524,7 +524,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		same(t, "withdrawn", taken(p), []string{"1.2.0 in release: Denied"})
 		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 		s.server.Heal()
-		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another question, asked immediately
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another query, which is scanned immediately
 		p, _ = s.pass("shop")
 		same(t, "offered with the next one", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	})
@@ -731,8 +731,8 @@ func TestAnotherImage(t *testing.T) {
 	}
 }
 
-// Policies over one repository and credential share a list and its digests, and
-// none is staler than its interval.
+// TestPoliciesShareAScan checks that policies with the same repository and credential share a list and its
+// digests, and that no list is older than the interval of the policy.
 func TestPoliciesShareAScan(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "2.0.0")

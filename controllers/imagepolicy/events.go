@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Constructors of all events of policies. The event of a change of a condition has the
-// reason and message of the condition.
+// The functions below construct all events of policies. An event of a change of a condition
+// has the reason and message of the condition.
 
 func tagMovedEvent(version string) status.Event {
 	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))
@@ -46,7 +46,7 @@ func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
 	}
 }
 
-// movedTags returns the versions whose tag, of the same repository, has another image.
+// movedTags returns the versions whose tag has another image in the same repository.
 func movedTags(was, is []v1alpha1.OfferedRelease) []string {
 	digests := map[[2]string]string{}
 	for _, rel := range was {

@@ -14,24 +14,24 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Explanation is what an ImagePolicy would offer in its first scan, with no version in use.
+// Explanation is the offer of an ImagePolicy after its first scan, if no version is in use.
 type Explanation struct {
-	// Result has the decision for each tag.
+	// Result contains the decision for each tag.
 	version.Result
-	// Images that are offered, by tag; empty without a scan of the registry.
+	// Images are the offered images by tag; empty without a scan of the registry.
 	Images map[string]v1alpha1.ReleaseImage
-	// Tags is the number of tags, and Cut whether there are more than spec.limits.tags.
+	// Tags is the number of tags. Cut reports whether there are more than spec.limits.tags.
 	Tags int
 	Cut  bool
 	// Untimed is the number of tags whose build time is not known, if versions are build
-	// times. In that case no tag is evaluated.
+	// times. If it is not zero, no tag is evaluated.
 	Untimed int
-	// Unverified reports that spec.verify is set, and no signature was verified.
+	// Unverified reports that spec.verify is set, but no signature was verified.
 	Unverified bool
 }
 
-// Check returns errors in the specification of a policy that the schema does not find, such as an
-// invalid range or regular expression, or nil.
+// Check returns an error in the specification of a policy that the schema does not detect, such as an
+// invalid range or regular expression. It returns nil if there is no error.
 func Check(policy *v1alpha1.ImagePolicy) error {
 	if o := withoutStatus(policy, ""); o.problem != nil {
 		return o.problem
@@ -39,23 +39,23 @@ func Check(policy *v1alpha1.ImagePolicy) error {
 	return nil
 }
 
-// Progress of Explain. It never decreases.
+// Progress is the progress of Explain. Its numbers never decrease.
 type Progress struct {
-	// Timed is how many of Times tags have a known build time, if versions are build times.
+	// Timed is the number of tags with a known build time, and Times the number of all tags, if versions are build times.
 	Timed, Times int
 	// Images is the number of other images that were requested.
 	Images int
 }
 
 // Explain scans the source of the policy as the controller does, and returns the decision on
-// each tag. auth is the credential for all repositories of the registry of spec.image, tls
-// the content of spec.certSecretRef, and platform the default of spec.platforms. Signatures
-// are not verified: see Unverified. A GitHub source is an error, because it needs a cluster.
+// each tag. auth is the credential for all repositories of the registry of spec.image, tls is
+// the content of spec.certSecretRef, and platform is the default of spec.platforms. Signatures
+// are not verified: see Unverified. A GitHub source is an error, because it requires a cluster.
 //
-// The error is a problem of the specification, or the first error of the registry; in the
+// The error is a problem of the specification, or the first error of the registry. In the
 // latter case the explanation contains the results so far. Each image is requested once, and
-// requests end after three failures. The build times of thousands of images take minutes, or
-// hours with a slow registry: ctx limits that, and its cause is then the error. progress is
+// requests end after three failures. To read the build times of thousands of images takes minutes,
+// or hours with a slow registry. If ctx ends before, the error is the cause of ctx. progress is
 // called after each image; it may be nil.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string, progress func(Progress)) (Explanation, error) {
 	o := withoutStatus(policy, platform)
@@ -89,7 +89,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	return explanation, err
 }
 
-// ExplainTags returns the decision on each tag of a list, without a registry: each counts as
+// ExplainTags returns the decision on each tag of a list, without a registry. Each tag counts as
 // an image for all platforms. For a policy with an explicit list, a tag that is not in tags
 // does not exist.
 func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, error) {
@@ -122,7 +122,7 @@ var errTimes = errors.New("spec.versioning.scheme PushTime: a list of tags does 
 
 var errGitHub = errors.New("spec.source.github: GitHub sources can be explained only in a cluster: see status.candidates of the ImagePolicy there")
 
-// withoutStatus returns a policy before its first scan.
+// withoutStatus returns the observed state of a policy before its first scan.
 func withoutStatus(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	policy = policy.DeepCopy()
 	policy.Status, policy.Spec.Suspend = v1alpha1.ImagePolicyStatus{}, false

@@ -10,33 +10,33 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// firstSeen records when the tags of a source were first seen, for spec.minAge. It does not
-// use times in images, which can be forged.
+// firstSeen records the times at which the tags of a source were first seen, for spec.minAge. It
+// does not use the times in images, because these can be forged.
 type firstSeen struct {
 	origin origin
-	// time of the list, and its tags, sorted and shared with it.
+	// time is the time of the last list, and list its sorted tags. The slice is shared with the list.
 	time time.Time
 	list []string
-	// first has the times of tags that were not in an earlier list.
+	// first contains the times of tags that were not in the first list.
 	first map[string]time.Time
-	// reported has the versions that were too young according to the status when this
-	// process started.
+	// reported contains the versions that were too young according to the status at the start of
+	// this process.
 	reported map[string]time.Time
-	// withoutImage are versions of GitHub that had no image in the last scan.
+	// withoutImage contains the versions from GitHub that had no image in the last scan.
 	withoutImage map[string]bool
-	// moved has the tags whose image is, or was, not the offered one.
+	// moved contains the tags whose image is not, or was not, the offered image.
 	moved map[string]firstSeenImage
-	// base is when all other tags existed at the latest; zero before the first scan.
+	// base is a time at which all other tags existed; zero before the first scan.
 	base time.Time
 }
 
-// firstSeenImage is an image of a tag, and when it was first seen.
+// firstSeenImage is an image of a tag with the time at which it was first seen.
 type firstSeenImage struct {
 	image string
 	first time.Time
 }
 
-// withMoved returns a copy with a tag whose image is not the offered one.
+// withMoved returns a copy that records a tag whose image is not the offered image.
 func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	if seen == nil || seen.moved[tag].image == image {
 		return seen
@@ -50,7 +50,7 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
-// withoutMoved returns a copy with a tag whose image is the offered one, possibly again: if the other
+// withoutMoved returns a copy for a tag whose image is, possibly again, the offered image. If the other
 // image returns, it counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
@@ -65,17 +65,18 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 // observeTags returns a copy with a list of tags. A scan and the reconcile that reads it both
 // observe the list.
 //
-// Tags of the very first list are old enough, otherwise nothing could start within minAge.
-// After a restart, offered versions are old enough, and those that the status reports as too
-// young keep their time. All other tags count from when the list last changed, if it is still
-// the same, and otherwise from now: a restart may delay a version, but never offers it early.
+// Tags of the very first list are old enough: otherwise no version could start within minAge.
+// After a restart, offered versions are old enough, and versions that are too young according to
+// the status keep their time. The age of all other tags counts from the last change of the list, if
+// the list is still the same, and otherwise from now. A restart may therefore delay a version, but
+// never offers a version early.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before
 	}
 	seen := &firstSeen{origin: o.query.origin, time: at, list: tags, first: map[string]time.Time{}, withoutImage: map[string]bool{}}
 	if before == nil && len(tags) == 0 && o.github != nil {
-		return nil // GitHub was not polled for them yet
+		return nil // GitHub was not polled for the names yet
 	}
 	if before != nil && before.origin == seen.origin {
 		seen.reported, seen.base, seen.withoutImage = before.reported, before.base, before.withoutImage
@@ -93,7 +94,7 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 			case !young:
 			case at.Sub(t) <= o.minAge:
 				seen.first[tag] = t
-			case t.After(seen.base): // It is old enough, also if spec.minAge is raised later.
+			case t.After(seen.base): // The tag is old enough, even if spec.minAge is increased later.
 				seen.base = t
 			}
 		}
@@ -126,7 +127,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// of returns when a version was first seen; zero before the first scan.
+// of returns the time at which a version was first seen; zero before the first scan.
 func (seen *firstSeen) of(rel version.Release) time.Time {
 	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
 		return m.first
@@ -140,12 +141,12 @@ func (seen *firstSeen) of(rel version.Release) time.Time {
 	return seen.base
 }
 
-// lacksImage reports whether a tag is refused because there is no image yet.
+// lacksImage reports whether a tag is rejected because there is no image yet.
 func lacksImage(v version.Verdict) bool {
 	return v == version.VerdictExists || v == version.VerdictPlatform
 }
 
-// withoutImageOf returns a copy with a version that has no image yet.
+// withoutImageOf returns a copy that records a version without an image.
 func (seen *firstSeen) withoutImageOf(rel version.Release) *firstSeen {
 	if seen == nil || seen.withoutImage[rel.Version] {
 		return seen
@@ -177,7 +178,7 @@ func (seen *firstSeen) retain(named version.Result) *firstSeen {
 	return &c
 }
 
-// withImage returns a copy with a version that has an image now.
+// withImage returns a copy that records the time of the image of a version that had no image before.
 func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	if seen == nil || !seen.withoutImage[rel.Version] {
 		return seen
@@ -189,8 +190,8 @@ func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	return &c
 }
 
-// oldEnough rejects a version of GitHub whose image is younger than spec.minAge. The image
-// counts as old as the name, unless an earlier scan did not find it.
+// oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image
+// counts as old as the name, unless an earlier scan did not find the image.
 func (s *selection) oldEnough(o *observed, a *recordReader, rel version.Release, now time.Time) *version.Refusal {
 	if _, found := s.images[rel.Tag]; found {
 		s.firstSeen = s.firstSeen.withImage(rel, a.time)
@@ -218,7 +219,8 @@ func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now
 }
 
 // isDelayed reports whether the new image of a tag of an offered version is younger than
-// spec.minAge, counted from the first scan that found it. Until then the offer is unchanged.
+// spec.minAge, counted from the first scan that found the image. While it is, the offer does not
+// change.
 func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
 	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 {
 		return false
@@ -240,7 +242,7 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	return true
 }
 
-// offerAt records that there is something to offer at a time.
+// offerAt records that a version or image can be offered at a time.
 func (s *selection) offerAt(at time.Time) {
 	if s.offerableAt.IsZero() || at.Before(s.offerableAt) {
 		s.offerableAt = at

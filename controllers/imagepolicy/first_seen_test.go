@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// young returns the refused candidates with when they were first seen.
+// young returns the rejected candidates with the times at which they were first seen.
 func young(p *v1alpha1.ImagePolicy) map[string]string {
 	out := map[string]string{}
 	for _, c := range p.Status.Candidates {
@@ -19,7 +19,7 @@ func young(p *v1alpha1.ImagePolicy) map[string]string {
 	return out
 }
 
-// old makes a policy with spec.minAge of ten minutes, over what is there.
+// old creates a policy with a spec.minAge of ten minutes, and existing tags.
 func old(t *testing.T, tags ...string) *story {
 	s := begin(t)
 	s.push(tags...)
@@ -113,19 +113,19 @@ func TestMinAgeOfAnotherImage(t *testing.T) {
 	same(t, "what the first look at another image finds is old", offered(p), []string{"2.0.0 in release"})
 }
 
-// A version that is too young costs no request, however many there are.
+// TestYoungVersionsAreNotAskedFor checks that any number of versions that are too young cause no requests.
 func TestYoungVersionsAreNotAskedFor(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.push("1.1.0", "1.2.0", "1.3.0")
 	asked := s.server.Total()
 	p := s.scan("shop")
 	same(t, "young", len(young(p)), 3)
-	if got := s.server.Total() - asked; got > 3 { // a list, with the login, and the digest of what is offered
+	if got := s.server.Total() - asked; got > 3 { // a list, the login, and the digest of the offered version
 		t.Errorf("%d requests", got)
 	}
 }
 
-// What GitHub names no more is forgotten, whether it ever had an image or not.
+// TestForgetsWhatIsNotNamed checks that versions that GitHub no longer lists are forgotten, with or without an image.
 func TestForgetsWhatIsNotNamed(t *testing.T) {
 	before := &firstSeen{withoutImage: map[string]bool{"1.0.0": true, "1.1.0": true, "2.0.0": true}}
 	named := version.Result{Offered: []version.Release{{Version: "1.1.0"}, {Version: "1.2.0"}}, Rejected: []version.Rejection{{Version: "2.0.0"}, {Tag: "latest"}}}
@@ -137,8 +137,8 @@ func TestForgetsWhatIsNotNamed(t *testing.T) {
 	}
 }
 
-// A tag that moves to another image is as young as that: what is offered stays until it
-// is old enough, and a move back counts from none.
+// TestMinAgeOfAMovedTag checks that the age of a moved tag is the age of its new image: the offered image remains
+// until the new image is old enough. A move back does not start a wait.
 func TestMinAgeOfAMovedTag(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")

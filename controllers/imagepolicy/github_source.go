@@ -47,22 +47,22 @@ type github struct {
 	source *v1alpha1.GitHubSource
 	// known reports that GitHub was polled at least once.
 	known bool
-	// current reports that the last poll succeeded, with the current specification. Only
-	// then do filters withdraw pull requests.
+	// current reports that the last poll used the current specification and succeeded.
+	// Otherwise filters do not withdraw pull requests.
 	current bool
-	// id of the repository of pull requests, as in status.repositoryID; "" for none, or if it
-	// is not known.
+	// id is the ID of the repository of pull requests, as in status.repositoryID; empty for other
+	// sources, or if the ID is not known.
 	id string
-	// url of the repository.
+	// url is the URL of the repository.
 	url string
-	// names of releases or tags, and their details by name.
+	// names are the names of releases or tags, and details their details by name.
 	names   []version.Name
 	details map[string]detail
 	// pulls are the pull requests.
 	pulls []v1alpha1.PullRequest
 }
 
-// detail of a version in its source.
+// detail contains the details of a version in its source.
 type detail struct {
 	time     *metav1.Time
 	revision string
@@ -77,14 +77,14 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	const field = "spec.source.github.repositoryRef"
 	key, _ := o.policy.GitHubRepositoryKey()
 	if len(r.watched) > 0 && !slices.Contains(r.watched, key.Namespace) {
-		o.addProblem(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: the manager does not watch namespace %q: name a GitHubRepository of another one, or add it to namespaces of the Helm chart, or to --namespace of the manager", field, key.Namespace)))
+		o.addProblem(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: the manager does not watch namespace %q: refer to a GitHubRepository of a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager", field, key.Namespace)))
 		return nil
 	}
 	var repository v1alpha1.GitHubRepository
 	err := r.Get(ctx, key, &repository)
 	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All, or with a Selector for the labels of this namespace", field, key.Namespace, key.Name))
 	if apierrors.IsNotFound(err) && key.Namespace != o.policy.Namespace {
-		o.addProblem(foreign) // the same as for one that is not allowed, so that its existence is not revealed
+		o.addProblem(foreign) // the same error as for a repository that is not allowed, so that its existence is not revealed
 		return nil
 	}
 	if apierrors.IsNotFound(err) {
@@ -106,7 +106,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// readRepository copies what the policy needs from a GitHubRepository.
+// readRepository copies the input of the policy from a GitHubRepository.
 func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	g, st := o.github, &repository.Status
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
@@ -150,8 +150,8 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	o.query.listed = g.checksum(o)
 }
 
-// notReady repeats the condition of a GitHubRepository. It is terminal if a user must fix it,
-// and otherwise waits.
+// notReady returns an error with the message of condition Ready of a GitHubRepository. The error is
+// terminal if a user must fix the problem.
 func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error {
 	message := "it has no status yet"
 	if c := meta.FindStatusCondition(repository.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Message != "" {
@@ -164,10 +164,10 @@ func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error 
 	return status.NewWaiting("RepositoryNotReady", 0, err)
 }
 
-// maxURL is the schema's bound on an offered release's url.
+// maxURL is the schema's bound on the url of an offered release.
 const maxURL = 512
 
-// link returns a URL in the repository; "" if it is too long.
+// link returns a URL in the repository, or "" if the URL is too long.
 func (g *github) link(words ...string) string {
 	link := g.url
 	for _, w := range words {
@@ -179,7 +179,7 @@ func (g *github) link(words ...string) string {
 	return link
 }
 
-// idOf identifies a repository on a server even if it is renamed; "" without an ID.
+// idOf returns an identifier of a repository on a server, which does not change if the repository is renamed. It returns "" if the ID is not known.
 func idOf(base string, number int64) string {
 	server, err := url.Parse(base)
 	if number == 0 || err != nil {
@@ -192,14 +192,14 @@ func idOf(base string, number int64) string {
 	return host + "/" + strconv.FormatInt(number, 10)
 }
 
-// repositoryChanged reports whether the repository is not the one whose pull requests are
-// offered.
+// repositoryChanged reports whether the offered pull requests belong to another repository than the
+// current repository.
 func (o *observed) repositoryChanged() bool {
 	was := o.policy.Status.RepositoryID
 	return was != "" && o.github.id != "" && was != o.github.id
 }
 
-// checksum of everything that a scan depends on: a change requests a scan.
+// checksum returns a checksum of the input of a scan. A change of the checksum requests a scan.
 func (g *github) checksum(o *observed) string {
 	type head struct {
 		Number     int64
@@ -216,7 +216,7 @@ func (g *github) checksum(o *observed) string {
 	return checksum(g.names, heads)
 }
 
-// checksum of values in JSON.
+// checksum returns a checksum of values in JSON.
 func checksum(values ...any) string {
 	raw, err := json.Marshal(values)
 	if err != nil { // cannot happen for plain data
@@ -226,9 +226,9 @@ func checksum(values ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// originOf identifies where a policy's versions come from. For pull requests, whose images
-// are requested individually, it includes the requirements on images, so that a change of
-// them requests the images again.
+// originOf returns the origin of the versions of a policy. The images of pull requests are requested
+// individually. Therefore the origin for pull requests includes the requirements on images, so that a
+// change of the requirements requests the images again.
 func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	og := origin{repository: p.Spec.Image, insecure: p.Spec.Insecure, source: sourceOf(p), pinned: strings.Join(o.pinned, "\n")}
 	for _, x := range p.Spec.AdditionalImages {
@@ -253,7 +253,7 @@ func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	return og
 }
 
-// checkLabels rejects variables of spec.match.labels that the source does not have.
+// checkLabels rejects variables in spec.match.labels that the source does not provide.
 func checkLabels(p *v1alpha1.ImagePolicy) error {
 	if p.Spec.Match == nil {
 		return nil
@@ -273,7 +273,7 @@ func checkLabels(p *v1alpha1.ImagePolicy) error {
 	return nil
 }
 
-// compile compiles the rules of the policy; the error names the field.
+// compile compiles the rules of the policy. The error contains the name of the field.
 func (o *observed) compile() error {
 	p := o.policy
 	var errs []error
@@ -306,8 +306,8 @@ func (o *observed) compile() error {
 	return nil
 }
 
-// allows reports whether a namespace may use a GitHubRepository. The namespace is read past
-// the cache, and only if its labels matter.
+// allows reports whether a namespace may use a GitHubRepository. The namespace is read from the API
+// server, and only if its labels matter.
 func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if repository.NeedsNamespaceLabels(namespace) {
@@ -317,7 +317,7 @@ func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepo
 	}
 	allowed, err := repository.AllowsNamespace(namespace, ns.Labels)
 	if err != nil {
-		return false, nil // the GitHubRepository reports it
+		return false, nil // the GitHubRepository reports the error
 	}
 	return allowed, nil
 }

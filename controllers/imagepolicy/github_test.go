@@ -18,10 +18,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// sha makes a commit of a digit.
+// sha returns a commit SHA that consists of one digit.
 func sha(digit string) string { return strings.Repeat(digit, 40) }
 
-// repository makes a GitHubRepository that was read.
+// repository creates a GitHubRepository that was polled.
 func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	s.Helper()
 	s.create(&v1alpha1.GitHubRepository{
@@ -35,7 +35,7 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 	})
 }
 
-// says changes what a GitHubRepository says of GitHub.
+// says changes the status of a GitHubRepository.
 func (s *story) says(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	s.Helper()
 	repository := &v1alpha1.GitHubRepository{}
@@ -47,7 +47,7 @@ func (s *story) says(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	}
 }
 
-// fromGitHub returns the source that names the GitHubRepository "shop".
+// fromGitHub returns an edit that sets the GitHubRepository "shop" as the source.
 func fromGitHub(edit func(*v1alpha1.GitHubSource)) func(*v1alpha1.ImagePolicySpec) {
 	return func(p *v1alpha1.ImagePolicySpec) {
 		source := &v1alpha1.GitHubSource{RepositoryRef: v1alpha1.NamespacedReference{Name: "shop"}}
@@ -61,14 +61,14 @@ var (
 	tags     = fromGitHub(func(g *v1alpha1.GitHubSource) { g.Tags = &v1alpha1.GitHubTags{} })
 )
 
-// named maps names by a regular expression.
+// named returns an edit that maps names with a regular expression.
 func named(from, to string) func(*v1alpha1.ImagePolicySpec) {
 	return func(p *v1alpha1.ImagePolicySpec) {
 		p.Match = &v1alpha1.Match{Name: &v1alpha1.NameMatch{From: from, To: to}}
 	}
 }
 
-// build pushes an image with labels, built at a time; zero says none.
+// build pushes an image with labels and a build time; zero means no build time.
 func (s *story) build(at, tag string, created time.Time, labels map[string]string) string {
 	s.Helper()
 	image := registrytest.Image(s, at+":"+tag, "linux/amd64", created)
@@ -85,7 +85,7 @@ func (s *story) build(at, tag string, created time.Time, labels map[string]strin
 	return s.server.PushImage(s, at, tag, image)
 }
 
-// verdicts of the refused candidates, as "version verdict".
+// verdicts returns the verdicts of the rejected candidates in the form "version verdict".
 func verdicts(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, c := range p.Status.Candidates {
@@ -94,8 +94,8 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// heighliner-2018, appendix D 8 and 15: an empty list withdraws nothing, and a name
-// that does not match, or has no image, hides no other.
+// TestReleasesOfGitHub tests heighliner-2018, appendix D 8 and 15: an empty list withdraws nothing, and a
+// name that does not match or has no image does not hide other names.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -116,16 +116,16 @@ func TestReleasesOfGitHub(t *testing.T) {
 		[]any{published.UTC(), sha("a"), "https://github.com/acme/shop/releases/tag/shop/v1.2.0"})
 	same(t, "lists", s.server.Requests(registrytest.List), 0)
 
-	// The image of 1.1.0 comes, and a release; one that the list no longer has stays.
+	// The image of 1.1.0 and a release are published. A release that is no longer in the list remains.
 	s.push("1.1.0", "1.4.0")
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Releases = append([]v1alpha1.GitHubRelease{{Tag: "shop/v1.4.0"}}, st.Releases[1:4]...)
 	})
-	p, _ = s.pass("shop") // requeued by the watch
+	p, _ = s.pass("shop") // the watch enqueues the policy
 	same(t, "offered when the list changed", offered(p), []string{"1.4.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
 	same(t, "detail of what is not on the list any more", p.Status.Releases[1], rel)
 
-	// The list is empty, and then GitHub is away: nothing changes.
+	// The list is empty, and then GitHub is unavailable: nothing changes.
 	writes := s.writes
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases, st.Tags = nil, nil })
 	same(t, "offered with an empty list", offered(s.scan("shop")), offered(p))
@@ -142,8 +142,8 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// A release counts as a candidate when GitHub marks it as a pre-release, also
-// when it does so later.
+// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, also later, has the level
+// Candidate.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -169,8 +169,8 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// That GitHub does not name a release proves nothing, nor that its image is missing
-// for once; only the registry's proof does.
+// TestReleaseOfGitHubIsGone checks that a release that GitHub does not list, or whose image is missing once, is
+// not withdrawn. Only a proof of the registry withdraws it.
 func TestReleaseOfGitHubIsGone(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -195,8 +195,8 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	}
 }
 
-// minAge counts from when the list of GitHub had it first; what the first list has is
-// old.
+// TestMinAgeOfReleases checks that the age counts from the first list of GitHub that contains a release, and that
+// the releases of the very first list are old enough.
 func TestMinAgeOfReleases(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.0.0"}} })
@@ -217,7 +217,7 @@ func TestMinAgeOfReleases(t *testing.T) {
 	same(t, "offered after three", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
-// A release whose image comes later is as young as its image.
+// TestMinAgeOfLateImages checks that the age of a release whose image is pushed later is the age of the image.
 func TestMinAgeOfLateImages(t *testing.T) {
 	for name, between := range map[string]func(*story){"": func(*story) {}, "after a restart": (*story).restart} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestMinAgeOfLateImages(t *testing.T) {
 	}
 }
 
-// A registry that does not answer makes nothing young.
+// TestMinAgeAfterAnOutage checks that an unavailable registry does not reset the age of versions.
 func TestMinAgeAfterAnOutage(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.0.0"}} })
@@ -317,7 +317,7 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 	}
 }
 
-// A GitHubRepository of another namespace is read where that allows it.
+// TestAllowedNamespaces checks that a GitHubRepository of another namespace is read only if it allows this.
 func TestAllowedNamespaces(t *testing.T) {
 	for name, allowed := range map[string]*v1alpha1.AllowedNamespaces{
 		"all": {From: v1alpha1.NamespacesAll},
@@ -344,7 +344,7 @@ func TestAllowedNamespaces(t *testing.T) {
 	}
 }
 
-// Policies over one repository and credential ask for an image once in an interval.
+// TestReleasesShareAnswers checks that policies with the same repository and credential request an image once per interval.
 func TestReleasesShareAnswers(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -451,7 +451,7 @@ func TestSteps(t *testing.T) {
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { further(&p.Spec) })
 		p := s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
-		same(t, "withdrawn", taken(p), []string(nil)) // that it is missing proves nothing
+		same(t, "withdrawn", taken(p), []string(nil)) // a missing image is not a proof of absence
 	})
 }
 
@@ -489,8 +489,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// What is offered is judged once more when the specification asks for a label, and
-// only then; a registry that does not answer withdraws nothing.
+// TestLabelsThatAreAskedForLater checks that offered versions are checked again only if the specification adds a
+// required label, and that an unavailable registry withdraws nothing.
 func TestLabelsThatAreAskedForLater(t *testing.T) {
 	s := begin(t)
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "a"})
@@ -516,13 +516,13 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 		same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Excluded"})
 		same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	}
-	// A tag that moves to an image without the label keeps the one that has it.
+	// A tag that moves to an image without the label keeps the image with the label.
 	before := p.Status.Releases[0].Images
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "c"})
 	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
-// A list that shrinks, is empty, is cut, or cannot be read takes nothing away.
+// TestShrinkGuard checks that a list that is shorter, empty, truncated or unreadable withdraws nothing.
 func TestShrinkGuard(t *testing.T) {
 	for name, spoil := range map[string]func(*story, []string){
 		"nine of ten are missing": func(s *story, tags []string) { s.server.SetTags(path, tags[:2]) },
@@ -562,8 +562,8 @@ func TestShrinkGuard(t *testing.T) {
 	}
 }
 
-// Scans without news come less often, and with the interval again once there is some,
-// or a user asks.
+// TestPaceOfScans checks that scans are less frequent while nothing changes, and follow the interval again after
+// a change or a request of a user.
 func TestPaceOfScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
@@ -598,8 +598,8 @@ func TestPaceOfScans(t *testing.T) {
 	}
 }
 
-// The cache of a manager that watches some namespaces answers a question about another one with an error. It is not asked, so that
-// the policy reports this.
+// TestRepositoryOfANamespaceThatIsNotWatched checks that a policy reports a GitHubRepository in a namespace that the manager does
+// not watch. The cache is not read, because it would return an error.
 func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	r := &Reconciler{watched: []string{"shop"}} // without a client
 	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
@@ -608,7 +608,7 @@ func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	if err := r.observeGitHub(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": name a GitHubRepository of another one, or add it to namespaces of the Helm chart, or to --namespace of the manager`
+	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository of a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager`
 	if o.problem == nil || o.problem.Reason != "RepositoryNotAllowed" || o.problem.Error() != want {
 		t.Errorf("problem: %v, want %s", o.problem, want)
 	}

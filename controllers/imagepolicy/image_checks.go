@@ -17,22 +17,22 @@ func compareRefs(a, b ref) int {
 	return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.identifier, b.identifier))
 }
 
-// notScanned is not a rejection: the image was not requested yet.
+// notScanned means that the image was not requested yet. It is not a rejection.
 var notScanned = &version.Refusal{}
 
 func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
 	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// isFinal reports whether a rejection is because of the content of an image, so that a
-// changed policy withdraws it.
+// isFinal reports whether the content of an image is the reason of a rejection, so that a changed
+// policy withdraws the image.
 func isFinal(r *version.Refusal) bool {
 	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
 }
 
-// findImages finds the images of a tag in all repositories of the policy, and checks that
-// they exist for all platforms, have the labels, and are signed. vars are the variables of
-// label values.
+// findImages finds the images of a tag in all repositories of the policy. It checks that the images
+// exist for all platforms, have the required labels, and are signed. vars are the variables in
+// values of labels.
 func (s *selection) findImages(o *observed, a *recordReader, tag string, vars preview.Vars) ([]v1alpha1.ReleaseImage, *version.Refusal) {
 	if refusal := s.unreachable(); refusal != nil {
 		return nil, refusal
@@ -71,7 +71,7 @@ func (s *selection) checkSignatures(o *observed, a *recordReader, images []v1alp
 	return s.checkAllSigned(o, a, images)
 }
 
-// check checks labels and signatures of existing images.
+// check checks the labels and signatures of existing images.
 func (s *selection) check(o *observed, a *recordReader, images []v1alpha1.ReleaseImage, vars preview.Vars) *version.Refusal {
 	if refusal := s.unreachable(); refusal != nil {
 		return refusal
@@ -119,7 +119,7 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	s.readable = true
 	for _, p := range o.platforms {
 		if len(image.Platforms) == 0 {
-			return image, rejectf(version.VerdictPlatform, "the image%s does not name its platform, but %s is required: build it for that platform, or exclude the tag with spec.tagFilter", of, p)
+			return image, rejectf(version.VerdictPlatform, "the image%s does not specify its platform, but %s is required: build it for that platform, or exclude the tag with spec.tagFilter", of, p)
 		}
 		if !image.Supports(p) {
 			return image, rejectf(version.VerdictPlatform, "the image%s supports %s but not %s: build it for that platform, or set spec.platforms", of, strings.Join(image.Platforms, ", "), p)
@@ -128,8 +128,8 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry returns an image that is already offered: then neither the
-// registry nor the credential is the cause of the error for a tag.
+// readsAnother reports whether the registry returns an image that is already offered. If it does, neither
+// the registry nor the credential is the cause of the error for a tag.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {
 		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {
@@ -175,8 +175,8 @@ func (s *selection) checkLabels(o *observed, a *recordReader, digest string, var
 	return nil
 }
 
-// checkSigned checks that a key of spec.verify signed an image. Without an answer of the
-// registry there is no result.
+// checkSigned checks that an image is signed with a key of spec.verify. If the registry does not
+// answer, there is no result.
 func (s *selection) checkSigned(o *observed, a *recordReader, i int, digest string) *version.Refusal {
 	if o.policy.Spec.Verify == nil || o.unverified {
 		return nil
@@ -203,7 +203,7 @@ func repositories(p *v1alpha1.ImagePolicy) []string {
 	return all
 }
 
-// isCurrent reports whether an offered release has the current repositories and containers.
+// isCurrent reports whether an offered release has the repositories and containers of the current specification.
 func isCurrent(p *v1alpha1.ImagePolicy, rel *v1alpha1.OfferedRelease) bool {
 	if len(rel.Images) != 1+len(p.Spec.AdditionalImages) {
 		return false

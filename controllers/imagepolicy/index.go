@@ -24,7 +24,7 @@ const (
 	indexRepositories = "imagepolicy.imagepolicy.repositoryRef"
 )
 
-// indexes of the cache.
+// indexes are the indexes of the cache.
 var indexes = []struct {
 	object client.Object
 	field  string
@@ -58,7 +58,7 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// pins returns the versions that the domains and listeners of a NetworkPolicy name.
+// pins returns the versions in the domains and listeners of a NetworkPolicy.
 func pins(p *v1alpha1.NetworkPolicy) []string {
 	var versions []string
 	add := func(r *v1alpha1.DomainRelease) {
@@ -75,7 +75,7 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// requestChanged admits changes of the specification and of requests, and ignores the status.
+// requestChanged admits changes of the specification and of requests for a scan. It ignores changes of the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
@@ -85,7 +85,7 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// usageChanged admits Microservices that change the versions they use or pin, or their
+// usageChanged admits changes of the versions that Microservices use or pin, and changes of their
 // ImagePolicy.
 func usageChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
@@ -96,7 +96,7 @@ func usageChanged() builder.WatchesOption {
 	})
 }
 
-// versionsInUse returns the versions of a Microservice's releases and pins, and the head
+// versionsInUse returns the versions of the releases and pins of a Microservice, and the head
 // commits of previews without releases, which remain until their pull request is closed.
 func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	var held []version.Held
@@ -121,7 +121,7 @@ func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	return held
 }
 
-// pinsChanged admits NetworkPolicies that change the versions they name, or their
+// pinsChanged admits changes of the versions to which NetworkPolicies refer, and changes of their
 // Microservice.
 func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
@@ -151,8 +151,8 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	return forMicroservice(ctx, &ms)
 }
 
-// repositoryStatusChanged admits GitHubRepositories whose specification or status changes,
-// except for feedback.
+// repositoryStatusChanged admits changes of the specification or status of GitHubRepositories,
+// except changes of feedback.
 func repositoryStatusChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -165,7 +165,7 @@ func repositoryStatusChanged() builder.WatchesOption {
 	})
 }
 
-// forRepository enqueues the ImagePolicies, of all namespaces, that name a
+// forRepository enqueues the ImagePolicies of all namespaces that refer to a
 // GitHubRepository.
 func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies v1alpha1.ImagePolicyList

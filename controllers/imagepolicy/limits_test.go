@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Tags that spec.tagFilter does not admit do not use up spec.limits.tags: versions that
-// sort behind thousands of commits are found.
+// TestLimitOfTagsCountsWhatIsAdmitted checks that tags that spec.tagFilter rejects do not count against
+// spec.limits.tags, so that versions that are listed after thousands of commits are found.
 func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
 	s := begin(t)
 	s.push("v1.0.0", "v1.1.0")
@@ -30,8 +30,8 @@ func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
 	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones")
 }
 
-// A tag that is deleted while its image remains is named in Ready, and withdraws its
-// version where the policy wants that, after two scans.
+// TestDeletedTagOfAnImageThatRemains checks that condition Ready reports a deleted tag whose image remains, and
+// that its version is withdrawn after two scans if spec.untagged is Withdraw.
 func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 	for _, untagged := range []v1alpha1.UntaggedPolicy{"", v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
 		t.Run("untagged: "+string(untagged), func(t *testing.T) {

@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// path of the images that tests push.
+// path is the path of the images that tests push.
 const path = "team/shop"
 
-// story is one namespace with a registry, a clock that stands, and a reconciler
-// that is run by hand over the API server itself: no cache is ever behind.
+// story is one namespace with a registry, a clock that the test sets, and a reconciler that the
+// test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
 	server     *registrytest.Server
@@ -52,7 +52,7 @@ type story struct {
 	reconciler *Reconciler
 	client     client.WithWatch
 	writes     int
-	secrets    int // reads of Secrets
+	secrets    int // number of reads of Secrets
 	events     []string
 }
 
@@ -83,19 +83,19 @@ func begin(t *testing.T) *story {
 	return s
 }
 
-// Eventf collects events as "Type Reason: note".
+// Eventf collects events in the form "Type Reason: note".
 func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// reported returns the events since it was asked last.
+// reported returns the events since the last call.
 func (s *story) reported() []string {
 	reported := s.events
 	s.events = nil
 	return reported
 }
 
-// restart makes the reconciler and the scanner again, as a manager's restart does.
+// restart creates the reconciler and the scanner again, like a restart of the manager.
 func (s *story) restart() { s.identify(nil) }
 
 // identify restarts with an identity of the manager.
@@ -113,10 +113,10 @@ func (s *story) identify(identified registry.Identity) {
 		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner, s.clock), m}, namespaces: env.Client, metrics: m, clock: s.clock,
 		events: status.Recorder{Events: s}, platform: "linux/amd64", scans: ls, identity: identity{Identity: identified},
 	}
-	ls.run(s.Context(), func(types.NamespacedName) {}) // pass scans whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass checks whether the scan is done
 }
 
-// policy makes one, of the story's repository.
+// policy creates a policy for the repository of the story.
 func (s *story) policy(name string, edit ...func(*v1alpha1.ImagePolicySpec)) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{
@@ -136,7 +136,7 @@ func (s *story) create(obj client.Object) {
 	}
 }
 
-// microservice makes one that uses the policy and holds versions, as "group version".
+// microservice creates a Microservice that refers to the policy and uses versions in the form "group version".
 func (s *story) microservice(name, policy string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -146,7 +146,7 @@ func (s *story) microservice(name, policy string, held ...string) {
 	s.hold(name, held...)
 }
 
-// hold sets the rows of a Microservice's rollout state.
+// hold sets the rows in the rollout state of a Microservice.
 func (s *story) hold(name string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}
@@ -188,7 +188,7 @@ func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
 	}
 }
 
-// once reconciles one policy once, and gives it and the time until the next pass.
+// once reconciles one policy once, and returns it and the time until the next reconcile.
 func (s *story) once(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key(name)})
@@ -204,8 +204,8 @@ func (s *story) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
-// pass reconciles one policy, and again whenever its scan is done, as its controller
-// does.
+// pass reconciles one policy, and again each time its scan is done, like the
+// controller.
 func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	for {
@@ -218,13 +218,13 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	}
 }
 
-// await the end of a policy's scan.
+// await waits for the end of the scan of a policy.
 func (s *story) await(name string) {
 	s.Helper()
 	await.Until(s, "the scan of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })
 }
 
-// scan passes when the policy is due again.
+// scan sets the clock to the time at which the policy is due, and reconciles it.
 func (s *story) scan(name string) *v1alpha1.ImagePolicy {
 	s.Helper()
 	s.clock.Step(interval(&v1alpha1.ImagePolicySpec{Interval: "60s"}))
@@ -232,7 +232,7 @@ func (s *story) scan(name string) *v1alpha1.ImagePolicy {
 	return p
 }
 
-// offered versions with their group, as "1.0.0 in 1-x", and "held" where that is why.
+// offered returns the offered versions with their group, in the form "1.0.0 in 1-x", and "held" if they are offered because they are in use.
 func offered(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, r := range p.Status.Releases {
@@ -245,7 +245,7 @@ func offered(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// withdrawn versions with their reason, as "1.0.0 in release: Denied".
+// taken returns the withdrawn versions with their reason, in the form "1.0.0 in release: Denied".
 func taken(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, w := range p.Status.Withdrawn {
@@ -254,7 +254,7 @@ func taken(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// condition as "True Reason: message", "" for none.
+// condition returns the condition in the form "True Reason: message", or "" if it is not set.
 func condition(p *v1alpha1.ImagePolicy, kind string) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, kind)
 	if c == nil {
@@ -263,7 +263,7 @@ func condition(p *v1alpha1.ImagePolicy, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// manifests counts the requests for manifests: by HEAD for tags that are known, by GET for others.
+// manifests returns the number of requests for manifests: HEAD for known tags, GET for other tags.
 func manifests(server *registrytest.Server) int {
 	return server.Requests(registrytest.Head) + server.Requests(registrytest.Get)
 }

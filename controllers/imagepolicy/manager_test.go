@@ -55,8 +55,8 @@ func (s *story) run() {
 	})
 }
 
-// More policies than workers, over a registry that gives a byte now and then, stop
-// neither another registry of their namespace, nor a change of the policies' rules.
+// TestSlowRegistryStopsNoOneElse checks that more policies than workers, at a registry that sends a byte now and
+// then, block neither another registry of their namespace nor changes of the policies.
 func TestSlowRegistryStopsNoOneElse(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)
@@ -108,8 +108,8 @@ func TestSlowRegistryStopsNoOneElse(t *testing.T) {
 	})
 }
 
-// A change of whatever a policy depends on reaches it by a watch, and no event makes
-// it ask the registry again.
+// TestWatches checks that each change on which a policy depends enqueues the policy, and that no event causes
+// requests to the registry.
 func TestWatches(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0", "1.2.0", "1.3.0")
@@ -163,7 +163,7 @@ func TestWatches(t *testing.T) {
 	eventually("1.4.0 in release")
 }
 
-// A change of a GitHubRepository's status takes effect immediately.
+// TestGitHubRepositoryRequeuesPolicies checks that a change of the status of a GitHubRepository takes effect immediately.
 func TestGitHubRepositoryRequeuesPolicies(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))

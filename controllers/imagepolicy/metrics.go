@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// metrics of scans. No label identifies an object:
+// metrics are the metrics of scans. No label identifies an object:
 //
 //	heighliner_registry_lookups_total{operation,result}
 //	    requests to the scanner, which may answer with results for another policy;

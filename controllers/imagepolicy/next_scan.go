@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// answers reports whether the scan is for this query, and not due again.
+// answers reports whether the scan is for this query, and the next scan is not due yet.
 func (l *scanRecord) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
@@ -21,12 +21,13 @@ const (
 	retryMost  = 5 * time.Minute
 )
 
-// finish sets when the next scan is due: an interval after the list was requested, so that
-// policies that share it scan at the same time and none is older than its interval; up to
-// 10% earlier, so that not all scans happen in the same second; less often while nothing
-// changes; and earlier for pull requests without an image. After a failure it is due when the
-// registry allows it, earlier than the interval if the failure is transient, and otherwise
-// after the interval. Completing an earlier scan never makes it due later.
+// finish sets the time at which the next scan is due. This is an interval after the list was
+// requested, so that policies that share the list scan at the same time, and no list is older than
+// the interval. The scan is due up to 10% earlier, so that not all scans happen in the same second,
+// later while nothing changes, and earlier for pull requests without an image. After a failure the
+// next scan is due when the registry allows it, earlier than the interval if the failure is
+// transient, and otherwise after the interval. The completion of an earlier scan never makes the next
+// scan due later.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now
 	var e *registry.Error
@@ -59,8 +60,8 @@ func (l *scanRecord) finish(err error, now time.Time) {
 	}
 }
 
-// contentChecksum returns a checksum of the answers of the registry. It is empty, which always
-// counts as a change, for pull requests, whose head commits have their own times.
+// contentChecksum returns a checksum of the answers of the registry. For pull requests, whose head
+// commits have their own times, it returns "", which always counts as a change.
 func (l *scanRecord) contentChecksum() string {
 	if l.tags == nil || len(l.heads) > 0 {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Three new versions that a scanner of vulnerabilities blocks (403 for their manifests) do not keep a good one from being offered.
+// TestRefusedVersionsDelayNoOther checks that three new versions that a vulnerability scanner blocks (403 for their manifests) do not prevent the offer of another version.
 func TestRefusedVersionsDelayNoOther(t *testing.T) {
 	for _, code := range []int{403, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRefusedVersionsDelayNoOther(t *testing.T) {
 	}
 }
 
-// One image that is blocked does not stop versions by build time for good.
+// TestRefusedImageDelaysNoOtherByTime checks that one blocked image does not permanently block versions by build time.
 func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	s := begin(t)
 	s.built("a", 3*time.Hour)
@@ -52,7 +52,7 @@ func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	t.Log(condition(p, "Ready"), " | ", condition(p, "SourceReachable"))
 }
 
-// A manager whose clock was a year ahead for a while, and that is restarted when it is right, offers versions after minAge.
+// TestMinAgeAfterAClockThatWasAhead checks that a manager whose clock was a year ahead, and that is restarted after the clock is corrected, offers versions after minAge.
 func TestMinAgeAfterAClockThatWasAhead(t *testing.T) {
 	s := old(t, "1.0.0")
 	right := s.clock.Now()
@@ -69,7 +69,7 @@ func TestMinAgeAfterAClockThatWasAhead(t *testing.T) {
 	t.Log(p.Status.Candidates)
 }
 
-// slowScanner needs a second for each image.
+// slowScanner takes a second for each image.
 type slowScanner struct {
 	Scanner
 	clock *testingclock.FakeClock
@@ -84,7 +84,7 @@ func (s slowScanner) Resolve(ctx context.Context, r registry.Request, tag string
 	return s.Scanner.Resolve(ctx, r, tag)
 }
 
-// Of 30 pull requests of a busy repository each gets its preview within minutes, though one of them has a push every ten seconds.
+// TestPushesDoNotKeepAScanFromItsEnd checks that each of 30 pull requests gets its preview within minutes, although one of them has a push every ten seconds.
 func TestPushesDoNotKeepAScanFromItsEnd(t *testing.T) {
 	for name, every := range map[string]int{"without pushes": 1000, "a push every ten seconds": 10} {
 		t.Run(name, func(t *testing.T) { pushesDoNotKeepAScanFromItsEnd(t, every) })
@@ -122,7 +122,7 @@ func pushesDoNotKeepAScanFromItsEnd(t *testing.T, every int) {
 	t.Errorf("after ten minutes %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
 }
 
-// An image that a registry lacks for a second, as while it is pushed again, is not gone, however many scans are requested meanwhile.
+// TestASecondProvesNothing checks that an image that is missing for a second, for example during another push, is not gone, for any number of requested scans.
 func TestASecondProvesNothing(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0")
@@ -142,7 +142,7 @@ func TestASecondProvesNothing(t *testing.T) {
 	same(t, "withdrawn within a second", taken(p), []string(nil))
 }
 
-// A version that is known to be a quarter of an hour old is not offered when spec.minAge is raised to a day together with the range.
+// TestMinAgeThatIsRaised checks that a version that is 15 minutes old is not offered after spec.minAge is increased to a day together with a change of the range.
 func TestMinAgeThatIsRaised(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
@@ -157,7 +157,7 @@ func TestMinAgeThatIsRaised(t *testing.T) {
 	same(t, "offered after a quarter of an hour", offered(p), []string{"1.0.0 in release"})
 }
 
-// An outage of the registry at the moment at which a moved tag is old enough does not start its wait again.
+// TestMinAgeOfAMovedTagOverAnOutage checks that an outage of the registry at the time at which a moved tag is old enough does not restart its wait.
 func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.scan("shop")
@@ -178,7 +178,7 @@ func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	same(t, "image 17 minutes after it was first seen, with minAge 10m", p.Status.Releases[0].Images[0].Digest, moved)
 }
 
-// One head that a registry refuses, while the other previews are known and need no request.
+// TestRefusedHeadAlone checks a single head commit that a registry rejects while other previews are known and require no request.
 func TestRefusedHeadAlone(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -210,7 +210,7 @@ func TestRefusedHeadAlone(t *testing.T) {
 	}
 }
 
-// An image that a tag had for a minute waits for its age again when it returns later.
+// TestMinAgeOfAnImageThatComesBack checks that an image that a tag had for a minute waits for spec.minAge again when it returns later.
 func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")
@@ -227,7 +227,7 @@ func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	same(t, "a minute after the tag moved again, minAge 10m", p.Status.Releases[0].Images[0].Digest, good)
 }
 
-// retag lets a tag of the server name an image that the server has.
+// retag moves a tag of the server to an existing image.
 func retag(t *testing.T, server *registrytest.Server, tag, digest string) {
 	t.Helper()
 	url := "http://" + server.Host() + "/v2/" + path + "/manifests/"

@@ -21,35 +21,35 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// observed is one ImagePolicy with the related objects of the cluster.
+// observed contains one ImagePolicy with the related objects of the cluster.
 type observed struct {
 	policy *v1alpha1.ImagePolicy
-	// inUse are the versions that Microservices use, and those that pins and domains name.
+	// inUse are the versions that Microservices use, and the versions in pins and domains.
 	inUse []version.Held
-	// query for the registry.
+	// query is the query for the registry.
 	query query
 	// pinned are the tags of an explicit list; nil for other sources.
 	pinned []string
 	// github is the content of a GitHub source; nil for other sources.
 	github *github
-	// access is read before a scan.
+	// access contains the content of Secrets. It is read before a scan.
 	access access
-	// selector and, for pull requests, chooser are compiled from the specification; nil if
-	// problem reports why not.
+	// selector and, for pull requests, chooser are compiled from the specification. They are nil if
+	// the specification is invalid: then problem contains the error.
 	selector *version.Selector
 	chooser  *preview.Chooser
-	// platforms that an image must support.
+	// platforms are the platforms that an image must support.
 	platforms []string
-	// minAge of new versions; 0 for none.
+	// minAge is the minimum age of new versions; 0 if there is none.
 	minAge time.Duration
-	// recheck reports that the specification checks the content of images, and changed, or
-	// was not Ready, since the offered versions were checked. They are checked again.
+	// recheck reports that the offered versions must be checked again: the specification contains
+	// checks of the content of images, and it changed, or the policy was not Ready, since the last check.
 	recheck bool
 	// unverified disables the verification of signatures.
 	unverified bool
-	// problem is what a user must fix, or what must happen, before a scan.
+	// problem is an error that a user must fix, or that must end, before a scan; nil if there is none.
 	problem *status.Error
-	// stale is why the content of a GitHub source may be outdated.
+	// stale is the reason why the content of a GitHub source may be outdated, or nil.
 	stale *status.Error
 }
 
@@ -83,8 +83,8 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	return o, nil
 }
 
-// fromSpec returns what follows from the policy alone; platform is the default of
-// spec.platforms.
+// fromSpec returns the part of the observed state that is derived from the policy alone. platform is
+// the default of spec.platforms.
 func fromSpec(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	o := &observed{policy: policy, platforms: policy.Spec.Platforms}
 	if len(o.platforms) == 0 {
@@ -114,7 +114,7 @@ func fromSpec(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	return o
 }
 
-// filterOf returns a checksum of spec.tagFilter; "" for none.
+// filterOf returns a checksum of spec.tagFilter, or "" if it is not set.
 func filterOf(spec *v1alpha1.ImagePolicySpec) string {
 	if spec.TagFilter == nil {
 		return ""
@@ -147,8 +147,8 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	return rules
 }
 
-// observeHeld finds the versions that must remain offered: those of releases and pins of
-// Microservices, and of domains (protocol rule 4).
+// observeHeld finds the versions that must remain offered: the versions of releases and pins of
+// Microservices, and the versions in domains (protocol rule 4).
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	in := client.InNamespace(o.policy.Namespace)
 	var users v1alpha1.MicroserviceList
@@ -185,7 +185,7 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// tagOf returns the tag of a release's first image, repository:tag@digest.
+// tagOf returns the tag of the first image of a release. The format of an image is repository:tag@digest.
 func tagOf(images []v1alpha1.ReleaseImage) string {
 	if len(images) == 0 {
 		return ""
@@ -197,7 +197,7 @@ func tagOf(images []v1alpha1.ReleaseImage) string {
 	return ""
 }
 
-// observeAccess reads the Secrets one at a time, past the cache, and therefore only before a
+// observeAccess reads the Secrets one at a time from the API server, and therefore only before a
 // scan. A missing Secret, or a pull secret without an entry for a registry, is a problem:
 // there is no fallback to anonymous access.
 func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
@@ -212,8 +212,8 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// secret reads a Secret that a field names. If it is missing, it returns nil and adds a
-// problem.
+// secret reads the Secret to which a field refers. If the Secret does not exist, secret returns nil
+// and adds a problem.
 func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (*corev1.Secret, error) {
 	var s corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: name}, &s)
@@ -264,16 +264,16 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 	return nil
 }
 
-// identity is the identity of the manager at registries, and the namespaces whose policies may use
+// identity is the identity of the manager at registries, with the namespaces whose policies may use
 // it.
 type identity struct {
 	registry.Identity
 	namespaces []string
 }
 
-// credential for a repository if no Secret is named: that of the identity if it serves the registry, and
-// anonymous otherwise. It is anonymous too if the policy trusts a certificate authority: who has its key could read
-// the credential of the manager on the way.
+// credential returns the credential for a repository if a policy has no imagePullSecrets: the credential of the identity if
+// the identity serves the registry, otherwise anonymous access. Access is also anonymous if the policy trusts its own
+// certificate authority, because an owner of the key of this authority could intercept the credential of the manager.
 func (i identity) credential(policy *v1alpha1.ImagePolicy, repository string) registry.Credential {
 	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, policy.Namespace) || policy.Spec.CertSecretRef != nil {
 		return registry.Credential{}
@@ -312,7 +312,7 @@ func (r *Reconciler) observeKeys(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// publicKeys concatenates all keys of a Secret that end in ".pub".
+// publicKeys concatenates the values of all keys of a Secret that end in ".pub".
 func publicKeys(data map[string][]byte) map[string][]byte {
 	var all []byte
 	for _, name := range slices.Sorted(maps.Keys(data)) {

@@ -7,7 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// A delivery about a package makes the ImagePolicies that read its repository scan now.
+// TestPackages checks that a delivery about a package starts scans of the ImagePolicies that read its repository.
 func TestPackages(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))

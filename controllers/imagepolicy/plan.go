@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Bounds of the status, in number (of the schema) and in bytes of JSON: together they keep
-// the object below 256 KiB. A Microservice does not stop releases that are missing because
-// of them.
+// Bounds of the status, as numbers of items (as in the schema) and in bytes of JSON. Together they
+// keep the object below 256 KiB. A Microservice does not stop releases that are missing from the
+// status because of these bounds.
 const (
 	maxCandidates  = 20
 	maxReleases    = 1024
@@ -29,7 +29,7 @@ const (
 
 // plan is the status, except for its conditions.
 type plan struct {
-	// decided reports that it is of the current specification.
+	// decided reports that the plan is based on the current specification.
 	decided    bool
 	releases   []v1alpha1.OfferedRelease
 	withdrawn  []v1alpha1.Withdrawal
@@ -39,18 +39,18 @@ type plan struct {
 	truncated bool
 }
 
-// newPlan plans what is offered and withdrawn. It is pure.
+// newPlan plans the offered and withdrawn versions. It is pure.
 func newPlan(o *observed, s selection, now time.Time) plan {
 	st := &o.policy.Status
 	out := plan{releases: st.Releases, withdrawn: st.Withdrawn, rejected: st.Rejected, candidates: st.Candidates}
 	if o.selector == nil {
-		return out // the result of the last valid rules remains
+		return out // the offer of the last valid specification remains
 	}
 	if s.pulled != nil {
 		return newPullRequestPlan(o, s, out, now)
 	}
 	if !s.scanned && len(offeredBefore(o)) == 0 {
-		out.releases = nil // they are of another repository
+		out.releases = nil // the releases belong to another repository
 		return out
 	}
 	out.decided = true
@@ -82,8 +82,8 @@ func newPlan(o *observed, s selection, now time.Time) plan {
 	return out
 }
 
-// newPullRequestPlan is newPlan for pull requests. While the GitHubRepository cannot be read,
-// the status remains.
+// newPullRequestPlan plans the status for pull requests. While the GitHubRepository cannot be read,
+// the status does not change.
 func newPullRequestPlan(o *observed, s selection, out plan, now time.Time) plan {
 	out.decided = o.github.known || o.policy.Spec.Suspend
 	offered := len(s.pulled.releases)
@@ -96,7 +96,7 @@ func newPullRequestPlan(o *observed, s selection, out plan, now time.Time) plan 
 	return out
 }
 
-// detailOf returns what GitHub reports of a version, or reported when it was first offered.
+// detailOf returns the details of a version from GitHub or, if GitHub no longer lists the version, from its offer.
 func (o *observed) detailOf(rel version.Release) detail {
 	if o.github == nil {
 		return detail{}
@@ -123,8 +123,8 @@ func fit[T any](items []T, n, bytes int) []T {
 	return items
 }
 
-// withdraw returns the withdrawn versions among those in use: those that the rules reject,
-// and those that were withdrawn for a reason that is not observed again. A withdrawal remains,
+// withdraw returns the withdrawn versions that are in use: versions that the rules reject, and
+// versions that were withdrawn for a reason that cannot be observed again. A withdrawal remains,
 // with its time, until the version is offered again or no longer in use.
 func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, notListed(o)
@@ -140,7 +140,7 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 		case w.Reason == v1alpha1.WithdrawnGone:
 			gone = append(gone, h)
 		case w.Reason == v1alpha1.WithdrawnExcluded:
-			excluded = append(excluded, h) // its tag, which the rules rejected, is no longer known
+			excluded = append(excluded, h) // the tag, which the rules rejected, is no longer known
 		}
 	}
 	all := o.selector.Withdrawn(o.inUse, gone, s.result.Offered)
@@ -165,8 +165,8 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	return out
 }
 
-// lastReason returns 0 for a version that a user denies, which may have no traffic, and 1 for others: these are omitted
-// first if the list is too long.
+// lastReason returns 0 for a version that a user denies, which must not have traffic, and 1 for all other versions. If the
+// list is too long, versions with 1 are omitted first.
 func lastReason(w version.Withdrawal) int {
 	if w.Reason == version.Denied {
 		return 0
@@ -174,8 +174,8 @@ func lastReason(w version.Withdrawal) int {
 	return 1
 }
 
-// notListed returns the versions in use that an explicit list does not contain: absence from
-// that list withdraws a version.
+// notListed returns the versions in use that are not in an explicit list. Absence from an explicit
+// list withdraws a version.
 func notListed(o *observed) []version.Held {
 	if o.pinned == nil {
 		return nil
@@ -226,7 +226,7 @@ func rejections(s selection) (counts []v1alpha1.RejectedCount, first []v1alpha1.
 	return counts, first
 }
 
-// count formats how many releases are offered, as in "4 in 2 groups".
+// count formats the number of offered releases, for example "4 in 2 groups".
 func count(releases []v1alpha1.OfferedRelease) string {
 	groups := map[string]bool{}
 	for _, r := range releases {
@@ -238,12 +238,12 @@ func count(releases []v1alpha1.OfferedRelease) string {
 	return fmt.Sprintf("%d in %d groups", len(releases), len(groups))
 }
 
-// firstReportDelay is when a new policy reports that its first scan is not complete.
+// firstReportDelay is the time after which a new policy reports that its first scan is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether there is something new for the status: the selection is complete,
-// the rules withdraw a version, which never waits for a registry, or the first scan is slow.
-// For pull requests, of which one scan covers only a part, partial results are reported.
+// reportable reports whether the status must be updated: because the selection is complete, because
+// the rules withdraw a version, which never waits for a registry, or because the first scan is slow.
+// For pull requests, partial results are reported, because one scan covers only some of them.
 func reportable(o *observed, s selection, out plan, known cacheEntry, now time.Time) bool {
 	return !s.incomplete || s.pulled != nil && s.scanned || out.decided && withdraws(o.policy.Status.Releases, out.releases) ||
 		neverReported(o) && known.task != nil && now.Sub(known.task.since) >= firstReportDelay
@@ -261,9 +261,9 @@ func withdraws(before, now []v1alpha1.OfferedRelease) bool {
 	})
 }
 
-// requeueAfter returns the time until the next reconcile; a running scan enqueues the policy
-// earlier. Problems of the specification or of a Secret, which is not watched, are checked again
-// after the interval.
+// requeueAfter returns the time until the next reconcile. A running scan enqueues the policy
+// earlier. Problems of the specification or of a Secret are checked again after the interval,
+// because Secrets are not watched.
 func requeueAfter(o *observed, s selection, known cacheEntry, now time.Time) time.Duration {
 	due := time.Time{}
 	if known.record != nil {

@@ -25,7 +25,7 @@ func compile(t testing.TB, spec *v1alpha1.ImagePolicySpec) *version.Selector {
 
 func held(group, v string) version.Held { return version.Held{Group: group, Version: v} }
 
-// fixture returns a policy over r.example/shop that offers versions, and what a scan of tags gives.
+// fixture returns a policy for r.example/shop that offers versions, and the selection after a scan of tags.
 func fixture(t testing.TB, offers []string, tags ...string) (*observed, selection) {
 	o := &observed{policy: &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Generation: 2}}}
 	o.policy.Spec.Image = "r.example/shop"
@@ -166,7 +166,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestDeniedVersionsAreKept: a list of withdrawn versions that does not fit omits others before those that a user denies.
+// TestDeniedVersionsAreKept checks that a list of withdrawn versions that is too long omits versions that a user denies last.
 func TestDeniedVersionsAreKept(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -18,10 +18,10 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// The life of versions in registries of other vendors, each in its own process: what is
-// not an image is refused, an index with attestations is offered, a registry that is away withdraws
-// nothing, a deleted tag is reported, a deleted image withdrawn after two scans, times and
-// signatures are read. internal/registry.TestProducts has the details.
+// TestPoliciesOfProducts tests versions in registries of several vendors, each in its own process: artifacts
+// that are not images are rejected, an index with attestations is offered, an unavailable registry withdraws
+// nothing, a deleted tag is reported, a deleted image is withdrawn after two scans, and times and
+// signatures are read. internal/registry.TestProducts tests the details.
 func TestPoliciesOfProducts(t *testing.T) {
 	for _, product := range registrytest.Products() {
 		for _, login := range []registrytest.Login{registrytest.Everybody, registrytest.ByToken} {
@@ -76,7 +76,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				same(t, "offered when it is back", offered(p), all)
 				same(t, "Ready when it is back", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 
-				// The tag of one is deleted while its image stays, and the image of another.
+				// The tag of one version is deleted while its image remains. The image of another version is deleted.
 				at.Tag(path, second, "stable")
 				at.Untag(path, "1.1.0")
 				at.Delete(path, third)
@@ -88,7 +88,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 					t.Errorf("Ready is %q", got)
 				}
 
-				// Signatures by tag, and by what refers to an image.
+				// Signatures are found by tag, and by referrers of an image.
 				const signedPath = "team/signed"
 				key := cosigntest.NewKey(t)
 				s.keys(map[string][]byte{"key.pub": key.PEM(t)})

@@ -19,12 +19,12 @@ import (
 
 // Bounds of scans for pull requests.
 const (
-	// maxHeads is the number of head commits that one scan requests; the next scan continues.
+	// maxHeads is the maximum number of head commits that one scan requests. The next scan continues.
 	maxHeads = 50
 	// defaultPulls is the default of spec.limits.groups.
 	defaultPulls = 256
-	// headFirst and headMost bound the delay after a head commit had no image. It doubles
-	// each time, and always ends with the next regular scan.
+	// headFirst and headMost bound the delay until the next request for a head commit without an
+	// image. The delay doubles each time, and always ends with the next regular scan.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -32,10 +32,11 @@ const (
 // head is the result for the head commit of one pull request. It is immutable.
 type head struct {
 	sha string
-	// images of the commit; if there are none, refusal is why.
+	// images are the images of the commit. If there are none, refusal is the reason.
 	images  []v1alpha1.ReleaseImage
 	refusal *version.Refusal
-	// tries without an image, and when the next one is due; zero with images.
+	// tries is the number of requests without an image, and next the time of the next request. Both
+	// are zero if there are images.
 	tries int
 	next  time.Time
 }
@@ -46,10 +47,10 @@ func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA 
 // pullRequests is the selection of pull requests.
 type pullRequests struct {
 	releases []v1alpha1.OfferedRelease
-	// otherRepository has the slugs of groups of a previous repository.
+	// otherRepository contains the slugs of groups of a previous repository.
 	otherRepository map[string]bool
-	// excluded are the numbers of pull requests that the filters reject, and closed those
-	// that were closed, with the time.
+	// excluded contains the numbers of pull requests that the filters reject, and closed the closed
+	// pull requests with the time at which they were closed.
 	excluded map[int64]bool
 	closed   map[int64]time.Time
 }
@@ -58,14 +59,14 @@ type pullRequests struct {
 type pullState struct {
 	pr      *v1alpha1.PullRequest
 	slug    string
-	offered *v1alpha1.OfferedRelease // nil if there is none
-	// unknown reports that GitHub does not list it, which proves nothing.
+	offered *v1alpha1.OfferedRelease // nil if there is no offered release
+	// unknown reports that GitHub does not list the pull request, which does not prove that it is closed.
 	unknown bool
 }
 
-// selectPullRequests is selectReleases for pull requests. It requests the images of a limited
-// number of head commits per scan: first those that were never requested, then those that waited
-// longest.
+// selectPullRequests selects the releases of pull requests. It requests the images of a limited
+// number of head commits per scan: first head commits that were never requested, then head commits
+// that have waited longest.
 func selectPullRequests(o *observed, a *recordReader) selection {
 	s, due := o.selectPulls(a)
 	if o.paused() {
@@ -94,11 +95,11 @@ func selectPullRequests(o *observed, a *recordReader) selection {
 			return pr.Number == number && pr.State == v1alpha1.PullRequestOpen && h.knows(&pr)
 		})
 	})
-	clear(a.images) // results are in heads; the others are requested again
+	clear(a.images) // the results are in heads; other images are requested again
 	return s
 }
 
-// waitingSince returns when the next request for a head commit is due; zero if there was none yet.
+// waitingSince returns the time at which the next request for a head commit is due; zero if the head commit was not requested yet.
 func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
 	if h := a.heads[pr.Number]; h.knows(pr) {
 		return h.next
@@ -106,8 +107,8 @@ func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
 	return time.Time{}
 }
 
-// selectPulls selects what is offered, rejected and withdrawn from the results so far, and
-// returns the head commits to request.
+// selectPulls decides which pull requests are offered, rejected and withdrawn according to the results
+// so far. It returns the selection and the head commits to request.
 func (o *observed) selectPulls(a *recordReader) (s selection, due []pullState) {
 	s = selection{
 		pulled:  &pullRequests{otherRepository: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}},
@@ -145,8 +146,8 @@ func (o *observed) selectPulls(a *recordReader) (s selection, due []pullState) {
 	return s, due
 }
 
-// pullStates returns the open pull requests, and those that are offered and not known to be
-// closed, the newest push first.
+// pullStreams returns the open pull requests, and the offered pull requests that are not known to be
+// closed, newest push first.
 func (o *observed) pullStreams(p *pullRequests) []pullState {
 	offered := map[int64]*v1alpha1.OfferedRelease{}
 	for i := range o.policy.Status.Releases {
@@ -183,8 +184,8 @@ func (o *observed) pullStreams(p *pullRequests) []pullState {
 	return streams
 }
 
-// groupsInUse returns the slugs of groups in use, by number of the pull request: they remain
-// when a branch is renamed. Withdrawn groups do not count.
+// groupsInUse returns the slugs of groups in use, by number of the pull request. The slug of a group
+// does not change when a branch is renamed. Withdrawn groups do not count.
 func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	taken := maps.Clone(p.otherRepository)
 	for _, w := range o.policy.Status.Withdrawn {
@@ -200,14 +201,14 @@ func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	return groups
 }
 
-// numberOf returns the pull request of a version in use; false if there is none.
+// numberOf returns the number of the pull request of a version in use, or false if the version is not of a pull request.
 func numberOf(h version.Held) (int64, bool) {
 	number, ok := preview.Number(h.Group)
 	return number, ok && preview.IsCommit(h.Version)
 }
 
-// offerPull returns the release to offer for a pull request, or nil. wants reports whether to
-// request its head commit.
+// offerPull returns the release to offer for a pull request, or nil. wants reports whether the head
+// commit must be requested.
 func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offered *v1alpha1.OfferedRelease, wants bool) {
 	if (o.recheck || s.keysChanged) && !o.paused() && st.offered != nil && s.recheck(o, a, st) {
 		st.offered = nil
@@ -254,15 +255,15 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// needsFullSHA reports whether the offered image of a fork has a tag without the full commit
-// SHA, which the current policy for forks requires.
+// needsFullSHA reports whether the offered image of a fork has a tag without the full commit SHA,
+// although the current policy for forks requires the full SHA.
 func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
 	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
 }
 
-// recheck checks an offered release again, and reports whether it is withdrawn. Its images
-// exist: only their content is checked. If only the keys changed, labels are not checked,
-// because the branch may have been renamed.
+// recheck checks an offered release again, and reports whether it is withdrawn. The images of the
+// release exist, so that only their content is checked. If only the keys changed, labels are not
+// checked, because the branch may have been renamed.
 func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 	pr := *st.pr
 	pr.HeadSHA = st.offered.Revision
@@ -273,7 +274,7 @@ func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 		refusal = s.checkSignatures(o, a, st.offered.Images)
 	}
 	if isFinal(refusal) {
-		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // otherwise it is rejected as the head commit
+		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // otherwise the release is rejected as the head commit
 			s.reject(&pr, refusal.Verdict, refusal.Reason)
 		}
 		return true
@@ -282,7 +283,7 @@ func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 	return false
 }
 
-// countsOf counts rejections by verdict, sorted by verdict.
+// countsOf returns the number of rejections for each verdict, sorted by verdict.
 func countsOf(rejected []version.Rejection) []version.Count {
 	n := map[version.Verdict]int{}
 	for _, x := range rejected {
@@ -295,10 +296,10 @@ func countsOf(rejected []version.Rejection) []version.Count {
 	return counts
 }
 
-// maxName is the schema's bound on a group's name.
+// maxName is the schema's bound on the name of a group.
 const maxName = 253
 
-// previewRelease returns the release of a pull request's head commit.
+// previewRelease returns the release of the head commit of a pull request.
 func (o *observed) previewRelease(st pullState, images []v1alpha1.ReleaseImage) *v1alpha1.OfferedRelease {
 	name, pushed := st.pr.HeadRef, preview.Pushed(st.pr)
 	if len(name) > maxName || name == "" {
@@ -313,14 +314,14 @@ func (o *observed) previewRelease(st pullState, images []v1alpha1.ReleaseImage) 
 	}
 }
 
-// reject a head commit.
+// reject records the rejection of a head commit.
 func (s *selection) reject(pr *v1alpha1.PullRequest, verdict version.Verdict, reason string) {
 	s.result.Rejected = append(s.result.Rejected, version.Rejection{
 		Version: pr.HeadSHA, Verdict: verdict, Reason: fmt.Sprintf("pull request %d (%s): %s", pr.Number, preview.Branch(pr.HeadRef), reason),
 	})
 }
 
-// findHead requests the image of a head commit, one candidate tag after the other. It returns
+// findHead requests the images of a head commit. It tries one candidate tag after another. It returns
 // false if the registry did not answer.
 func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, bool) {
 	h := head{sha: st.pr.HeadSHA}
@@ -360,7 +361,7 @@ func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, 
 	return h, true
 }
 
-// checkHead rejects the images of a tag unless all are of the head commit.
+// checkHead rejects the images of a tag unless all of them were built from the head commit.
 func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag preview.Tag, images []v1alpha1.ReleaseImage) *version.Refusal {
 	for i, image := range images {
 		says, err := a.Inspect(i, image.Digest, o.platforms[0])
@@ -379,9 +380,9 @@ func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag pr
 	return nil
 }
 
-// withdrawPulls returns the withdrawn groups among those in use: those of closed pull
-// requests, those that the filters reject, and those without a pull request. A withdrawal
-// remains, with its time, until the group is offered again or no longer in use.
+// withdrawPulls returns the withdrawn groups that are in use: groups of closed pull requests, groups
+// that the filters reject, and groups without a pull request. A withdrawal remains, with its time,
+// until the group is offered again or no longer in use.
 func (o *observed) withdrawPulls(p *pullRequests, now time.Time) []v1alpha1.Withdrawal {
 	offered, seen := map[string]bool{}, map[string]bool{}
 	for _, rel := range p.releases {
@@ -414,7 +415,7 @@ func (o *observed) withdrawPulls(p *pullRequests, now time.Time) []v1alpha1.With
 		case stands && was.Version == "":
 			w.Reason = was.Reason
 		default:
-			continue // no result, which proves nothing
+			continue // without a result, the group is not withdrawn
 		}
 		if stands && was.Version == "" && was.Reason == w.Reason {
 			w.Time = was.Time

@@ -30,12 +30,12 @@ func pull(number int64, branch, commit string, edit ...func(*v1alpha1.PullReques
 	return pr
 }
 
-// at returns the time of the push.
+// at returns an edit that sets the time of the push.
 func at(pushed time.Time) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) { pr.HeadTime = &metav1.Time{Time: pushed} }
 }
 
-// pulls returns a source of pull requests.
+// pulls returns an edit that sets pull requests as the source.
 func pulls(edit func(*v1alpha1.GitHubPullRequests)) func(*v1alpha1.ImagePolicySpec) {
 	return fromGitHub(func(g *v1alpha1.GitHubSource) {
 		g.PullRequests = &v1alpha1.GitHubPullRequests{}
@@ -45,19 +45,19 @@ func pulls(edit func(*v1alpha1.GitHubPullRequests)) func(*v1alpha1.ImagePolicySp
 	})
 }
 
-// opens returns a GitHubRepository with pull requests.
+// opens creates a GitHubRepository with pull requests.
 func (s *story) opens(all ...v1alpha1.PullRequest) {
 	s.Helper()
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = all })
 }
 
-// changes one pull request by its place.
+// changes edits one pull request by its index.
 func (s *story) changes(i int, edit func(*v1alpha1.PullRequest)) {
 	s.Helper()
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { edit(&st.PullRequests[i]) })
 }
 
-// previews returns the offers as "group commit tag", the commit in short.
+// previews returns the offers in the form "group commit tag", with abbreviated commits.
 func previews(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, r := range p.Status.Releases {
@@ -70,8 +70,8 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// heighliner-2018, appendix D 6 and 7: a push keeps the previous commit until the new one
-// has an image, and a pull request that is closed takes its group along; D 14: its slug is a
+// TestLifeOfAPullRequest tests heighliner-2018, appendix D 6 and 7: after a push the previous commit remains
+// until the new commit has an image, and the group of a closed pull request is withdrawn. D 14: the slug is a
 // DNS label.
 func TestLifeOfAPullRequest(t *testing.T) {
 	s := begin(t)
@@ -99,7 +99,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "refused when it is offered", verdicts(p), []string(nil))
 	s.microservice("shop", "shop", "feature-cart-12 "+sha("a"))
 
-	// A push: the previous commit stays until the image of the new one is there.
+	// After a push, the previous commit remains until the image of the new commit exists.
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(s.clock.Now())(pr) })
 	p, _ = s.pass("shop")
 	same(t, "offered after a push", p.Status.Releases, []v1alpha1.OfferedRelease{rel})
@@ -109,12 +109,12 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered when it has an image", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	same(t, "withdrawn", taken(p), []string(nil))
 
-	// The branch is renamed: the group is the same.
+	// The branch is renamed. The group remains the same.
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "cart" })
 	p = s.scan("shop")
 	same(t, "offered under another name", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 
-	// It is missing from the list: that proves nothing. Then it is closed.
+	// The pull request is missing from the list, which does not prove that it is closed. Then it is closed.
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
 	p = s.scan("shop")
 	same(t, "offered when it is missing", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
@@ -141,7 +141,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	s.restart()
 	same2("after a restart", s.scan("shop"))
 
-	// It is opened again, with its last commit.
+	// The pull request is opened again, with its last commit.
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.PullRequests = []v1alpha1.PullRequest{pull(12, "feature/Cart", sha("b"))}
 	})
@@ -149,14 +149,14 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered when it is opened again", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	same(t, "withdrawn when it is opened again", taken(p), []string(nil))
 
-	// Nothing holds what is closed: nothing is withdrawn.
+	// The closed pull request is no longer in use: nothing is withdrawn.
 	s.hold("shop")
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")
 	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
 }
 
-// The wait for an image grows, and begins again with a push or a request.
+// TestWaitForAnImage checks that the wait for an image grows, and restarts with a push or a request.
 func TestWaitForAnImage(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "fix", sha("a")))
@@ -169,7 +169,7 @@ func TestWaitForAnImage(t *testing.T) {
 			if asked := manifests(s.server) - before; asked != 4 || next > wait || next < wait-wait/8 {
 				t.Fatalf("%d requests and %s to wait, want 4 and %s", asked, next, wait)
 			}
-			s.pass("shop") // an event asks nothing
+			s.pass("shop") // an event causes no request
 			s.clock.Step(next)
 		}
 	}
@@ -184,7 +184,7 @@ func TestWaitForAnImage(t *testing.T) {
 	waits(15*time.Second, 15*time.Second)
 }
 
-// A tag that moves counts only with an image of the head commit.
+// TestTagsThatMove checks that a tag that moves counts only if its image was built from the head commit.
 func TestTagsThatMove(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -198,7 +198,7 @@ func TestTagsThatMove(t *testing.T) {
 	same(t, "offered with a newer image", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"})
 
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(pushed)(pr) })
-	same(t, "offered after a push", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"}) // its image is newer than the push, but the previous one
+	same(t, "offered after a push", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"}) // the image is newer than the push, but was built from the previous commit
 	s.build(path, "pr-7", pushed.Add(2*time.Minute), map[string]string{revision: sha("a")})
 	same(t, "offered with the previous revision", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"})
 	s.build(path, "pr-7", time.Time{}, map[string]string{revision: sha("d")})
@@ -211,7 +211,7 @@ func TestTagsThatMove(t *testing.T) {
 	}
 }
 
-// What the filters no longer select is withdrawn when GitHub was polled, not earlier.
+// TestFiltersWithdraw checks that pull requests that the filters no longer select are withdrawn only after GitHub was polled.
 func TestFiltersWithdraw(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec func(*v1alpha1.GitHubPullRequests)
@@ -259,7 +259,7 @@ func TestFiltersWithdraw(t *testing.T) {
 	}
 }
 
-// heighliner-2018, appendix D 16: one branch of two forks makes two groups.
+// TestForks tests heighliner-2018, appendix D 16: a branch of the same name in two forks results in two groups.
 func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
@@ -283,7 +283,7 @@ func TestForks(t *testing.T) {
 	same(t, "offered without approval", previews(p), []string(nil))
 	s.microservice("shop", "shop", "patch-1 "+sha("a"))
 
-	// Approved, pushed, approved again, and withdrawn.
+	// A commit is approved, then a commit is pushed and approved, and then the approval is withdrawn.
 	approve := func(commit string) func(*v1alpha1.PullRequest) {
 		return func(pr *v1alpha1.PullRequest) {
 			pr.Labels = []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
@@ -301,8 +301,8 @@ func TestForks(t *testing.T) {
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in each scan, and no
-// outage, failing page or restart loses one.
+// TestTwoHundredPullRequests tests heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in
+// each scan, and no outage, failing page or restart loses a pull request.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -320,7 +320,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
 		p.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}", "{{.SHA}}"}}
 	})
-	// One look at a time: a bounded number of head commits.
+	// Each scan requests a bounded number of head commits.
 	for i := 1; ; i++ {
 		before := manifests(s.server)
 		p, _ := s.once("shop")
@@ -373,8 +373,8 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	same(t, "requests in a steady state", manifests(s.server)-heads, 0)
 }
 
-// What is offered, refused and withdrawn is the same whatever the order in which GitHub
-// names pull requests and the status what was offered.
+// TestPullRequestsInAnyOrder checks that the offered, rejected and withdrawn pull requests do not depend on the order
+// of the pull requests from GitHub and of the offers in the status.
 func TestPullRequestsInAnyOrder(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
@@ -437,7 +437,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 			}
 			takes[w.Group] = true
 		}
-		for _, r := range before { // nothing that is held leaves without a fact
+		for _, r := range before { // no preview in use is removed without a reason
 			if strings.HasPrefix(r.Group, "fix-") && !offers[r.Group] && !takes[r.Group] {
 				t.Errorf("group %s is lost", r.Group)
 			}
@@ -445,7 +445,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 	})
 }
 
-// Beyond the limit the newest pushes are taken, and what is held stays.
+// TestLimitOfPullRequests checks that the newest pushes are selected up to the limit, and that previews in use remain.
 func TestLimitOfPullRequests(t *testing.T) {
 	s := begin(t)
 	now := s.clock.Now()
@@ -467,7 +467,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
-// A registry that asks for a pause gets no request from scans for pull requests either.
+// TestPullRequestsHeedAPause checks that scans for pull requests send no requests to a registry that limits requests.
 func TestPullRequestsHeedAPause(t *testing.T) {
 	s := begin(t)
 	for _, name := range []string{"shop", "web"} {
@@ -498,8 +498,8 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
 }
 
-// heighliner-2018, appendix D 15: one head commit whose image cannot be used does not
-// stop the others.
+// TestOneBadImageStopsNoOther tests heighliner-2018, appendix D 15: one head commit with an unusable image does not
+// stop other head commits.
 func TestOneBadImageStopsNoOther(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
@@ -513,8 +513,8 @@ func TestOneBadImageStopsNoOther(t *testing.T) {
 	same(t, "offered when another tag is good", previews(s.scan("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
 }
 
-// A policy that turns to pull requests gives its previous groups back, and the other way
-// round.
+// TestAnotherSource checks that a policy whose source changes to pull requests, or from pull requests, withdraws its
+// previous groups.
 func TestAnotherSource(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))
@@ -531,7 +531,7 @@ func TestAnotherSource(t *testing.T) {
 	same(t, "to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
 }
 
-// A repository that was renamed is the same; another one is not.
+// TestAnotherRepository checks that a renamed repository counts as the same repository, and another repository does not.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))
@@ -539,9 +539,9 @@ func TestAnotherRepository(t *testing.T) {
 	s.policy("shop", pulls(nil))
 	s.microservice("shop", "shop", "one-1 "+sha("1"))
 	s.pass("shop")
-	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("2") }) // it has no image yet
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("2") }) // the commit has no image yet
 	s.scan("shop")
-	for _, name := range []string{"store", "market", "mall"} { // the specification is late, or as early as GitHub
+	for _, name := range []string{"store", "market", "mall"} { // the specification changes later than GitHub, or at the same time
 		if name == "mall" {
 			s.respell("shop", name)
 		}
@@ -555,7 +555,7 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/mall/pull/1")
 	s.hold("shop", "one-1 "+sha("2"))
 
-	// A person names another one.
+	// A user changes the reference to another GitHubRepository.
 	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
 	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Repository, st.RepositoryID = "acme/other", 2
@@ -574,7 +574,7 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "identity", p.Status.RepositoryID, "github.com/2")
 }
 
-// respell changes the name in a GitHubRepository's specification.
+// respell changes the name in the specification of a GitHubRepository.
 func (s *story) respell(name, repo string) {
 	s.Helper()
 	r := &v1alpha1.GitHubRepository{}
@@ -600,8 +600,8 @@ func TestIDOfARepository(t *testing.T) {
 	}
 }
 
-// The group of a pull request whose branch was renamed is known by its number, also to
-// an ImagePolicy that was made again.
+// TestRenamedBranchAndNewPolicy checks that the group of a pull request whose branch was renamed is found by its
+// number, also by an ImagePolicy that was created again.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -621,7 +621,7 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s.policy("shop", pulls(nil))
 	p := s.scan("shop")
 	same(t, "made again", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
-	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // as one that knew the branch only had it
+	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // the group from before the rename
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")
 	same(t, "closed", append(previews(p), taken(p)...), []string{" in new-12: Closed", " in old-12: Closed"})
@@ -629,21 +629,21 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 
 const revision = "org.opencontainers.image.revision"
 
-// approvedForks takes forks by the label ok.
+// approvedForks selects forks that are approved with the label ok.
 func approvedForks(g *v1alpha1.GitHubPullRequests) {
 	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 }
 
-// approvedAt returns a fork's pull request whose commit is approved.
+// approvedAt returns an edit for the pull request of a fork whose commit is approved.
 func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
 	}
 }
 
-// The revision label of a fork's image may come from its Dockerfile: an image of a commit
-// that was not approved claims to be of the approved one. Only a tag with the whole
-// commit, which CI writes, counts, but not if the label contradicts it.
+// TestForkOverwritesItsTag checks that the revision label of the image of a fork is not sufficient, because it may be
+// set in the Dockerfile: an image of a commit that was not approved could claim the approved commit. Only a tag with
+// the full commit SHA, which CI writes, counts, and only if the label does not contradict it.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -664,14 +664,14 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	same(t, "offered with the image of the approved commit", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
 }
 
-// Two commits with the same first seven digits are made in seconds. CI builds one of a
-// fork that was not approved, under the tag of the other one.
+// TestForkWithTheSameDigits checks two commits with the same first seven digits, which can be created within seconds.
+// CI builds a commit of a fork that was not approved, under the tag of the approved commit.
 func TestForkWithTheSameDigits(t *testing.T) {
 	s := begin(t)
 	good, evil := "4c1a2b3"+strings.Repeat("0", 33), "4c1a2b3"+strings.Repeat("f", 33)
 	bad := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
 	s.opens(pull(12, "nice", good, approvedAt(good)), pull(13, "evil", evil, bad), pull(14, "ours", good))
-	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: evil}) // as docker/metadata-action labels it
+	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: evil}) // the label of docker/metadata-action
 	s.policy("shop", pulls(approvedForks))
 	p, _ := s.pass("shop")
 	same(t, "offered with the image of another commit", previews(p), []string(nil))
@@ -681,8 +681,8 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	same(t, "offered by the whole commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
-// What was offered of forks while all were allowed is withdrawn when they need an
-// approval, unless its tag holds the commit that is approved.
+// TestForksNeedAnApprovalNow checks that previews of forks that were offered without an approval are withdrawn when
+// an approval becomes required, unless their tag contains the approved commit.
 func TestForksNeedAnApprovalNow(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(2, "two", sha("b"), approvedAt(sha("b"))), pull(1, "one", sha("a"), approvedAt(sha("a"))))
@@ -699,8 +699,8 @@ func TestForksNeedAnApprovalNow(t *testing.T) {
 	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 }
 
-// A label that names the commit approves that commit, whenever it was put on and
-// whatever is pushed meanwhile.
+// TestApprovalThatNamesTheCommit checks that a label with a commit approves this commit, regardless of the time of
+// the label and of later pushes.
 func TestApprovalThatNamesTheCommit(t *testing.T) {
 	s := begin(t)
 	names := func(commits ...string) func(*v1alpha1.PullRequest) {
@@ -712,7 +712,7 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 		}
 	}
 	s.push(sha("a"), sha("b"))
-	s.opens(pull(1, "patch", sha("b"), names(sha("a")))) // pushed while the page was read
+	s.opens(pull(1, "patch", sha("b"), names(sha("a")))) // the push happened after the reviewer loaded the page
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
 		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
@@ -728,8 +728,8 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 	same(t, "offered when the label is taken off", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// The trial merge of the push before is none of the new head, and an image that was
-// offered of an earlier head by its merge is not offered again.
+// TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head, and that
+// an image of an earlier head that was offered by its trial merge is not offered again.
 func TestImageOfThePushBefore(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -741,7 +741,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	s.policy("shop", pulls(nil))
 	p, _ := s.pass("shop")
 	same(t, "offered", previews(p), []string{"fix-7 aaaa pr-7"})
-	for _, known := range []string{"", sha("d")} { // sha("d"): by a status that an earlier manager wrote
+	for _, known := range []string{"", sha("d")} { // sha("d") is from a status that an earlier manager wrote
 		s.changes(0, func(pr *v1alpha1.PullRequest) {
 			pr.HeadSHA = sha("b")
 			at(pushed.Add(2 * time.Minute))(pr)
@@ -756,7 +756,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
-// What is offered has the time of its push, as soon as that is known.
+// TestPushTime checks that offers contain the time of their push as soon as it is known.
 func TestPushTime(t *testing.T) {
 	s := begin(t)
 	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -770,7 +770,7 @@ func TestPushTime(t *testing.T) {
 	same(t, "when it is known", p.Status.Releases[0].ReleaseTime.UTC(), pushed.UTC())
 }
 
-// Every limit that the schema takes for pull requests is one.
+// TestManyPullRequestsAreValid checks that each limit that the schema admits for pull requests is valid.
 func TestManyPullRequestsAreValid(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{}
 	pulls(nil)(&policy.Spec)

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// shelf is a registry of one repository, with an image for each tag.
+// shelf is a registry with one repository and an image for each tag.
 type shelf struct{ scan registry.Scan }
 
 func (s *shelf) List(context.Context, registry.Request) (registry.Scan, error) { return s.scan, nil }
@@ -34,8 +34,8 @@ func (*shelf) Gone(context.Context, registry.Request, string, string, string) (b
 	return false, nil
 }
 
-// newShelf has n tags as they are found: three quarters versions, the others
-// commits, signatures and floating tags.
+// newShelf returns a registry with n typical tags: three quarters are versions, the
+// rest are commits, signatures and floating tags.
 func newShelf(n int, at time.Time) *shelf {
 	tags := make([]string, n)
 	for i := range tags {
@@ -55,7 +55,7 @@ func newShelf(n int, at time.Time) *shelf {
 	return &shelf{registry.Scan{Tags: tags, Checksum: "a", Time: at}}
 }
 
-// rulesOfScans are those of the policies that share a shelf.
+// rulesOfScans are the specifications of the policies that share a shelf.
 var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{},
 	{Versioning: v1alpha1.Versioning{Level: v1alpha1.LevelCandidate, GroupBy: v1alpha1.GroupByMinor, Range: ">=1.0.0 <5.0.0"}, Deny: []string{"2.3.x", "4.0.0"}},
@@ -63,7 +63,7 @@ var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{Versioning: v1alpha1.Versioning{Scheme: v1alpha1.SchemeTuple, GroupBy: v1alpha1.GroupByMajor}},
 }
 
-// observedShelf returns a policy over a shelf of at most n tags.
+// observedShelf returns a policy for a shelf with at most n tags.
 func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed {
 	o := &observed{policy: &v1alpha1.ImagePolicy{Spec: spec}, platforms: []string{"linux/amd64"}}
 	o.policy.Spec.Image = "registry.example.com/shop"
@@ -72,10 +72,10 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 	return o
 }
 
-// A scan over as many tags as the schema takes, with the pass that reports it, never
-// has more than 64 MiB that no collection can free: what sixteen concurrent scans need is
-// below a gigabyte, and the rest is the collector's choice (GOGC, GOMEMLIMIT). The list
-// itself is the registry's, and shared. No other test runs at the same time.
+// TestMemoryOfAScan checks that a scan of the maximum number of tags, with the reconcile that reports it, never
+// uses more than 64 MiB that no collection can free. Sixteen concurrent scans then require less than a
+// gigabyte, and the rest depends on the garbage collector (GOGC, GOMEMLIMIT). The list is not included,
+// because it belongs to the registry and is shared. No other test runs at the same time.
 func TestMemoryOfAScan(t *testing.T) {
 	const n, needs = 100_000, 64 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
@@ -106,7 +106,7 @@ func TestMemoryOfAScan(t *testing.T) {
 	}
 }
 
-// peak returns the most memory that a collection found in use while f ran.
+// peak returns the maximum memory that a collection found in use while f ran.
 func peak(f func()) int64 {
 	sample := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	done, most := make(chan struct{}), make(chan int64)
@@ -130,11 +130,11 @@ func peak(f func()) int64 {
 	return <-most
 }
 
-// BenchmarkScan is a whole scan of each of twenty policies over one repository, with
-// the pass that reports it. cpu-ms/scan is the processor time of one scan, collection
-// of garbage included; KiB-live the memory that all twenty together keep until the next;
-// B/op and allocs/op, of all twenty, what is allocated and mostly free again immediately.
-// TestMemoryOfAScan bounds what one needs at any time.
+// BenchmarkScan measures a whole scan of each of twenty policies for one repository, with the reconcile
+// that reports it. cpu-ms/scan is the processor time of one scan, including garbage collection.
+// KiB-live is the memory that all twenty policies keep until the next scan. B/op and allocs/op are
+// the allocations of all twenty scans, most of which are freed immediately. TestMemoryOfAScan bounds
+// the memory of one scan.
 func BenchmarkScan(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -169,7 +169,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// cpu returns the processor time of this process, the garbage collector's included.
+// cpu returns the processor time of this process, including the garbage collector.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

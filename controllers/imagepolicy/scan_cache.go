@@ -15,20 +15,20 @@ import (
 const (
 	// defaultScans is the default number of concurrent scans.
 	defaultScans = 32
-	// maxScan is the timeout of one scan: the list, all images and all proofs of absence. It
-	// is the maximum of spec.timeout too.
+	// maxScan is the timeout of one scan: of the list, all images and all proofs of absence. It is
+	// also the maximum of spec.timeout.
 	maxScan = 2 * time.Minute
-	// maxLists are the bytes of all lists of tags that are kept. A list of the most and longest
-	// tags takes 17 MB.
+	// maxLists is the maximum size of all kept lists of tags in bytes. A list with the maximum number
+	// of tags of maximum length takes 17 MB.
 	maxLists = 96 << 20
 )
 
 // scanCache runs scans in the background, and keeps the last scan of each policy. None of its
-// methods waits for a registry. The cache is lost at a restart, which costs one scan of each
-// policy.
+// methods waits for a registry. The cache is lost at a restart: then each policy is scanned
+// again.
 //
-// It has its own queue in addition to internal/outbound, because it also limits the scans
-// with one credential at a registry.
+// scanCache does not use the slots of internal/outbound but its own queue, because it also limits
+// the scans with one credential at a registry.
 type scanCache struct {
 	clock clock.PassiveClock
 	limit int // number of concurrent scans
@@ -43,17 +43,17 @@ type scanCache struct {
 
 // cacheEntry is the state of one policy in the cache.
 type cacheEntry struct {
-	// record of the last scan; nil before the first one. It is immutable: tasks write to
-	// their own records.
+	// record is the record of the last scan; nil before the first scan. It is immutable: tasks
+	// write to their own records.
 	record *scanRecord
 	// task is the queued or running scan; nil if there is none.
 	task *scanTask
 	// stale reports that there may be changes since the last scan started.
 	stale bool
-	// absentSince has the time of the first scan that proved that a tag is absent. Only
+	// absentSince contains the time of the first scan that proved that a tag is absent. Only
 	// reconciles of the policy, which are sequential, access it.
 	absentSince map[string]time.Time
-	// firstSeen is when tags were first seen; nil before the first list. It is immutable.
+	// firstSeen records when tags were first seen; nil before the first list. It is immutable.
 	firstSeen *firstSeen
 }
 
@@ -64,26 +64,26 @@ type scanTask struct {
 	slots  []slot
 	work   func(context.Context, *scanRecord)
 	since  time.Time
-	cancel context.CancelFunc // nil while it is queued
-	// previous is the canceled running task of the policy, or nil. done is closed when this
-	// task returns.
+	cancel context.CancelFunc // nil while the scan is queued
+	// previous is a canceled task of the policy that is still running, or nil. done is closed when
+	// this task returns.
 	previous *scanTask
 	done     chan struct{}
 }
 
-// slot is a resource that scans share, and that may be slow.
+// slot identifies a resource that scans share and that may be slow.
 type slot struct {
 	namespace, registry string
-	login               bool // of one credential
+	login               bool // whether the slot is for one credential
 	auth                registry.Credential
-	// share of all scans that may use it: 2 for half, 4 for a quarter.
+	// share limits the scans that may use the resource: 2 means half of all scans, 4 a quarter.
 	share int
 }
 
-// slotsOf returns the slots of a scan. A namespace has at most a quarter of all scans, and
-// half of that at one registry. So neither a slow registry nor many policies of a namespace
-// block other namespaces, its other registries, or others at the same registry with the same
-// credential, which may be anonymous.
+// slotsOf returns the slots of a scan. A namespace gets at most a quarter of all scans, and an
+// eighth at one registry. Therefore neither a slow registry nor many policies of a namespace block
+// other namespaces, the other registries of the namespace, or other policies at the same registry
+// with the same credential, which may be anonymous.
 func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
 	namespace, host := policy.Namespace, registry.Host(l.query.repository)
 	return []slot{
@@ -95,7 +95,7 @@ func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
 	}
 }
 
-// newScanCache returns a cache that runs scans once run is called.
+// newScanCache returns a cache that runs scans after run is called.
 func newScanCache(c clock.PassiveClock, most int) *scanCache {
 	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}}
 }
@@ -141,7 +141,7 @@ func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
 	ls.ensure(policy).stale = hinted
 }
 
-// start queues a scan, and cancels an earlier one of the policy.
+// start queues a scan, and cancels an earlier scan of the policy.
 func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, work func(context.Context, *scanRecord)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -173,7 +173,7 @@ func (ls *scanCache) forget(policy types.NamespacedName) {
 	delete(ls.policies, policy)
 }
 
-// cancel cancels the scan of an entry. A running one occupies its slots until it returns.
+// cancel cancels the scan of an entry. A running scan occupies its slots until it returns.
 func (ls *scanCache) cancel(m *cacheEntry) {
 	t := m.task
 	if t == nil {
@@ -212,7 +212,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 	go func() {
 		defer t.cancel()
 		if t.previous != nil {
-			// Otherwise this scan could share a canceled request of the previous one.
+			// Otherwise this scan could share a canceled request of the previous scan.
 			<-t.previous.done
 			t.previous = nil
 		}
@@ -244,14 +244,14 @@ func (ls *scanCache) finish(t *scanTask) bool {
 	return true
 }
 
-// shed forgets lists while all of them take too much: first the oldest one of the namespace
-// whose lists take most, but not that of a policy whose scan is complete just now. A policy
-// requests its list again when it needs it, at the latest for its next scan.
+// shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of
+// the namespace whose lists have the largest size, but not the list of keep, whose scan has just been
+// completed. A policy requests its list again when it uses the list, at the latest for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}
 		for policy, m := range ls.policies {
-			if list := m.record.list(); len(list) > 0 && !seen[&list[0]] { // others may share it
+			if list := m.record.list(); len(list) > 0 && !seen[&list[0]] { // other records may share the list
 				seen[&list[0]] = true
 				total += m.record.listBytes
 				taken[policy.Namespace] += m.record.listBytes

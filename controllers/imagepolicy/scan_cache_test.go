@@ -13,12 +13,12 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// crowd is scans that end only when the test ends them.
+// crowd is a set of scans that end only when the test ends them.
 type crowd struct {
 	*testing.T
 	scans    *scanCache
 	began    chan types.NamespacedName
-	ended    chan types.NamespacedName // by their context
+	ended    chan types.NamespacedName // scans that their context ended
 	requeued chan types.NamespacedName
 	finish   chan struct{} // one end, for each one sent
 }
@@ -49,7 +49,7 @@ func (c *crowd) begin(namespace, name, image, user string) {
 	})
 }
 
-// size waits until so many scans wait and run.
+// size waits until the given numbers of scans wait and run.
 func (c *crowd) size(waiting, running int) {
 	c.Helper()
 	await.Nil(c, func(context.Context) error {
@@ -60,8 +60,8 @@ func (c *crowd) size(waiting, running int) {
 	})
 }
 
-// One tenant, one registry, and one credential take a part of the scans only; who
-// comes after them continues.
+// TestSharesOfScans checks that one tenant, one registry and one credential get only a share of the scans, so
+// that later scans of others start.
 func TestSharesOfScans(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -116,7 +116,7 @@ func TestScansAreBounded(t *testing.T) {
 	for i := range 40 {
 		c.begin(fmt.Sprint("tenant-", i), fmt.Sprint(i), fmt.Sprintf("r%d.example/x", i), "")
 	}
-	c.size(40, 0) // nothing begins before the start
+	c.size(40, 0) // no scan starts before run
 	c.start()
 	c.size(24, 16)
 	first := map[string]bool{}
@@ -141,7 +141,7 @@ func TestScansAreBounded(t *testing.T) {
 	same(t, "slots that are kept", len(c.scans.running), 0)
 }
 
-// A policy has one task. What it is not about any more ends, requeues nothing, and keeps
+// TestTasksEnd checks that a policy has one task, and that a replaced task is canceled, enqueues nothing, and keeps
 // its slots until it has ended.
 func TestTasksEnd(t *testing.T) {
 	t.Parallel()

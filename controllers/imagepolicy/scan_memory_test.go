@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// TestListsAreBounded: the lists of many policies of a tenant are not kept all, those of others
-// are, and what else is known of a policy stays.
+// TestListsAreBounded checks that not all lists of many policies of a tenant are kept, that the lists of other
+// tenants are kept, and that the rest of the state of a policy is kept.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Now())

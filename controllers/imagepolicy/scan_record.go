@@ -13,35 +13,35 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// origin is where a policy's versions come from.
+// origin identifies the source of the versions of a policy.
 type origin struct {
 	repository string
 	insecure   bool
 	// further are the additional repositories, secrets the names of all Secrets, and pinned
-	// the tags of an explicit list; one per line.
+	// the tags of an explicit list. Each contains one item per line.
 	further, secrets, pinned string
-	// source is the kind of source, with what it references.
+	// source is the kind of source, with the referenced object.
 	source string
 }
 
-// query is what to read for a policy. A scan answers one query.
+// query describes what a scan reads for a policy. A scan answers one query.
 type query struct {
 	origin
-	// listed is a checksum of what a GitHubRepository lists.
+	// listed is a checksum of the items in the status of a GitHubRepository.
 	listed string
-	// timeout of one request: the list with all its pages, or an image.
+	// timeout is the timeout of one request: for the list with all its pages, or for an image.
 	timeout time.Duration
 	maxTags int
-	// filter identifies the tags that count against maxTags; "" for all tags of images.
+	// filter identifies the tags that count against maxTags; empty means all tags of images.
 	filter string
-	// interval between two scans.
+	// interval is the interval between two scans.
 	interval time.Duration
-	// requested is the annotation that requests an immediate scan.
+	// requested is the value of the annotation that requests an immediate scan.
 	requested string
 }
 
-// isSame reports whether two queries differ at most in what GitHub lists, and in the request for a
-// scan: a scan that is in progress is completed, and followed by another one.
+// isSame reports whether two queries differ at most in the items of the GitHubRepository and in the
+// request for a scan. If so, a scan in progress is completed, and followed by another scan.
 func (q query) isSame(other query) bool {
 	q.listed, q.requested = other.listed, other.requested
 	return q == other
@@ -50,18 +50,19 @@ func (q query) isSame(other query) bool {
 // readsRegistry reports whether the list of tags of the registry is read.
 func (q *query) readsRegistry() bool { return q.source == "" || q.source == "registry" }
 
-// repositories to read; the first is spec.image.
+// repositories returns the repositories to read. The first repository is spec.image.
 func (q *query) repositories() []string {
 	return append([]string{q.repository}, strings.Fields(q.further)...)
 }
 
-// access is what a scan needs from Secrets.
+// access contains the content of Secrets that a scan requires.
 type access struct {
-	// auths are the credentials for the repositories of the query. Missing ones are
+	// auths are the credentials for the repositories of the query. Access without a credential is
 	// anonymous.
 	auths []registry.Credential
 	tls   registry.TLS
-	// keys of which one must have signed an image. Without keys nothing is verified.
+	// keys are the keys for the verification of signatures: an image must be signed with one of them.
+	// Without keys nothing is verified.
 	keys cosign.Keys
 }
 
@@ -77,21 +78,21 @@ func (a *access) auth(image int) registry.Credential {
 type scanRecord struct {
 	query  query
 	access access
-	// immediate does not use earlier answers.
+	// immediate reports that the scan does not use earlier answers.
 	immediate bool
-	// time at which the list was requested.
+	// time is the time at which the list was requested.
 	time time.Time
-	// due is when to scan again; zero until the scan is complete.
+	// due is the time of the next scan; zero until the scan is complete.
 	due time.Time
-	// pace of scans: less often while nothing changes.
+	// pace is the pace of scans, which are less frequent while nothing changes.
 	pace registry.Pace
-	// previousChecksum is of the results of the previous scan, checksum of this one.
+	// previousChecksum is the checksum of the results of the previous scan, and checksum of this scan.
 	previousChecksum, checksum string
 	// failed is the first error of a scan for pull requests.
 	failed error
 
 	tags *answer[registry.Scan]
-	// listBytes is what the list takes, once the scan is complete.
+	// listBytes is the size of the list. It is set when the scan is complete.
 	listBytes int
 	images    map[ref]answer[registry.Image]
 	details   map[ref]answer[registry.Image]
@@ -99,13 +100,13 @@ type scanRecord struct {
 	absences  map[string]answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
-	// times are the build times of images, by tag, if they are the versions; untimed reports
+	// times are the build times of images by tag, if versions are build times. untimed reports
 	// that there are more tags than one scan requests.
 	times   map[string]answer[buildTime]
 	untimed bool
 }
 
-// ref identifies an image of one of the query's repositories, by tag or digest.
+// ref identifies an image in a repository of the query, by tag or digest.
 type ref struct {
 	image      int
 	identifier string
@@ -131,7 +132,7 @@ func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 	}
 	l.previousChecksum, l.times = before.checksum, withoutErrors(before.times)
 	if l.immediate || before.access.keys.ID() != l.access.keys.ID() {
-		return l // the head commits were verified with other keys
+		return l // the head commits of the previous scan were verified with other keys
 	}
 	l.heads = maps.Clone(before.heads)
 	if before.query == l.query {
@@ -140,7 +141,7 @@ func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 	return l
 }
 
-// list returns the list of tags; nil without one.
+// list returns the list of tags, or nil if there is none.
 func (l *scanRecord) list() []string {
 	if l == nil || l.tags == nil {
 		return nil
@@ -156,7 +157,7 @@ func (l *scanRecord) measure() {
 	}
 }
 
-// clone returns a copy for a scan of what is missing.
+// clone returns a copy for a scan that adds the missing answers.
 func (l *scanRecord) clone() *scanRecord {
 	c := *l
 	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)
@@ -164,22 +165,22 @@ func (l *scanRecord) clone() *scanRecord {
 	return &c
 }
 
-// recordReader reads a record, and requests what is missing there from the registry.
+// recordReader reads a record, and requests answers that are missing in the record from the registry.
 type recordReader struct {
 	*scanRecord
 	clock clock.PassiveClock
-	// scanner is called for what is missing. If it is nil, that is errNotScanned.
+	// scanner makes the requests for missing answers. If it is nil, a missing answer is errNotScanned.
 	scanner  Scanner
 	verifier Verifier
 	ctx      context.Context
-	// counts reports whether a tag counts against the limit; nil if all do.
+	// counts reports whether a tag counts against the limit; nil means that all tags count.
 	counts func(tag string) bool
-	// timesLeft is how many build times may still be requested.
+	// timesLeft is the number of build times that may still be requested.
 	timesLeft int
 	// report is called with the progress of the scan; it may be nil.
 	report   func(Progress)
 	progress Progress
-	// incomplete reports that something was missing.
+	// incomplete reports that an answer was missing.
 	incomplete bool
 }
 
@@ -215,7 +216,7 @@ func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K
 	return value, err
 }
 
-// request for the repository of an image.
+// request returns a request for the repository of an image.
 func (a *recordReader) request(image int) registry.Request {
 	q := &a.query
 	return registry.Request{
@@ -224,7 +225,7 @@ func (a *recordReader) request(image int) registry.Request {
 	}
 }
 
-// List requests the tags once per scan. For other sources than a registry it only returns
+// List requests the tags once per scan. For sources other than a registry it only returns
 // the time.
 func (a *recordReader) List() (registry.Scan, error) {
 	known := map[struct{}]answer[registry.Scan]{}
@@ -249,12 +250,12 @@ func (a *recordReader) List() (registry.Scan, error) {
 	return scan, err
 }
 
-// shareHead is the maximum age of a digest that policies share for the same tag of a pull
-// request's image.
+// shareHead is the maximum age of a digest that policies share for the same tag of the image of a
+// pull request.
 const shareHead = 5 * time.Second
 
-// Resolve requests the image of a tag once per scan. Policies that share the list share what
-// was requested since; those with other sources share it within their interval.
+// Resolve requests the image of a tag once per scan. Policies that share the list share the answers
+// to requests since the list. Policies with other sources share answers within their interval.
 func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	return cached(a, a.images, ref{image, tag}, image, func(r registry.Request) (registry.Image, error) {
 		r.MaxAge = a.clock.Since(a.time) + 1
@@ -286,7 +287,7 @@ func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 	})
 }
 
-// Gone requests a proof of absence once per scan; without a digest, for the tag only.
+// Gone requests a proof of absence once per scan. If digest is empty, the proof is for the tag only.
 func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
 	return cached(a, a.absences, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// silentRegistry answers when the caller's time is over.
+// silentRegistry answers only when the context of the caller has ended.
 type silentRegistry struct{ shelf }
 
 func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.Scan, error) {
@@ -20,7 +20,7 @@ func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.S
 	return registry.Scan{}, ctx.Err()
 }
 
-// A scan that takes too long is reported, keeps what was offered, and is started again soon.
+// TestLateScan checks that a scan that takes too long is reported, keeps the offer, and is started again soon.
 func TestLateScan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -52,7 +52,7 @@ func TestDue(t *testing.T) {
 	down := &registry.Error{Kind: registry.Unreachable}
 	for name, test := range map[string]struct {
 		interval time.Duration
-		before   time.Duration // after now; 0: the scan was not done before
+		before   time.Duration // previous due time, relative to now; 0 means that the scan was not complete before
 		err      error
 		least    time.Duration
 		most     time.Duration

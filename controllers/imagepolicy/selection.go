@@ -15,63 +15,64 @@ import (
 
 // Bounds of one scan.
 const (
-	// maxRejections is how many new tags are requested that do not exist or do not support
-	// the platform.
+	// maxRejections is the maximum number of requested new tags that do not exist or do not
+	// support the platform.
 	maxRejections = 100
-	// maxFailures of the registry end the scan.
+	// maxFailures is the number of failures of the registry after which the scan ends.
 	maxFailures = 3
-	// maxUnreadable is how many images the registry may refuse, or fail to return, before that counts
-	// as a failure of the registry, and maxUnreadableFirst the same while it has returned none.
+	// maxUnreadable is the number of images that the registry may refuse or fail to return before
+	// this counts as a failure of the registry. maxUnreadableFirst is this number while the registry
+	// has not returned any image.
 	maxUnreadable, maxUnreadableFirst = 30, 5
 )
 
-// selection is the response of the registry, and the releases that are offered.
+// selection contains the answers of the registry and the offered releases.
 type selection struct {
 	// incomplete reports that not all requests were made yet.
 	incomplete bool
-	// requested is the handled request for a scan, if requestHandled reports that there was a
-	// scan.
+	// requested is the request for a scan that was handled, if requestHandled reports that there
+	// was a scan.
 	requestHandled bool
 	requested      string
 	// scanned reports that the registry answered.
 	scanned bool
 	// listed reports that the tags are from the registry or from GitHub, and not from the
-	// specification.
+	// specification of the policy.
 	listed bool
 	// tags is the number of tags or pull requests that were read.
 	tags int
 	// truncated reports that there are more tags than were read.
 	truncated bool
 	checksum  string
-	// result of the selection, and images by tag.
+	// result is the result of the selection, and images contains the images by tag.
 	result version.Result
 	images map[string][]v1alpha1.ReleaseImage
-	// pulled is set if the source is pull requests. Then result has only counts, rejections,
-	// and what is beyond the limits.
+	// pulled is set for pull requests. Then result contains only counts, rejections, and the pull
+	// requests beyond the limits.
 	pulled *pullRequests
-	// firstSeen is when tags were first seen; nil without spec.minAge.
+	// firstSeen records when tags were first seen; nil without spec.minAge.
 	firstSeen *firstSeen
-	// offerableAt is when the next version reaches spec.minAge, or its build time is no longer
-	// in the future; zero if there is none.
+	// offerableAt is the time at which the next version reaches spec.minAge, or at which its build
+	// time is no longer in the future; zero if there is no such version.
 	offerableAt time.Time
-	// untimed counts the tags whose build time is needed and not known yet.
+	// untimed is the number of tags whose build time is required but not known yet.
 	untimed int
-	// missing are offered tags that the list no longer has or, if the source is not a
+	// missing contains the offered tags that are no longer in the list or, if the source is not a
 	// registry, that have no image in the registry.
 	missing map[string]bool
-	// untagged are versions whose tags are deleted while their images remain.
+	// untagged are the versions whose tags were deleted while their images remain.
 	untagged []string
-	// gone are versions in use whose absence was proved twice.
+	// gone are the versions in use whose absence was proved twice.
 	gone []version.Held
-	// excluded are offered versions that the specification withdraws because of the content
+	// excluded are the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.
 	excluded []version.Held
-	// keys identifies the keys of spec.verify in the scan; "" for none. keysChanged reports
-	// that the offered versions were verified with other keys, and are verified again.
+	// keys identifies the keys of spec.verify in the scan; empty if there are none. keysChanged
+	// reports that the offered versions were verified with other keys, and must be verified again.
 	keys        string
 	keysChanged bool
 	// undecided reports that the check of an offered version is not complete. The policy is not
-	// Ready until it is.
+	// Ready until the check is complete.
 	undecided bool
 	registryErrors
 }
@@ -80,17 +81,17 @@ type selection struct {
 type registryErrors struct {
 	// err is the first error of the list, or of the registry for an image. Offered versions remain.
 	err error
-	// failures of the registry.
+	// failures is the number of failures of the registry.
 	failures int
-	// unreadable counts the images that the registry refused or failed to return, with the first error;
-	// readable reports whether it returned one.
+	// unreadable is the number of images that the registry refused or failed to return, and unreadableErr
+	// the first of these errors. readable reports whether the registry returned an image.
 	unreadable    int
 	unreadableErr error
 	readable      bool
 }
 
-// noteImageError records that the registry did not return an image. If it returns others, only this
-// image is affected, and the scan continues with the next one.
+// noteImageError records that the registry did not return an image. If the registry returns other images,
+// only this image is affected, and the scan continues with the next image.
 func (s *registryErrors) noteImageError(err error) {
 	most := maxUnreadable
 	if !s.readable {
@@ -106,8 +107,8 @@ func (s *registryErrors) noteImageError(err error) {
 	}
 }
 
-// noteUnreadable makes the registry's refusal of each image that was requested an error of the registry, as
-// when a credential may list tags but not read images.
+// noteUnreadable records an error of the registry if the registry returned none of the requested images, for
+// example because a credential may list tags but not read images.
 func (s *registryErrors) noteUnreadable() {
 	if s.err == nil && !s.readable {
 		s.err = s.unreadableErr
@@ -123,9 +124,9 @@ func (s *registryErrors) noteError(err error) {
 }
 
 // selectReleases reads a scan record, or completes it if the reader has a scanner, and selects
-// releases. It never fails as a whole: what cannot be read, or is not known yet, is unchanged.
-// absent has the tags that earlier scans found absent, and is updated; seen has when they
-// first saw tags.
+// releases. It never fails as a whole: releases whose images cannot be read, or are not known yet, do
+// not change. absent contains the tags that earlier scans found absent, and is updated. seen records
+// when earlier scans first saw tags.
 func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return selectPullRequests(o, a)
@@ -159,19 +160,19 @@ func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, s
 	return s
 }
 
-// compareKeys compares the keys of the scan with those that verified the offered versions.
+// compareKeys compares the keys of the scan with the keys with which the offered versions were verified.
 func (s *selection) compareKeys(o *observed, a *recordReader) {
 	s.keys = a.access.keys.ID()
 	s.keysChanged = s.keys != "" && s.keys != o.policy.Status.VerifiedBy
 }
 
-// noImage rejects a tag that the registry does not have.
+// noImage returns the rejection of a tag without an image in the registry.
 func noImage() *version.Refusal {
 	return rejectf(version.VerdictExists, "the registry has no image with this tag")
 }
 
-// rank applies the filters to the names of the source and to the offered versions: absence
-// from the list does not prove that a version is gone.
+// rank applies the filters to the names of the source and to the offered versions. It includes offered
+// versions, because absence from the list does not prove that a version no longer exists.
 func (s *selection) rank(o *observed, a *recordReader, names []version.Name, before map[string]v1alpha1.OfferedRelease, seen *firstSeen) *version.Ranking {
 	if o.github != nil {
 		for tag, rel := range before {
@@ -206,7 +207,7 @@ func (s *selection) rank(o *observed, a *recordReader, names []version.Name, bef
 	return o.selector.Rank(tags)
 }
 
-// offeredBefore returns the offered releases by tag, if their images are of the present
+// offeredBefore returns the offered releases by tag, if their images belong to the current
 // repositories.
 func offeredBefore(o *observed) map[string]v1alpha1.OfferedRelease {
 	before := map[string]v1alpha1.OfferedRelease{}
@@ -241,8 +242,8 @@ func (s *selection) list(o *observed, a *recordReader) []version.Name {
 	return nil
 }
 
-// offer selects releases until all of them have images or are rejected. A new tag beyond
-// maxRejections has neither, and is not offered.
+// offer selects releases until each of them has images or is rejected. A new tag beyond
+// maxRejections is not requested, and not offered.
 func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
 	now, useless := a.clock.Now(), 0
 	for more := true; more; {
@@ -290,8 +291,8 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 }
 
 // resolve finds the images of a tag. A new tag that does not exist, or does not support the
-// platform, is rejected. An offered tag keeps its images if the registry has no new ones, or
-// moved it in only some of several repositories, unless its images are checked again and
+// platform, is rejected. An offered tag keeps its images if the registry has no new images for it, or
+// if the tag moved in only some of several repositories, unless its images are checked again and
 // rejected. A tag without results yet has no images.
 func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
 	images, refusal := s.findImages(o, a, rel.Tag, o.vars(rel))
@@ -302,7 +303,7 @@ func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, b
 		if o.recheck || s.keysChanged {
 			again := s.check(o, a, before.Images, o.vars(rel))
 			if o.github != nil && rel.Name == "" && again != nil && again.Verdict == version.VerdictLabels {
-				again = s.checkAllSigned(o, a, before.Images) // GitHub does not list it now: the expected labels are not known
+				again = s.checkAllSigned(o, a, before.Images) // GitHub does not list the name now, so that the expected labels are not known
 			}
 			if isFinal(again) {
 				s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
@@ -318,8 +319,8 @@ func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, b
 	return nil
 }
 
-// halfMoved reports whether a tag moved in some repositories and not in others: all images of
-// a release change together.
+// halfMoved reports whether a tag moved in some repositories but not in others. All images of a release
+// must change together.
 func halfMoved(before, now []v1alpha1.ReleaseImage) bool {
 	same := 0
 	for i := range before {
@@ -339,12 +340,13 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 	return v
 }
 
-// goneAfter is the minimum time of absence of a tag: as long as a push of the same tag, or a
-// lagging replica of the registry, may need, even if scans are requested meanwhile.
+// goneAfter is the minimum time between the two scans that prove the absence of a tag, even if scans are
+// requested. In this time a push of the same tag is complete, and a replica of the registry is no
+// longer behind.
 const goneAfter = 30 * time.Second
 
-// proveGone checks whether tags that are no longer listed are gone: tag and digest return 404
-// while another image of the repository exists, in two scans (protocol rule 4).
+// proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, tag
+// and digest return 404 while another image of the repository exists (protocol rule 4).
 func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
 	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !s.missing[tag] })
 	witness := s.witness()
@@ -383,8 +385,8 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 	}
 }
 
-// withoutTag checks for a version whose tag is deleted while its image remains. spec.untagged
-// defines whether that withdraws it.
+// withoutTag checks whether the tag of a version was deleted while its image remains. spec.untagged
+// defines whether such a version is withdrawn.
 func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release, witness string) (gone bool, err error) {
 	deleted, err := a.Gone(rel.Tag, "", witness)
 	if err != nil || !deleted || o.policy.Spec.Untagged == v1alpha1.UntaggedWithdraw {
@@ -394,7 +396,7 @@ func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release
 	return false, nil
 }
 
-// witness returns the digest of an image that is still listed.
+// witness returns the digest of an image whose tag is still listed.
 func (s *selection) witness() string {
 	for _, rel := range s.result.Offered {
 		if images := s.images[rel.Tag]; !s.missing[rel.Tag] && len(images) > 0 {

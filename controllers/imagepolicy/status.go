@@ -76,8 +76,8 @@ func untaggedNote(s selection) string {
 	return fmt.Sprintf("; the tags of %s are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
 }
 
-// noVersions explains why nothing is offered: how many tags each filter rejected, with an
-// example of the last filter.
+// noVersions explains why nothing is offered. It returns the number of tags that each filter rejected,
+// with an example for the last filter.
 func noVersions(s selection, out plan) string {
 	what := "tags"
 	switch {
@@ -100,8 +100,8 @@ func noVersions(s selection, out plan) string {
 	return message
 }
 
-// lastRefused returns a candidate of the last filter that rejected anything, which needs the fewest
-// changes to be offered.
+// lastRefused returns a candidate that the last filter with rejections rejected. Such a candidate
+// requires the fewest changes to be offered.
 func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	for _, count := range slices.Backward(out.rejected) {
 		for _, c := range out.candidates {

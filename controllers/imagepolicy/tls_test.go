@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// A registry with its own authority, which wants a certificate of its clients, is
-// read with the Secret of spec.certSecretRef, and once that holds what it takes.
+// TestCertificatesOfARegistry checks that a registry with its own certificate authority, which requires client
+// certificates, is read with the Secret of spec.certSecretRef as soon as the Secret is valid.
 func TestCertificatesOfARegistry(t *testing.T) {
 	s := begin(t)
 	s.clock.SetTime(time.Now()) // certificates are valid by the real clock
@@ -49,13 +49,13 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	same(t, "offered with a certificate", offered(p), []string{"1.0.0 in release"})
 }
 
-// A reconcile ends with its context whatever a Secret holds: a key that would keep the
-// processor busy for minutes is a fault of the Secret.
+// TestHugeKeyIsAFault checks that a key whose verification would take minutes of processor time is reported as an
+// error of the Secret, so that a reconcile ends with its context for any Secret.
 func TestHugeKeyIsAFault(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
 	certificate, _ := registrytest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour))
-	s.create(&corev1.Secret{ // of no type: the API server itself would parse the key of one of kubernetes.io/tls
+	s.create(&corev1.Secret{ // without a type, because the API server would parse the key of a Secret of type kubernetes.io/tls
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "tls"},
 		Data:       map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)},
 	})

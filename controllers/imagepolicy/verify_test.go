@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// keys makes, or changes, the Secret "keys" with public keys.
+// keys creates or changes the Secret "keys" with public keys.
 func (s *story) keys(data map[string][]byte) {
 	s.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keys"}, Data: data}
@@ -32,7 +32,7 @@ func signed(p *v1alpha1.ImagePolicySpec) {
 	p.Verify = &v1alpha1.Verify{Cosign: v1alpha1.CosignVerify{KeySecretRef: v1alpha1.Reference{Name: "keys"}}}
 }
 
-// Of several versions the newest that is signed is offered.
+// TestVerify checks that the newest signed version is offered.
 func TestVerify(t *testing.T) {
 	s := begin(t)
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
@@ -57,7 +57,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("reason %q, want %s...", got, want)
 		}
 	}
-	// It is signed later, while the registry has troubles.
+	// 1.3.0 is signed later, while the registry fails.
 	key.Sign(t, s.server, path, digests["1.3.0"])
 	s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
 	p = s.scan("shop")
@@ -66,8 +66,8 @@ func TestVerify(t *testing.T) {
 	same(t, "offered when it is signed", offered(s.scan("shop")), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release"})
 }
 
-// What was offered stays while signatures cannot be read; when the specification
-// begins to ask for them, what has none leaves.
+// TestVerifyThatIsAskedForLater checks that offered versions remain while signatures cannot be read, and that
+// versions without a signature are withdrawn when the specification starts to require signatures.
 func TestVerifyThatIsAskedForLater(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
@@ -90,7 +90,7 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	p := s.scan("shop")
 	same(t, "when they can be read", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
 
-	// The signature goes, and what is offered does not.
+	// The signature is deleted, and the offered version remains.
 	fail()
 	s.restart()
 	p = s.scan("shop")
@@ -102,14 +102,14 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	p = s.scan("shop")
 	same(t, "with the first key again", offered(p), []string{"1.0.0 in release"})
 
-	// A tag that moves to an image without a signature keeps the one that has it.
+	// A tag that moves to an image without a signature keeps the signed image.
 	before := p.Status.Releases[0].Images
 	s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
 	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
-// A key that comes late, and a registry that does not answer then, let nothing through
-// that is not signed.
+// TestVerifyWithAKeyThatComesLate checks that no version without a signature is offered if a key is created late
+// and the registry is unavailable then.
 func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 	for source, edit := range map[string]func(*v1alpha1.ImagePolicySpec){"registry": func(*v1alpha1.ImagePolicySpec) {}, "pull requests": pulls(nil)} {
 		t.Run(source, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 	}
 }
 
-// What is offered is judged by its digest, wherever its tag is meanwhile.
+// TestVerifyWhatATagLeft checks that an offered image is verified by its digest, even if its tag has moved.
 func TestVerifyWhatATagLeft(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
@@ -177,7 +177,7 @@ func TestVerifyPullRequests(t *testing.T) {
 		same(t, "when signatures are asked for", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
 		same(t, "refused", verdicts(p), []string{sha("2") + " Verify"})
 	}
-	// A previous commit is judged as well.
+	// The image of a previous commit is verified too.
 	s.policy("web", pulls(nil))
 	s.pass("web")
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -201,11 +201,11 @@ func TestVerifyPullRequests(t *testing.T) {
 	same(t, "when it is signed", append(previews(p), taken(p)...), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 }
 
-// Secrets that are missing or broken are problems that name the field, and never a
-// scan without them.
+// TestSecretsOfAScan checks that missing or invalid Secrets are reported with the name of the field, and never cause
+// a scan without them.
 func TestSecretsOfAScan(t *testing.T) {
 	for name, test := range map[string]struct {
-		data map[string][]byte // nil: there is none
+		data map[string][]byte // nil means that there is no Secret
 		edit func(*v1alpha1.ImagePolicySpec)
 		want string
 	}{
@@ -239,8 +239,8 @@ func TestSecretsOfAScan(t *testing.T) {
 	}
 }
 
-// A key that is replaced withdraws what only it had signed: in the running manager, after
-// a restart, and when the registry first fails.
+// TestReplacedKeyWithdraws checks that versions that only a replaced key signed are withdrawn: in the running
+// manager, after a restart, and after a failure of the registry.
 func TestReplacedKeyWithdraws(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},
@@ -276,8 +276,8 @@ func TestReplacedKeyWithdraws(t *testing.T) {
 	}
 }
 
-// The same for pull requests, which no push follows: the image of the head commit, and that
-// of the commit before, whose head has none yet.
+// TestReplacedKeyWithdrawsPreviews checks the same for pull requests without another push: for the image of the head
+// commit, and for the image of the previous commit if the head commit has no image yet.
 func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},

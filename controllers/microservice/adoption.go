@@ -28,23 +28,23 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// requeueDeployment is how often a missing Deployment is read: Deployments are not watched.
+// requeueDeployment is the interval at which a missing Deployment is read, because Deployments are not watched.
 const requeueDeployment = time.Minute
 
-// adoption is the progress of a Microservice that takes over from a Deployment.
+// adoption is the progress of the takeover from a Deployment.
 type adoption struct {
-	// reason and message of condition DeploymentAdopted; reason Adopted makes it True.
+	// reason and message are those of condition DeploymentAdopted. The condition is True if the reason is Adopted.
 	reason, message string
 	// scale is the Deployment to write; nil if it does not change.
 	scale *appsv1.Deployment
-	// replicas that it had; with scale.
+	// replicas is the previous number of replicas of the Deployment, if scale is set.
 	replicas int32
-	// requeue is when to reconcile again; zero if only after a change.
+	// requeue is the time of the next reconcile; zero if only a change requires one.
 	requeue time.Time
 }
 
-// observeDeployment reads the Deployment that the Microservice takes over from, which is not
-// watched, until that is done.
+// observeDeployment reads the Deployment that the Microservice takes over from, until the takeover is
+// done. Deployments are not watched.
 func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	from := o.ms.Spec.AdoptFrom
 	if from == nil || meta.IsStatusConditionTrue(o.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
@@ -62,8 +62,8 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// adopt decides about the previous Deployment: it is scaled to zero when a release is active and
-// available, every Service that a policy adopts routes to it, and requests in flight to the
+// adopt decides whether to scale the previous Deployment to zero: when a release is active and
+// available, each Service that a policy adopts routes to the release, and requests in flight to the
 // previous pods had time to end. It is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
@@ -115,7 +115,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	a.replicas = replicas(d)
 	if n, ok := adoptedReplicas(d); ok {
-		a.replicas = max(a.replicas, n) // A user scaled it up again: the larger number counts.
+		a.replicas = max(a.replicas, n) // A user scaled the Deployment up again: the larger number counts.
 	}
 	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(a.replicas))
 	a.scale.Spec.Replicas = new(int32(0))
@@ -135,7 +135,7 @@ func replicas(d *appsv1.Deployment) int32 {
 	return *d.Spec.Replicas
 }
 
-// servesSomewhere reports whether a group has an active release that is available. Previews do
+// servesSomewhere reports whether any group has an active release that is available. Previews do
 // not count, because they do not replace the adopted Deployment.
 func servesSomewhere(ms *v1alpha1.Microservice) bool {
 	groups := streams(ms)
@@ -154,7 +154,7 @@ func setAdopted(w *pass) {
 	switch a := w.plan.adoption; {
 	case w.ms.Spec.AdoptFrom == nil:
 		status.Remove(conds, v1alpha1.ConditionDeploymentAdopted)
-	case a == nil: // It is done.
+	case a == nil: // The takeover is done.
 	case a.reason == reasonAdopted:
 		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionTrue, a.reason, a.message)
 	default:
@@ -165,8 +165,8 @@ func setAdopted(w *pass) {
 	}
 }
 
-// scaleDeployment patches the Deployment that the Microservice takes over from, if it is unchanged
-// since it was read.
+// scaleDeployment patches the Deployment that the Microservice takes over from, if the Deployment has
+// not changed since it was read.
 func (r *Reconciler) scaleDeployment(ctx context.Context, live, next *appsv1.Deployment) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {

@@ -22,7 +22,7 @@ func adopts(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.Microservice) {
 	}
 }
 
-// previous makes the Deployment that ran the service before, with its pods available.
+// previous creates the Deployment that ran the service before, with available pods.
 func (s *story) previous(replicas int32) *appsv1.Deployment {
 	s.Helper()
 	labels := map[string]string{"app": "web"}
@@ -39,7 +39,7 @@ func (s *story) previous(replicas int32) *appsv1.Deployment {
 	return d
 }
 
-// run lets so many pods of the previous Deployment be available.
+// run sets the number of available pods of the previous Deployment.
 func (s *story) run(available int32) {
 	s.Helper()
 	var d appsv1.Deployment
@@ -57,7 +57,7 @@ func (s *story) previousReplicas() int32 {
 	return replicas(&d)
 }
 
-// routesTo lets the policy report the Service that it adopts.
+// routesTo makes the policy report the Service that it adopts.
 func (s *story) routesTo(release string) {
 	s.Helper()
 	p := &v1alpha1.NetworkPolicy{}
@@ -125,13 +125,13 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "at the end", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "True Adopted")
 	same(t, "Ready", wording(condition(s.ms(), "Ready")), "True Succeeded")
 
-	// Nothing is read or written any more, also after a restart.
+	// Nothing is read or written any longer, also after a restart.
 	writes := len(s.writes)
 	s.restart()
 	s.play()
 	same(t, "writes stable", s.writes[writes:], []string{})
 
-	// And back: pods first, then the Service, then the drain, then the releases go.
+	// The takeover is reverted: first the pods, then the Service, then the drain, and then the releases are deleted.
 	s.remove()
 	s.pass()
 	same(t, "replicas when it is deleted", s.previousReplicas(), int32(3))
@@ -152,8 +152,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "annotations", len(d.Annotations), 0)
 }
 
-// A policy that is deleted along with the Microservice has routes to the releases until it
-// is gone: the releases go after it, and after the drain.
+// TestReleasesOutliveTheRoutes checks that releases are deleted only after a policy that is deleted together
+// with the Microservice, whose routes route to the releases until then, and after the drain.
 func TestReleasesOutliveTheRoutes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
@@ -175,7 +175,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 	s.remove()
 	s.pass()
 	s.run(3)
-	s.routesTo("") // its Service is restored, and its routes are still there
+	s.routesTo("") // its Service is restored, and its routes still exist
 	for range 3 {
 		s.clock.Step(31 * time.Second)
 		s.pass()
@@ -233,7 +233,7 @@ func TestDeletionEndsWhateverFails(t *testing.T) {
 	s.offer("1.0.0")
 	s.play(func() bool { return s.previousReplicas() == 0 })
 	s.remove()
-	s.run(0) // Its pods never come.
+	s.run(0) // Its pods never become available.
 	start := s.clock.Now()
 	for !s.removed() {
 		result, err := s.pass()
@@ -296,7 +296,7 @@ func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
 	}
 }
 
-// wording returns the status and reason of a condition.
+// wording returns the status and reason from the text of a condition.
 func wording(condition string) string {
 	text, _, _ := strings.Cut(condition, ":")
 	return text
@@ -310,7 +310,7 @@ func TestRestoreWithoutTheAnnotation(t *testing.T) {
 	s.play()
 	var d appsv1.Deployment
 	s.get("web", &d)
-	d.Annotations = nil // As a tool does that applies what it has.
+	d.Annotations = nil // like a tool that applies its manifest
 	if err := env.Client.Update(t.Context(), &d); err != nil {
 		t.Fatal(err)
 	}

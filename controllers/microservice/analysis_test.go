@@ -25,8 +25,8 @@ func TestAnalysisThatIsNotCEL(t *testing.T) {
 	same(t, "rollout state", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
-// TestAnalysisTemplate checks that no release starts without its template, that one starts when the template appears, and that its
-// canary waits in its step for the measurements, and while the template is away.
+// TestAnalysisTemplate checks that no release starts without the template, that a release starts when the template is created, and that
+// the canary waits in its step for the measurements, and while the template does not exist.
 func TestAnalysisTemplate(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

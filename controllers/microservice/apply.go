@@ -28,17 +28,17 @@ type pass struct {
 
 // applied is the result of applying a plan.
 type applied struct {
-	// unwritable releases: the API server rejected a write to them in this pass.
+	// unwritable contains the releases to which the API server rejected a write in this pass.
 	unwritable map[string]error
 }
 
-// planAndCreate plans, and applies what precedes the rollout state. A revived release must have its
-// stamp before the rollout state names it (protocol rule 2): if the API server rejects that write,
-// the plan is computed again without the revival, so that a release which fails, or that a user
-// aborts, loses its traffic nevertheless.
+// planAndCreate computes the plan, and applies the writes that precede the rollout state. A revived
+// release must be stamped before the rollout state refers to it (protocol rule 2). If the API server
+// rejects the stamp, the plan is computed again without the revival, so that a release that fails or
+// that a user aborts still loses its traffic.
 //
-// refused is the error of releases that could not be created or changed, which blocks nothing else.
-// err is the error that ends the pass.
+// refused is the error of releases that could not be created or changed. It does not block other
+// writes. err is the error that ends the pass.
 func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err error) {
 	w.applied.unwritable = map[string]error{}
 	now := r.clock.Now()
@@ -62,14 +62,14 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	return refused, nil
 }
 
-// ensureReleases creates, revives and scales up releases: everything that may precede the write of
-// the rollout state.
+// ensureReleases creates, revives and scales up releases. These are all writes that may precede the
+// write of the rollout state.
 //
 // refused is the error of releases that could not be created, scaled up, or given their disruption
-// budget or autoscaler. That blocks nothing else: the planner counts the existing pods, and a
-// canary that fails must lose its weight even if the write of its successor, or of any release, is
-// rejected. Releases that could not be stamped are recorded as unwritable: the plan must be
-// computed again. err is the error that ends the pass: a plan based on outdated facts is dropped.
+// budget or autoscaler. It does not block other writes: the planner counts the existing pods, and a
+// canary that fails must lose its weight even if the API server rejects the write of any release.
+// Releases that could not be stamped are recorded as unwritable, and the plan must be computed again.
+// err is the error that ends the pass: a plan based on outdated facts is dropped.
 func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
@@ -104,7 +104,7 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 		if planned(w.plan.Result, name) || w.applied.unwritable[name] != nil {
 			continue
 		}
-		// For its disruption budget and autoscaler.
+		// Write the disruption budget and the autoscaler of the release.
 		failed := r.resize(ctx, w, name, int(w.objects[name].Spec.Replicas), 0)
 		if outdated(failed) {
 			return nil, failed
@@ -114,8 +114,8 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 	return refused, nil
 }
 
-// unchanged returns an error if an object changed since it was read, which a rejected write does
-// not show: the decision on it may be outdated.
+// unchanged returns an error if an object changed since it was read. A rejected write does not show
+// such a change, and the decision about the object may be outdated.
 func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
@@ -128,8 +128,8 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 }
 
 // create creates the object of a release, and reports whether it did. The name is derived from the
-// content: if the object exists already and is owned by the Microservice, it is the same, and is
-// added to the release objects.
+// content. Therefore an existing object of this name that the Microservice owns is the same release,
+// and is added to the release objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
@@ -149,7 +149,7 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	if err := controllerutil.SetControllerReference(w.ms, object, r.Scheme()); err != nil {
 		return false, fmt.Errorf("set the owner of release %q: %w", e.Release, err)
 	}
-	// The objects that its pods refer to must exist.
+	// The objects to which the pods of the release refer must exist first.
 	if err := r.copyAll(ctx, w, object.Name, w.ms); err != nil {
 		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
@@ -174,8 +174,8 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	return false, nil
 }
 
-// resize sets the replicas of a release, with the matching disruption budget and autoscaler and its mark, and
-// stamps it when it is revived. The write applies only if the object is unchanged since it was read.
+// resize sets the replicas of a release, with the matching disruption budget, autoscaler and mark, and stamps a
+// revived release. The write applies only if the object has not changed since it was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
@@ -183,8 +183,8 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	}
 	object := before.DeepCopy()
 	object.Spec.Replicas = int32(replicas)
-	// The routes follow the rollout state later: a release keeps its autoscaler, and with it the pods
-	// that this added, until its traffic is gone.
+	// The routes follow the rollout state later. Until the traffic of a release is gone, the release
+	// keeps its autoscaler and the pods that the autoscaler added.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
@@ -204,7 +204,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	return nil
 }
 
-// mark sets or removes the mark of a release that was never active.
+// mark sets or removes the mark of releases that were never active.
 func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	if slices.Contains(plan.NeverActive, object.Name) {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
@@ -213,7 +213,7 @@ func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	delete(object.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
-// applyEnds applies what follows the rollout state.
+// applyEnds applies the writes that follow the rollout state.
 func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	if err := r.retire(ctx, w); err != nil {
 		return err
@@ -224,8 +224,8 @@ func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	return nil
 }
 
-// retire scales down and deletes releases: everything that must follow the write of the rollout
-// state. After a conflict with a newer object the plan is dropped.
+// retire scales down and deletes releases. These are all writes that must follow the write of the
+// rollout state. After a conflict with a newer object the plan is dropped.
 func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, x := range w.plan.Retire {

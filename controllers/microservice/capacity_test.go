@@ -23,7 +23,7 @@ func autoscaled(ms *v1alpha1.Microservice) {
 	ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}}}
 }
 
-// half plays until 1.1.0 is a canary with half of the traffic, and 1.0.0 is active.
+// half continues until 1.1.0 is a canary with half of the traffic, and 1.0.0 is active.
 func half(t *testing.T) *story {
 	t.Helper()
 	s := begin(t, autoscaled)
@@ -39,7 +39,7 @@ func half(t *testing.T) *story {
 	return s
 }
 
-// grow returns an autoscaler that answers to more load.
+// grow simulates an autoscaler that adds replicas because of more load.
 func (s *story) grow(version string, replicas int32) {
 	s.Helper()
 	c := s.release(version)
@@ -48,7 +48,7 @@ func (s *story) grow(version string, replicas int32) {
 	s.report(c, before)
 }
 
-// keepsAutoscaler fails where a release has no autoscaler while the routes name it.
+// keepsAutoscaler fails the test if a release has no autoscaler while routes refer to it.
 func (s *story) keepsAutoscaler(version string) {
 	s.Helper()
 	c, p := s.release(version), &v1alpha1.NetworkPolicy{}
@@ -62,8 +62,8 @@ func (s *story) keepsAutoscaler(version string) {
 	}
 }
 
-// A canary with half of the traffic, which its autoscaler has made larger, is aborted: it
-// keeps its autoscaler until no route names it and the drain is over.
+// TestAbortedCanaryKeepsItsAutoscaler checks that an aborted canary with half of the traffic keeps its
+// autoscaler until no route refers to it and the drain has ended.
 func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -86,8 +86,8 @@ func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 	}
 }
 
-// At a promotion the release that was active has half of the traffic until the routes
-// follow: it keeps the pods that its autoscaler added during the last pause.
+// TestReplacedReleaseKeepsItsAutoscaler checks that, at a promotion, the previous active release, which has
+// half of the traffic until the routes follow, keeps the pods that its autoscaler added.
 func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -107,8 +107,8 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	}
 }
 
-// The server refuses to write to a canary that fails: the rollout state is written all the same,
-// and takes its weight away.
+// TestRefusedResizeKeepsNoTraffic checks that the rollout state is written, and removes the weight of a
+// failing canary, although the API server rejects a write to the canary.
 func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]error{
@@ -131,7 +131,7 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 			}
 			s.clock.Step(24 * time.Hour)
 			for range 20 {
-				_, _ = s.pass() // what is refused may come back as an error
+				_, _ = s.pass() // the reconcile may return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}
@@ -148,8 +148,8 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// The server refuses to write to a release that is to be revived, or to one about which a user
-// decides: the rollout state is written all the same, and takes the weight of the canary away.
+// TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written, and removes the weight of the canary,
+// although the API server rejects a write to a release that should be revived or about which a user decides.
 func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	decide := func(s *story, version string, action v1alpha1.DecisionAction) {
@@ -162,8 +162,8 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses string // patches of this version
 		abort   func(*story)
-		after   string // once nothing is refused any more
-		said    bool   // the refusal stands in the end
+		after   string // the state after writes are no longer rejected
+		said    bool   // whether the rejection is still reported at the end
 	}{
 		"by a pin to a retained release": {
 			refuses: "1.0.0", abort: func(s *story) {
@@ -221,7 +221,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			}
 			test.abort(s)
 			for range 5 {
-				_, _ = s.pass() // what is refused may come back as an error
+				_, _ = s.pass() // the reconcile may return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}
@@ -243,8 +243,8 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// An object that was changed after it was read is not taken for one that the server refuses
-// to have changed: a decision on it may be an older one.
+// TestRefusedWriteOnOldFacts checks that a rejected write of an object that changed since it was read drops the
+// plan, because a decision about the object may be outdated.
 func TestRefusedWriteOnOldFacts(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -273,8 +273,8 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 	}
 }
 
-// While a write is refused for a cause that passes, the plan's own time holds: pauses,
-// deadlines and drains do not wait for the back-off.
+// TestRefusedWriteKeepsTheTimeOfThePlan checks that the requeue time of the plan applies while a write is rejected
+// temporarily: pauses, deadlines and drains do not wait for the back-off.
 func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

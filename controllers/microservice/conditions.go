@@ -21,7 +21,7 @@ var conditions = []string{
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
-// Reasons of condition TrafficDegraded that come from the specification, in addition to those of the plan.
+// Reasons of condition TrafficDegraded that come from the specification, in addition to the reasons of the plan.
 const (
 	reasonNoNetworkPolicy     = "NoNetworkPolicy"
 	reasonWeightsNotSupported = "WeightsNotSupported"
@@ -44,11 +44,11 @@ func setConditions(w *pass, problem *status.Error) {
 	setReady(w, problem)
 }
 
-// state is the reason and message of a condition that is true; empty if it is not.
+// state is the reason and message of a condition that is True; empty if it is not True.
 type state struct{ reason, message string }
 
 // setFromPlan sets a condition from the states of the plan, the most severe first, and from further
-// states: it is True while there is any, and Pinned only while all pins take effect.
+// states. The condition is True while there is a state. Pinned is True only while all pins take effect.
 func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
@@ -73,10 +73,10 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	status.Set(&w.ms.Status.Conditions, w.ms.Generation, string(kind), status.True(holds), reason, strings.Join(lines, "; "))
 }
 
-// setReady reports whether this generation is accepted and every group has an active release that
-// is available and, where there are policies, programmed. A canary, a pause, a failed newer release
-// or a preview leaves it True: versions appear without a commit, and must not fail a user who waits
-// for a commit.
+// setReady sets Ready. It is True if this generation is accepted and each group has an active release
+// that is available and, if there are policies, programmed. A canary, a pause, a failed newer release
+// or a preview does not change Ready: versions appear without a commit, and must not cause an error for
+// a user who waits for the result of a commit.
 func setReady(w *pass, problem *status.Error) {
 	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
@@ -107,12 +107,12 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
-// withoutReplicas reports whether a release is to have no pods.
+// withoutReplicas reports whether a release should have no pods.
 func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
 	return !slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas > 0 })
 }
 
-// serves reports whether every live group with an offered version serves. Previews have a separate
+// serves reports whether each live group with an offered version serves. Previews have a separate
 // condition.
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
@@ -149,12 +149,12 @@ func serves(w *pass) (ok bool, reason, message string) {
 		case !row.Available && w.ms.Successor(&g) != nil && withoutReplicas(w, row):
 			next := w.ms.Successor(&g)
 			if !next.Available {
-				return false, "ActiveStopped", fmt.Sprintf("in group %s the pods of %s ended for %s, which %s", g.Name, row.SemVer.Version, next.SemVer.Version, exchanged(w, g.Slug, next))
+				return false, "ActiveStopped", fmt.Sprintf("in group %s, the pods of %s were stopped so that %s can run; %s %s", g.Name, row.SemVer.Version, next.SemVer.Version, next.SemVer.Version, exchanged(w, g.Slug, next))
 			}
-			lines = append(lines, fmt.Sprintf("%s in group %s, in whose place %s runs", row.SemVer.Version, g.Name, next.SemVer.Version))
+			lines = append(lines, fmt.Sprintf("%s in group %s (%s runs in its place)", row.SemVer.Version, g.Name, next.SemVer.Version))
 			continue
 		case !row.Available:
-			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
+			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s has fewer available replicas than desired", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):
 			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io has programmed group %s yet", g.Name)
 		}
@@ -163,7 +163,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
 
-// exchanged describes what the release for which the pods of the active release of an exclusive group ended waits for.
+// exchanged describes the state of the next release of an exclusive group, for which the pods of the active release were stopped.
 func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
 	ready := slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool {
 		return c.Release == next.VersionedMicroservice && c.Replicas > 0 && c.Available >= c.Replicas
@@ -179,7 +179,7 @@ func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
 	return "is available and has no traffic yet"
 }
 
-// frozenBy describes what a freeze keeps from starting, or returns "".
+// frozenBy describes the releases that a freeze prevents from starting, or returns "".
 func frozenBy(w *pass) string {
 	for _, n := range w.plan.Notes {
 		if n.Reason == release.Frozen && !n.Event {
@@ -189,8 +189,7 @@ func frozenBy(w *pass) string {
 	return ""
 }
 
-// blocked returns the cause, outside of the release that is being rolled out in a group, for which
-// it waits.
+// blocked describes the cause outside the release that blocks the rollout of a group, or returns "".
 func blocked(w *pass, slug string) string {
 	for _, n := range w.plan.Notes {
 		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {
@@ -200,7 +199,7 @@ func blocked(w *pass, slug string) string {
 	return ""
 }
 
-// programmed reports whether some policy routes to the group, or there are no policies.
+// programmed reports whether a policy routes to the group, or there are no policies.
 func programmed(policies []release.Policy, slug string) bool {
 	if len(policies) == 0 {
 		return true
@@ -215,16 +214,16 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// noNetworkPolicy reports that canary steps have no effect without routes (protocol rule 18), unless they split pods (rule 46).
+// noNetworkPolicy returns the state for canary steps without routes: they have no effect (protocol rule 18) unless they split pods (rule 46).
 func noNetworkPolicy(w *pass) state {
 	split := slices.ContainsFunc(w.facts.State.Groups, func(g release.Group) bool { return !release.ByPods(&w.facts, &g) })
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 || !split {
 		return state{}
 	}
-	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait"}
+	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps do not shift traffic"}
 }
 
-// weightsNotSupported reports whether no policy can split the traffic of a group, so that the
+// weightsNotSupported returns the state for groups whose traffic no policy can split, so that the
 // weights of steps are recorded and have no effect (protocol rule 19).
 func weightsNotSupported(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil {
@@ -249,7 +248,7 @@ func weightsNotSupported(w *pass) state {
 		return state{}
 	}
 	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole at promotion, and steps only wait: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
+		"the traffic of group %s moves as a whole at promotion, and steps do not shift traffic: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
 }
 
 // failed returns the state for versions that failed.
@@ -268,7 +267,7 @@ func failed(w *pass) state {
 	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
 }
 
-// failureOf returns the reason of a failed release, and the cause that its object reports.
+// failureOf returns the reason of a failed release, and the cause in the status of its object.
 func failureOf(w *pass, r *v1alpha1.Release) string {
 	for i := range w.facts.Objects {
 		if c := &w.facts.Objects[i]; c.Release == r.VersionedMicroservice && c.Message != "" && (c.Failure == "" || string(c.Failure) == r.Reason) {
@@ -278,7 +277,7 @@ func failureOf(w *pass, r *v1alpha1.Release) string {
 	return r.Reason
 }
 
-// failures returns the failures of a group, as "1.2.0 (CrashLoopBackOff)".
+// failures returns the failures of a group, for example "1.2.0 (CrashLoopBackOff)".
 func failures(g v1alpha1.ReleaseGroup) []string {
 	var lines []string
 	for _, r := range g.Releases {
@@ -289,7 +288,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons of condition Progressing. The last one that applies is reported: waits
+// progress are the reasons of condition Progressing. The last reason that applies is reported: waits
 // for a user take precedence over waits for time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
@@ -301,7 +300,7 @@ var waits = map[release.Reason]string{
 	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
-// setProgressing reports the rollout in progress, in the words of the PROGRESSING column.
+// setProgressing sets condition Progressing, with the words of the PROGRESSING column.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	reason, message := "Idle", "no rollout is in progress"
 	rank := map[string]int{}
@@ -320,12 +319,12 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 			}
 		}
 		if g.Rollout != nil {
-			say("Canary", fmt.Sprintf("%s of group %s is in progress", version(&g, g.Rollout.Release), g.Name))
+			say("Canary", fmt.Sprintf("the rollout of %s in group %s is in progress", version(&g, g.Rollout.Release), g.Name))
 		}
 	}
 	for _, n := range plan.Notes {
 		if r := waits[n.Reason]; r != "" && !n.Event {
-			if r == "Canary" && reason == r { // more than that it is in progress
+			if r == "Canary" && reason == r { // the new message is more specific than "is in progress"
 				message = n.Message
 			}
 			say(r, n.Message)
@@ -334,8 +333,8 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether a group without an active release takes no traffic from other groups:
-// the newest domains stay with an older group until its first release has completed the steps, also while a policy has not reported.
+// arrives reports whether a group without an active release takes no traffic from other groups. The newest domains route to an
+// older group until the first release of the new group has completed the steps, and while a policy has no status.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

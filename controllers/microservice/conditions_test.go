@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The schema of a Microservice's status admits all conditions that the controller can ever
-// set, together: a status with one more would be refused, and with it the rollout state.
+// TestSchemaAdmitsAllConditions checks that the schema of the status admits all conditions of the controller
+// together. Otherwise the API server would reject the status, and with it the rollout state.
 func TestSchemaAdmitsAllConditions(t *testing.T) {
 	t.Parallel()
 	kinds := conditionsOfTheCode(t)
@@ -51,8 +51,8 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 	}
 }
 
-// TestReadyOfExclusiveGroup: while no release of an exclusive group has its pods, Ready is False and names both; while a canary has
-// them, the group serves.
+// TestReadyOfExclusiveGroup checks that Ready is False, with both releases in the message, while no release of an exclusive group has
+// ready pods, and that the group serves while a canary has the pods.
 func TestReadyOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -61,10 +61,10 @@ func TestReadyOfExclusiveGroup(t *testing.T) {
 		ready                bool
 		reason, message      string
 	}{
-		"exchange":             {true, false, "", false, "ActiveStopped", "in group 1.x the pods of 1.0.0 ended for 1.1.0, which is starting"},
-		"step":                 {true, true, "", true, "", "active: 1.0.0 in group 1.x, in whose place 1.1.0 runs"},
-		"before the exchange":  {true, false, v1alpha1.GateConfirmRollout, false, "ActiveUnavailable", "active release 1.0.0 of group 1.x does not have all its replicas"},
-		"a usual Microservice": {false, true, "", false, "ActiveUnavailable", "active release 1.0.0 of group 1.x does not have all its replicas"},
+		"exchange":             {true, false, "", false, "ActiveStopped", "in group 1.x, the pods of 1.0.0 were stopped so that 1.1.0 can run; 1.1.0 is starting"},
+		"step":                 {true, true, "", true, "", "active: 1.0.0 in group 1.x (1.1.0 runs in its place)"},
+		"before the exchange":  {true, false, v1alpha1.GateConfirmRollout, false, "ActiveUnavailable", "active release 1.0.0 of group 1.x has fewer available replicas than desired"},
+		"a usual Microservice": {false, true, "", false, "ActiveUnavailable", "active release 1.0.0 of group 1.x has fewer available replicas than desired"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability.Exclusive = c.exclusive
@@ -82,7 +82,7 @@ func TestReadyOfExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestReadyWithoutReleases: a version that is offered, and that spec.paused or spec.endedGroups keeps from starting, is named.
+// TestReadyWithoutReleases checks that the message contains an offered version that spec.paused or spec.endedGroups prevents from starting.
 func TestReadyWithoutReleases(t *testing.T) {
 	t.Parallel()
 	policy := &v1alpha1.ImagePolicy{}
@@ -110,8 +110,8 @@ func TestReadyWithoutReleases(t *testing.T) {
 }
 
 // conditionsOfTheCode finds the types of all conditions that this package sets, in its
-// source: by status.Set, for the notes of a plan, and by the functions of package status
-// that report whether all is well.
+// source: with status.Set, for the notes of a plan, and with the functions of package status
+// for the summary conditions.
 func conditionsOfTheCode(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}

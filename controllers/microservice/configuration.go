@@ -24,17 +24,17 @@ const (
 )
 
 const (
-	// requeueSecrets is how often Secrets that are part of a release are read: they are read one by
-	// one, and neither watched nor kept in memory.
+	// requeueSecrets is the interval at which Secrets that are part of a release are read. Secrets are
+	// read one by one, and neither watched nor kept in memory.
 	requeueSecrets = time.Minute
-	// unclaimed is how long a copy may exist without its release. An older one was created by a pass
+	// unclaimed is how long a copy may exist without its release. An older copy was created by a pass
 	// that ended before it created the release.
 	unclaimed = 10 * time.Minute
 )
 
-// CacheByObject configures the cache of a manager for this controller: of ConfigMaps the hash
-// instead of the content; Microservices with the status fields of this version, regardless of the
-// version that wrote them, for all readers of the cache.
+// CacheByObject configures the cache of a manager for this controller. The cache contains the hash of
+// ConfigMaps instead of their content. It converts the status of Microservices to the fields of this
+// version, regardless of the version that wrote them, for all readers of the cache.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:      {Transform: trimConfigMap},
@@ -58,8 +58,8 @@ func trimConfigMap(obj any) (any, error) {
 }
 
 // observeConfiguration reads the hashes of the configuration that is part of a release. An object
-// that is missing and not optional, or that may not be read, is a problem and not an error: no new
-// release starts, and running ones continue.
+// that is missing and not optional, or that the manager may not read, is a problem and not an error:
+// no new release starts, and existing releases continue.
 func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
 	o.contents = resources.Contents{}
 	var missing []string
@@ -93,9 +93,10 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 	return usable && readable, err
 }
 
-// source reads a ConfigMap, as far as it is cached, or a Secret; it returns nil if there is none.
-// With all it is read from the API server with its content. Only the API server decides that a
-// ConfigMap does not exist, because the cache may lag.
+// source reads a ConfigMap or a Secret. It returns nil if the object does not exist. It reads a
+// ConfigMap from the cache, which contains only a hash, or with all from the API server with its
+// content. If the cache does not contain a ConfigMap, source reads it from the API server, because
+// the cache may lag.
 func (r *Reconciler) source(ctx context.Context, namespace string, s resources.Source, all bool) (client.Object, error) {
 	var obj client.Object = &corev1.ConfigMap{}
 	readers := []client.Reader{r.Client, r.live}
@@ -127,7 +128,7 @@ func hashOf(obj client.Object) string {
 	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
 }
 
-// forbidden returns the error that names the missing permission for Secrets.
+// forbidden returns the error for the missing permission to read Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q: %w", namespace, err))

@@ -25,7 +25,7 @@ import (
 )
 
 // observeCopies reads the existing copies: ConfigMaps from the cache, Secrets from the API server.
-// Objects that only look like copies belong to other users, and are not changed.
+// Objects that only resemble copies belong to other users, and are not changed.
 func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable bool, err error) {
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexCopies: o.ms.Name}); err != nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable b
 	return true, nil
 }
 
-// found records an object if it is a copy.
+// found adds an object to the observed copies if it is a copy.
 func (o *observed) found(kind string, obj client.Object) {
 	if o.isCopy(obj) {
 		o.copies[resources.Source{Kind: kind, Name: obj.GetName()}] = obj
@@ -63,13 +63,13 @@ func (o *observed) isCopy(obj client.Object) bool {
 	return resources.IsCopy(obj, o.ms, o.objects[release])
 }
 
-// proveLost reads copies that the cache does not contain from the API server: a lagging cache must
-// not look as if a user had deleted them.
+// proveLost reads copies that the cache does not contain from the API server, so that a lagging cache
+// is not mistaken for copies that a user deleted.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, object := range o.objects {
 		for _, s := range o.lost(object) {
 			if s.Kind == resources.KindSecret {
-				continue // they were listed by the API server
+				continue // the API server listed the Secrets
 			}
 			obj, err := r.source(ctx, o.ms.Namespace, s, true)
 			switch {
@@ -83,7 +83,7 @@ func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// kindsOfCopies returns the kinds that a Microservice's releases may have copies of.
+// kindsOfCopies returns the kinds of the copies that releases of a Microservice may have.
 func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	if c := ms.Spec.Configuration; c != nil && c.Track == v1alpha1.TrackAll {
 		return []string{resources.KindConfigMap, resources.KindSecret}
@@ -91,7 +91,7 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// labelled reads ConfigMaps or Secrets from the API server, some of which may be copies.
+// labelled lists ConfigMaps or Secrets from the API server. Some of them may be copies.
 func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
 	var list client.ObjectList = &corev1.ConfigMapList{}
 	if kind == resources.KindSecret {
@@ -120,16 +120,16 @@ func (r *Reconciler) copyAll(ctx context.Context, w *pass, release string, owner
 	return errors.Join(errs...)
 }
 
-// copy creates a release's copy of a source. It contains exactly the content from which the
-// release's identity was computed: if the content has changed since, copy returns a conflict, which
-// drops the plan.
+// copy creates a release's copy of a source. The copy contains exactly the content from which the
+// identity of the release was computed. If the content has changed since, copy returns a conflict,
+// and the plan is dropped.
 func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resources.Source, owner client.Object) error {
 	from, err := r.source(ctx, w.ms.Namespace, s, true)
 	if err != nil {
 		return fmt.Errorf("get %s: %w", s, err)
 	}
 	if from == nil || hashOf(from) != w.contents[s] {
-		return apierrors.NewConflict(schema.GroupResource{Resource: strings.ToLower(s.Kind) + "s"}, s.Name, errors.New("it has changed since the plan was made"))
+		return apierrors.NewConflict(schema.GroupResource{Resource: strings.ToLower(s.Kind) + "s"}, s.Name, errors.New("it has changed since the plan was computed"))
 	}
 	var made, there client.Object
 	switch from := from.(type) {
@@ -159,7 +159,7 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
 		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
 	}
-	// It may belong to a previous object of the release, and be about to be garbage collected.
+	// The copy may belong to a previous object of the release, and be about to be garbage collected.
 	return r.handOver(ctx, there, owner)
 }
 
@@ -180,15 +180,15 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	return nil
 }
 
-// withoutOurs returns the owners of kinds other than those of hlnr.io.
+// withoutOurs returns the owners without those of kinds of hlnr.io.
 func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
 		return o.APIVersion == v1alpha1.GroupVersion.String()
 	})
 }
 
-// orphanCopies keeps the copies of a release when the Microservice is deleted. They then have no
-// owner and no claim: another Microservice of this name does not manage them.
+// orphanCopies keeps the copies of a release when the Microservice is deleted. It removes their owner
+// and their claim, so that another Microservice of this name does not manage them.
 func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	release := &v1alpha1.VersionedMicroservice{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)
@@ -221,8 +221,8 @@ func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice
 	return nil
 }
 
-// applyCopies sets releases as the owners of their copies once they exist, creates deleted copies
-// again while their content is known, and deletes copies whose release was never created.
+// applyCopies sets existing releases as the owners of their copies, creates deleted copies again
+// while their content is known, and deletes copies whose release was never created.
 func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, obj := range w.copies {
@@ -244,7 +244,7 @@ func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	return errors.Join(errs...)
 }
 
-// drop deletes a copy that belongs to no release.
+// drop deletes a copy that does not belong to a release.
 func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error {
 	if wait := unclaimed - r.clock.Since(obj.GetCreationTimestamp().Time); wait > 0 {
 		w.requeueIn(wait)
@@ -257,7 +257,7 @@ func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error
 	return nil
 }
 
-// expects reports whether a release has a row, or is about to be created.
+// expects reports whether a release is in the rollout state, or is about to be created.
 func (w *pass) expects(name string) bool {
 	for _, g := range w.plan.State.Groups {
 		if g.Row(name) != nil {
@@ -272,8 +272,8 @@ func (o *observed) present(object *v1alpha1.VersionedMicroservice) bool {
 	return o.config != "" && object.Annotations[resources.AnnotationConfig] == o.config
 }
 
-// lost returns the copies of a release that are missing: all copies if its configuration is the
-// current one, else those without which its pods cannot start.
+// lost returns the missing copies of a release: all missing copies if the release has the current
+// configuration, otherwise only missing copies that its pods require to start.
 func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Source {
 	needed := resources.Copies(object)
 	if o.present(object) {
@@ -289,8 +289,8 @@ func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Sour
 	})
 }
 
-// setConfigurationLost reports which releases cannot start pods any more, because their copies were
-// deleted and their content is not known.
+// setConfigurationLost reports the releases that can no longer start pods, because their copies were
+// deleted and the content of the copies is not known.
 func setConfigurationLost(w *pass) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 )
 
-// names makes the container take its environment from a ConfigMap.
+// names returns an edit that makes the container take its environment from a ConfigMap.
 func names(configMap string, optional ...bool) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) {
 		ref := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}
@@ -36,7 +36,7 @@ func names(configMap string, optional ...bool) func(*v1alpha1.Microservice) {
 	}
 }
 
-// namesSecret makes a volume of a Secret.
+// namesSecret returns an edit that adds a volume with a Secret.
 func namesSecret(name string) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) {
 		ms.Spec.Template.Spec.Volumes = append(ms.Spec.Template.Spec.Volumes, corev1.Volume{
@@ -51,7 +51,7 @@ func track(t v1alpha1.ConfigurationTrack, ignore ...string) func(*v1alpha1.Micro
 	}
 }
 
-// write makes a ConfigMap with one file, or gives it this content.
+// write creates a ConfigMap with one file, or updates its content.
 func (s *story) write(name, content string) {
 	s.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Data: map[string]string{"file": content}}
@@ -73,7 +73,7 @@ func (s *story) delete(obj client.Object, name string) {
 	}
 }
 
-// runsWith reads what the pods of a release take their environment from.
+// runsWith returns the ConfigMap from which the pods of a release take their environment.
 func (s *story) runsWith(release *v1alpha1.VersionedMicroservice) *corev1.ConfigMap {
 	s.Helper()
 	c := &corev1.ConfigMap{}
@@ -93,7 +93,7 @@ func (s *story) active() *v1alpha1.VersionedMicroservice {
 	return nil
 }
 
-// copies of releases, by name.
+// copies returns the copies of all releases, by name.
 func (s *story) copies() map[string]corev1.ConfigMap {
 	s.Helper()
 	var list corev1.ConfigMapList
@@ -107,8 +107,8 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 	return found
 }
 
-// A change of a ConfigMap is a release of the same version, which takes the steps.
-// Another version, or the previous content, brings back what ran with it.
+// TestConfigurationIsARelease checks that a change of a ConfigMap is a release of the same version, which takes
+// the steps, and that another version or the previous content starts the earlier release again.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
@@ -193,7 +193,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 	})
 }
 
-// What is missing stops what would start, and nothing that runs.
+// TestConfigurationMissing checks that a missing object prevents new releases, and does not affect existing releases.
 func TestConfigurationMissing(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -251,7 +251,7 @@ func (s *story) deny(versions ...string) {
 	}
 }
 
-// What is withdrawn does not keep serving because nothing new can start.
+// TestWithdrawnWithoutATemplate checks that a withdrawn version stops serving although no new release can start.
 func TestWithdrawnWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	for name, without := range map[string]func(*story){
@@ -328,8 +328,8 @@ func TestWithdrawnWithoutATemplate(t *testing.T) {
 	})
 }
 
-// An optional ConfigMap that comes later is a release, and is not seen by pods of
-// the one before.
+// TestOptionalConfiguration checks that the creation of an optional ConfigMap starts a release, and that the pods
+// of the previous release do not use it.
 func TestOptionalConfiguration(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings", true))
@@ -365,7 +365,7 @@ func TestConfigurationLeftOut(t *testing.T) {
 			t.Parallel()
 			s := begin(t, names("settings"), edit)
 			s.offer("1.0.0")
-			s.play() // it needs no ConfigMap
+			s.play() // the release requires no ConfigMap
 			release := s.active()
 			same(t, "name", release.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name, "settings")
 			s.write("settings", "blue")
@@ -376,8 +376,8 @@ func TestConfigurationLeftOut(t *testing.T) {
 	}
 }
 
-// A ConfigMap that changes all the time keeps nothing from being promoted (protocol
-// rule 28).
+// TestConfigurationThatChangesAllTheTime checks that a ConfigMap that changes frequently does not prevent a
+// promotion (protocol rule 28).
 func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -412,7 +412,7 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	same(t, "content at the end", s.runsWith(s.active()).Data["file"], fmt.Sprint(changed))
 }
 
-// canaryOfStory returns the content that the release in progress runs with.
+// canaryOfStory returns the content of the ConfigMap of the release that is being rolled out.
 func (s *story) canaryOfStory() string {
 	for _, g := range s.ms().Status.ReleaseGroups {
 		if g.Rollout != nil && s.objects()[g.Rollout.Release] != nil {
@@ -422,7 +422,8 @@ func (s *story) canaryOfStory() string {
 	return ""
 }
 
-// A copy is of the content that the release's name was computed from, or none.
+// TestCopiesAreOfTheContentThatWasPlanned checks that a copy is created only with the content from which the name of
+// the release was computed.
 func TestCopiesAreOfTheContentThatWasPlanned(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -454,7 +455,7 @@ func TestCopiesAreOfTheContentThatWasPlanned(t *testing.T) {
 	same(t, "content", s.runsWith(s.active()).Data["file"], "red")
 }
 
-// Trimmed as the cache holds them, ConfigMaps give the same releases.
+// TestTrimmedConfigurationIsTheSame checks that trimmed ConfigMaps, as in the cache, result in the same releases.
 func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -473,13 +474,13 @@ func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 	s.play()
 	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
 	writes := len(s.writes)
-	s.restart() // reads them whole
+	s.restart() // reads complete ConfigMaps
 	s.play()
 	same(t, "writes when they are read whole", s.writes[writes:], []string{})
 }
 
-// A copy that a user deletes is made again while it is known what it held, and a
-// condition reports it when it is not.
+// TestDeletedCopies checks that a copy that a user deletes is created again while its content is known, and that
+// otherwise a condition reports the loss.
 func TestDeletedCopies(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -510,7 +511,7 @@ func TestDeletedCopies(t *testing.T) {
 	same(t, "ConfigurationLost when it is known again", condition(s.ms(), "ConfigurationLost"), "")
 }
 
-// A cache that has not heard of copies yet makes no second ones, and cries no loss.
+// TestCopiesThatTheCacheLacks checks that a cache without the new copies causes neither second copies nor a reported loss.
 func TestCopiesThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -539,7 +540,7 @@ func TestCopiesThatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// A copy whose release was never made goes.
+// TestCopiesWithoutARelease checks that a copy whose release was never created is deleted.
 func TestCopiesWithoutARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -568,7 +569,7 @@ func TestCopiesWithoutARelease(t *testing.T) {
 	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
 }
 
-// exists reports whether there is an object of this kind and name.
+// exists reports whether an object of this kind and name exists.
 func (s *story) exists(obj client.Object, name string) bool {
 	s.Helper()
 	err := env.Client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, obj)
@@ -578,10 +579,10 @@ func (s *story) exists(obj client.Object, name string) bool {
 	return err == nil
 }
 
-// Another user's object in the place of a copy is not changed, and is named.
+// TestForeignCopy checks that an object of another user with the name of a copy is not changed, and is reported.
 func TestForeignCopy(t *testing.T) {
 	t.Parallel()
-	// Each gets the copy that would have been made, and makes a user's object of it.
+	// Each case edits a copy so that it becomes an object of a user.
 	for name, edit := range map[string]func(*corev1.ConfigMap){
 		"plain": func(c *corev1.ConfigMap) {
 			*c = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Data: map[string]string{"file": "theirs"}}
@@ -623,8 +624,8 @@ func TestForeignCopy(t *testing.T) {
 	}
 }
 
-// A user's ConfigMap or Secret is neither deleted nor given an owner, whatever labels
-// it carries: they come with every template that is copied.
+// TestLabelsMakeNoCopy checks that a ConfigMap or Secret of a user is neither deleted nor given an owner, for any
+// labels, because users copy labels with templates.
 func TestLabelsMakeNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(*story) string{
@@ -649,7 +650,7 @@ func TestLabelsMakeNoCopy(t *testing.T) {
 				}
 				return m
 			}
-			// The second has all of a copy but for its name.
+			// The second object has all fields of a copy except its name.
 			ours := s.runsWith(s.active())
 			another := &corev1.ConfigMap{ObjectMeta: meta("another"), Data: ours.Data, Immutable: ours.Immutable}
 			another.Annotations = ours.Annotations
@@ -674,8 +675,8 @@ func TestLabelsMakeNoCopy(t *testing.T) {
 	}
 }
 
-// A release whose object is deleted and made again gets its copy back, before the
-// garbage collector comes for it.
+// TestCopyOfAReleaseThatIsMadeAgain checks that a release whose object is deleted and created again owns its copy
+// again, before the garbage collector deletes the copy.
 func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -699,7 +700,7 @@ func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// The content is in copies, and nowhere else.
+// TestContentIsNotReported checks that only copies contain the content.
 func TestContentIsNotReported(t *testing.T) {
 	t.Parallel()
 	const hidden = "a-value-that-no-one-may-read"
@@ -741,8 +742,8 @@ func TestContentIsNotReported(t *testing.T) {
 	}
 }
 
-// Secrets are a part of a release where this is asked for, but for certificates and
-// tokens.
+// TestSecretsAreAPartOfARelease checks that Secrets are part of a release if spec.configuration.track is All, except
+// certificates and tokens.
 func TestSecretsAreAPartOfARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, namesSecret("licence"), namesSecret("certificate"), track(v1alpha1.TrackAll))
@@ -786,14 +787,14 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 	same(t, "copy after a change", mine.Data, map[string][]byte{"key": []byte("two")})
 }
 
-// playFor lets everybody act for some time: what is looked at by time never rests.
+// playFor continues for some time, because objects that are polled never become stable.
 func (s *story) playFor(d time.Duration) {
 	s.Helper()
 	end := s.clock.Now().Add(d)
 	s.play(func() bool { return s.clock.Now().After(end) })
 }
 
-// Without the permissions nothing new starts, and the fix is named.
+// TestSecretsForbidden checks that no new release starts without the permissions, and that the message contains the fix.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))
@@ -844,8 +845,8 @@ func TestSecretsForbidden(t *testing.T) {
 	}
 }
 
-// The manager dies at every write of a change of configuration, and the story ends
-// the same.
+// TestCrashesWithConfiguration checks that the result is the same if the manager ends at each write of a change of
+// configuration.
 func TestCrashesWithConfiguration(t *testing.T) {
 	t.Parallel()
 	const stories = 4
@@ -890,8 +891,8 @@ func TestCrashesWithConfiguration(t *testing.T) {
 	}
 }
 
-// Deployments that stay when their Microservice goes keep the copies that their pods
-// name.
+// TestOrphanKeepsCopies checks that the copies remain to which the pods of Deployments refer that outlive their
+// Microservice.
 func TestOrphanKeepsCopies(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
@@ -920,7 +921,7 @@ func TestOrphanKeepsCopies(t *testing.T) {
 	}
 }
 
-// What a Microservice left behind is not the next one's, though it has its name.
+// TestCopiesOfAPreviousMicroservice checks that a new Microservice does not manage the objects of a deleted Microservice of the same name.
 func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
@@ -939,7 +940,7 @@ func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "gone", s.removed(), true)
-	for _, c := range s.objects() { // as the garbage collector does
+	for _, c := range s.objects() { // like the garbage collector
 		if err := env.Client.Delete(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}

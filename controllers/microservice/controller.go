@@ -1,30 +1,30 @@
 // Package microservice reconciles Microservices: it creates releases for the versions that an
 // ImagePolicy offers, and decides which of them is active.
 //
-// A reconcile observes, plans, and applies in three parts: creations before the status is written,
-// the status, and deletions after it. The decision is made in internal/release; everything here is
-// thin.
+// A reconcile observes, plans, and applies in three parts: creations, the write of the status, and
+// deletions. Package internal/release makes the decisions. This package reads its input and applies
+// its plans.
 //
-//	controller.go            options, watches, and Reconcile as a table of contents
-//	observe.go               observed: what is read, and the planner's view of it
+//	controller.go            options, watches, and Reconcile
+//	observe.go               observed: the objects that are read, and the input of the planner
 //	plan.go                  plan: the actions of a reconcile; pure
-//	apply.go                 applied: what is written in addition to the status
-//	status.go                the one write of the status, and its summary
-//	conditions.go            conditions from what is observed and planned; pure
+//	apply.go                 applied: the writes in addition to the status
+//	status.go                the only write of the status, and its summary
+//	conditions.go            conditions from the observed state and the plan; pure
 //	events.go                all events
-//	delete.go                the finalizer, and what it waits for
-//	index.go                 indexes of the cache, and which Microservices a change is about
-//	metrics.go               what is counted
+//	delete.go                the finalizer and the deletionPolicy
+//	index.go                 indexes of the cache, and the Microservices that a change affects
+//	metrics.go               metrics of releases
 //
-//	spec.go                  the specification, as the planner reads it
-//	state.go                 the rollout state in the status, as the planner reads and writes it
-//	hooks.go                 how a canary is measured, and what hooks and measurements answered
-//	preview_status.go        how many previews are available
-//	peers.go                 the Microservices that go together
-//	freezes.go               the Freezes and ClusterFreezes that apply to it; internal/release/waits.go applies them
+//	spec.go                  converts the specification for the planner
+//	state.go                 converts the rollout state in the status for the planner and back
+//	hooks.go                 the analysis of a canary, and the results of hooks and measurements
+//	preview_status.go        the number of available previews
+//	peers.go                 the Microservices that are rolled out together
+//	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/waits.go enforces them
 //	fork_secrets.go          Secrets that releases of forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
-//	configuration_copies.go  the copies that a release has of them
+//	configuration_copies.go  copies of ConfigMaps and Secrets for a release
 //	adoption.go              the Deployment that a Microservice takes over from
 package microservice
 
@@ -61,9 +61,9 @@ const minDrainDelay = 5 * time.Second
 
 // Options of the controller.
 type Options struct {
-	// MinDrainDelay is the minimum time between the removal of the last route and that of the pods,
-	// regardless of the specification. Defaults to 5s, because an accepted route is not served yet
-	// (protocol rule 36).
+	// MinDrainDelay is the minimum time between the removal of the last route and the removal of the pods,
+	// regardless of the specification. Defaults to 5s, because a gateway may accept a change of a route
+	// before it applies the change (protocol rule 36).
 	MinDrainDelay time.Duration
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
@@ -71,32 +71,32 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
 // Reconciler reconciles Microservices.
 type Reconciler struct {
 	client.Client
-	// live reads from the API server, to prove absence.
+	// live reads from the API server instead of the cache, to prove that an object does not exist.
 	live     client.Reader
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
-	// began is the time of the first pass: earlier changes of releases are not known.
+	// began is the time of the first pass. Earlier changes of releases are not known.
 	began first
-	// journal recognizes a rollout state that is older than our own last write.
+	// journal recognizes a rollout state that is older than the last write of this process.
 	journal status.Journal
-	// restored is when previous Deployments were available again, by UID of the Microservice.
+	// restored contains the times at which previous Deployments were available again, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale is since when the ImagePolicy of a Microservice has to be scanned, by name of the
-	// Microservice.
+	// stale contains the times since which the ImagePolicies of Microservices must be scanned, by name of
+	// the Microservice.
 	stale sync.Map
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.
 	guest bool
-	// requeues keeps what the plan waits for when a pass ends in an error.
+	// requeues keeps the requeue time of the plan if a pass ends in an error.
 	requeues status.Requeues
 }
 
@@ -187,7 +187,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // The event of this write triggers the next pass.
 	}
 	if r.journal.Behind(&ms) {
-		return ctrl.Result{}, nil // the watch delivers our own last write (protocol rule 2)
+		return ctrl.Result{}, nil // the watch delivers the last write of this process (protocol rule 2)
 	}
 	o, err := r.observe(ctx, &ms)
 	if err != nil {
@@ -221,10 +221,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, requeue, errors.Join(failed, ended))
 }
 
-// next returns the time after which to reconcile again: the requeue time of the plan, or the time
-// at which a rejected write may be retried. err is an error to be retried with back-off. The
-// requeue time of the plan applies in any case: pauses, deadlines and drains end even if a write
-// is rejected.
+// next returns the time until the next reconcile: until the requeue time of the plan, or until a
+// rejected write may be retried. err is an error to be retried with back-off. The requeue time of the
+// plan applies in any case, because pauses, deadlines and drains end even if a write is rejected.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
 	requeue = until(w.plan.RequeueTime, r.clock.Now())
 	if a := w.plan.adoption; a != nil && !a.requeue.IsZero() {
@@ -244,7 +243,7 @@ func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration
 	return requeue, nil
 }
 
-// fail drops a plan, without an error if it was based on outdated facts.
+// fail drops a plan. It returns no error if the plan was based on outdated facts.
 func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: its object was deleted", "cause", err.Error())
@@ -253,8 +252,8 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	return status.Again(ctx, err)
 }
 
-// outdated reports whether a write found a newer object, or none: the plan was based on an
-// outdated cache.
+// outdated reports whether a write found a newer object, or no object. The plan was then based on
+// an outdated cache.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func until(requeue, now time.Time) time.Duration {

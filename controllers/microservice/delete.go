@@ -21,12 +21,12 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// requeueDelete is how often objects that are not watched are read while a Microservice is being
-// deleted.
+// requeueDelete is the interval at which objects that are not watched are read while a Microservice is
+// being deleted.
 const requeueDelete = 2 * time.Second
 
-// ensureFinalizer adds the finalizer that the deletionPolicy needs, or removes it. It reports
-// whether it wrote.
+// ensureFinalizer adds the finalizer if the deletionPolicy requires it, and otherwise removes it. It
+// reports whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
@@ -63,8 +63,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microserv
 	return ctrl.Result{}, nil
 }
 
-// carryOut applies the deletionPolicy, and returns how long to wait before the next check, or 0 if
-// it is done.
+// carryOut applies the deletionPolicy. It returns the time until the next check, or 0 if the
+// deletionPolicy is applied.
 func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return 0, r.orphan(ctx, ms)
@@ -72,12 +72,12 @@ func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, dr
 	return r.restore(ctx, ms, drain)
 }
 
-// orphan removes the owner references from everything that runs releases with traffic, so that it
-// is not garbage collected.
+// orphan removes the owner references from the objects of releases with traffic, so that these objects
+// are not garbage collected.
 func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		next := ms.Successor(g) // It has the pods of an exclusive group, or gets them.
+		next := ms.Successor(g) // In an exclusive group, the successor has the pods, or will get them.
 		for _, row := range g.Releases {
 			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match && (next == nil || next.VersionedMicroservice != row.VersionedMicroservice) {
 				continue
@@ -130,9 +130,9 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	return nil
 }
 
-// restore scales the previous Deployment up again, and waits until it is available, the policies
-// have restored their Services, and those that are being deleted have removed their routes, and
-// then for the drain.
+// restore scales the previous Deployment up again. It waits until the Deployment is available, the
+// policies have restored their Services, and policies that are being deleted have removed their routes.
+// Then it waits for the drain.
 func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.AdoptFrom == nil {
 		return 0, nil
@@ -163,16 +163,16 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		p := &policies.Items[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
-			return requeueDelete, nil // Its routes route to the releases until it is deleted.
+			return requeueDelete, nil // The routes of the policy route to the releases until the policy is deleted.
 		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
-			return requeueDelete, nil // It is about to restore its Service.
+			return requeueDelete, nil // The policy is about to restore its Service.
 		}
 	}
 	return r.drained(ms, drain), nil
 }
 
-// replicasBefore returns the replicas to which the previous Deployment is restored: those of its
-// annotation or, if a user removed that, of the Microservice's status.
+// replicasBefore returns the replicas to which the previous Deployment is restored: from its
+// annotation or, if a user removed the annotation, from the status of the Microservice.
 func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas
 	n, ok := adoptedReplicas(d)
@@ -185,8 +185,8 @@ func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, boo
 	return 0, false
 }
 
-// drained returns the remaining time for requests in flight, counted from the first call. A manager
-// that was just started waits the whole time again.
+// drained returns the remaining time for requests in flight, counted from the first call. After a
+// restart the manager waits the whole time again.
 func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
 	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())
 	left := at.(time.Time).Add(drain).Sub(r.clock.Now())

@@ -30,7 +30,7 @@ func (r *Reconciler) recordEvents(w *pass) {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
 		if reported[n.Release+reason]++; reported[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Steps that wait for nothing pass in the same plan.
+			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Several steps without a wait pass in the same plan.
 		}
 		if n.Warning {
 			about.Warning(w.ms, reason, action, n.Message)
@@ -40,8 +40,8 @@ func (r *Reconciler) recordEvents(w *pass) {
 	}
 }
 
-// recorded reports whether a note is written as an event. An event is a write: the regular steps
-// between the start and the end of a rollout have none.
+// recorded reports whether a note is recorded as an event. The regular steps between the start and the
+// end of a rollout have no event, because each event is a write.
 func (w *pass) recorded(n release.Note) bool {
 	switch n.Reason {
 	case release.Started:
@@ -54,8 +54,8 @@ func (w *pass) recorded(n release.Note) bool {
 	return true
 }
 
-// waits reports whether the rollout that starts in a group waits for anything but its pods and
-// routes: otherwise the event of its end is sufficient.
+// waits reports whether rollouts may wait for anything other than pods and routes. If not, the event
+// at the end of the rollout is sufficient.
 func (w *pass) waits() bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil {
@@ -66,8 +66,8 @@ func (w *pass) waits() bool {
 	})
 }
 
-// needsApproval reports whether the current step of a release waits for an approval. Steps that end
-// by time or by a measurement are shown in the conditions and the summary.
+// needsApproval reports whether the current step of a release waits for an approval. The conditions
+// and the summary show steps that end after a time or a measurement.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {
@@ -78,7 +78,7 @@ func (w *pass) needsApproval(name string) bool {
 	return false
 }
 
-// recordPins emits an event when a pin is set, removed, or expires, and when it has no effect, for each reason.
+// recordPins records an event when a pin is set, is removed, expires, or has no effect. For a pin without effect it records an event for each reason.
 func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
@@ -87,9 +87,9 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	case is == nil && was == nil || same && was.ObservedGeneration == is.ObservedGeneration:
 	case is == nil && was.Status != metav1.ConditionTrue:
 	case is == nil && was.ObservedGeneration == now.Generation:
-		r.events.Normal(now, "Unpinned", "Pin", "the pin has expired; before, "+was.Message)
+		r.events.Normal(now, "Unpinned", "Pin", "the pin has expired; previous state: "+was.Message)
 	case is == nil:
-		r.events.Normal(now, "Unpinned", "Pin", "the pin is removed; before, "+was.Message)
+		r.events.Normal(now, "Unpinned", "Pin", "the pin is removed; previous state: "+was.Message)
 	case is.Status == metav1.ConditionTrue && (!same || was.Message != is.Message):
 		r.events.Normal(now, is.Reason, "Pin", is.Message)
 	case is.Status != metav1.ConditionTrue:
@@ -97,8 +97,8 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	}
 }
 
-// recordFreeze emits an event when a freeze begins, and stops, to keep a release from starting or
-// from getting more traffic.
+// recordFreeze records an event when a freeze begins to prevent releases from starting or from getting
+// more traffic, and when it no longer does.
 func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrozen)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionFrozen)
@@ -110,12 +110,12 @@ func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	}
 }
 
-// recordDeletionLate records that a Microservice is deleted before its deletionPolicy was applied.
+// recordDeletionLate records an event if a Microservice is deleted although its deletionPolicy was not completely applied.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
 	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline: the Microservice is deleted without it", ms.Spec.DeletionPolicy))
 }
 
-// recordNothingToRestore records that the previous Deployment cannot be restored.
+// recordNothingToRestore records an event if the previous Deployment cannot be restored.
 func (r *Reconciler) recordNothingToRestore(ms *v1alpha1.Microservice) {
 	r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be scaled up again: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
 }

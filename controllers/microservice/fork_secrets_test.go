@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A template names the Secret of a ServiceAccount: the release of a fork is made without
-// it, that of the repository's own pull request and other Secrets stay as they are.
+// TestForksGetNoTokenOfAServiceAccount checks a template that refers to the Secret of a ServiceAccount: the release of
+// a fork is created without this Secret. Other Secrets, and releases of the repository's pull requests, are not affected.
 func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	volume := func(name, secret string) corev1.Volume {
@@ -57,8 +57,9 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	same(t, "Secrets of the fork's release", secrets("abc"), []string{"database"})
 }
 
-// A namespace that does not let the manager read its Secrets gets no release of a fork, whose
-// template may name credentials, and is reported the permission; other releases are made.
+// TestForksWhereSecretsAreForbidden checks that, in a namespace whose Secrets the manager may not read, no release of a
+// fork is created, because its template may refer to credentials, that the missing permission is reported, and that
+// other releases are created.
 func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -99,8 +100,8 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	same(t, "releases", versions, []string{"1.1.0"})
 }
 
-// A Secret that is made after a fork's release would get into its pods unseen. The release
-// waits for one without which its pods do not start, and is made without one that is optional.
+// TestForksWaitForSecrets checks that the release of a fork waits for a missing Secret that its pods require, and is
+// created without a missing optional Secret. Otherwise its pods would use a Secret that is created later, unchecked.
 func TestForksWaitForSecrets(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -117,7 +118,7 @@ func TestForksWaitForSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		_, _ = s.pass() // It may end with the refusal.
+		_, _ = s.pass() // The reconcile may return the rejection.
 	}
 	var releases v1alpha1.VersionedMicroserviceList
 	if err := env.Client.List(t.Context(), &releases, client.InNamespace(s.namespace)); err != nil {

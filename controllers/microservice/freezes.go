@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// observeFreezes reads the freezes that apply to the Microservice now.
+// observeFreezes reads the freezes that currently apply to the Microservice.
 func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	var freezes v1alpha1.FreezeList
 	if err := r.readable(r.List(ctx, &freezes, client.InNamespace(o.ms.Namespace), client.UnsafeDisableDeepCopy)); err != nil {
@@ -57,8 +57,9 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 	return namespace.Labels, nil
 }
 
-// readable returns the error of reading freezes, unless a user without access reads them: unknown
-// freezes are then omitted, and the status of the Microservice still shows what it waits for.
+// readable returns the error of a read of freezes. It returns nil if the error is that a user has no
+// access to freezes. Unknown freezes are then omitted; the status of the Microservice shows whether
+// it waits for a freeze.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil
@@ -66,8 +67,8 @@ func (r *Reconciler) readable(err error) error {
 	return err
 }
 
-// forFreeze enqueues the Microservices to which a Freeze or ClusterFreeze applies. Those that are
-// not affected write nothing.
+// forFreeze enqueues the Microservices to which a Freeze or ClusterFreeze may apply. The reconcile of
+// a Microservice that is not affected writes nothing.
 func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile.Request {
 	var f freeze.Freeze
 	switch o := o.(type) {
@@ -85,8 +86,8 @@ func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile
 	})
 }
 
-// forNamespace enqueues the Microservices of a namespace whose labels changed, if a ClusterFreeze selects by
-// labels of namespaces.
+// forNamespace enqueues the Microservices of a namespace whose labels changed, if a ClusterFreeze selects
+// namespaces by label.
 func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	var cluster v1alpha1.ClusterFreezeList
 	if err := r.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
@@ -101,8 +102,8 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 	return nil
 }
 
-// microservices returns requests for the Microservices of a namespace, or of all for "", that
-// satisfy a predicate.
+// microservices returns requests for the Microservices of a namespace that satisfy a predicate. An
+// empty namespace means all namespaces.
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -126,8 +127,8 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged passes changes of a specification, and the begin and end of a period, which the
-// status shows.
+// freezeChanged passes changes of the specification of a freeze, and the start and end of a period, which
+// the status of the freeze shows.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
 		switch o := o.(type) {

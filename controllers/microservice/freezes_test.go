@@ -29,8 +29,8 @@ func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v
 	return f
 }
 
-// A freeze holds a canary at its weight, with one write and one event, and at its end the canary
-// continues automatically.
+// TestFreezeHoldsACanary checks that a freeze stops a canary at its weight, with one write and one event, and that the
+// canary continues automatically at the end of the freeze.
 func TestFreezeHoldsACanary(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -68,8 +68,8 @@ func TestFreezeHoldsACanary(t *testing.T) {
 	}
 }
 
-// A freeze writes nothing about a service that has nothing to hold, and one that is deleted lets
-// what waits start.
+// TestFreezeOfAStableService checks that a freeze causes no write for a service without a waiting release, and that
+// waiting releases start after the freeze is deleted.
 func TestFreezeOfAStableService(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -94,7 +94,7 @@ func TestFreezeOfAStableService(t *testing.T) {
 	s.play(s.until("1.1.0 active 100%"))
 }
 
-// A new service in a frozen namespace reports why it does not start.
+// TestFreezeOfANewService checks that a new service in a frozen namespace reports why it does not start.
 func TestFreezeOfANewService(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -108,8 +108,8 @@ func TestFreezeOfANewService(t *testing.T) {
 	s.play(s.until("1.0.0 active 100%"))
 }
 
-// What is excepted, and what a freeze of the cluster does not select by the labels of namespaces,
-// is not frozen.
+// TestFreezeSelects checks that excepted services, and services in namespaces that a ClusterFreeze does not select by
+// label, are not frozen.
 func TestFreezeSelects(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -139,7 +139,7 @@ func TestFreezeSelects(t *testing.T) {
 	s.play(s.until("1.1.0 active 100%"))
 }
 
-// Facts omits what a user may not read of freezes.
+// TestFactsWithoutTheRightToReadFreezes checks that Facts omits freezes that a user may not read.
 func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -172,7 +172,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// Each change that may end or begin the wait of a Microservice enqueues it, and no other does.
+// TestFreezeEnqueues checks that only changes that may start or end the wait of a Microservice enqueue it.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// addSeeds gives the generator bytes enough to draw from.
+// addSeeds adds seeds with enough bytes for the generator.
 func addSeeds(f *testing.F) {
 	for i := range uint64(8) {
 		r := rand.New(rand.NewPCG(i, 7))
@@ -27,7 +27,7 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// A rollout state with every field, whatever it is, comes back, as times are stored.
+// anyRolloutState checks that any rollout state is the same after it was written and read, with the precision of stored times.
 func anyRolloutState(t *rapid.T) {
 	s := func(l string) string { return rapid.String().Draw(t, l) }
 	n := func(l string) int { return int(rapid.Int32().Draw(t, l)) }
@@ -80,7 +80,7 @@ func anyRolloutState(t *rapid.T) {
 
 func FuzzRolloutState(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyRolloutState)) }
 
-// Status JSON -> rollout state -> status is the same JSON, for what the planner owns.
+// FuzzStatus checks that the conversion of a status to the rollout state and back returns the same JSON for all fields of the planner.
 func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"sequence":3,"releaseGroups":[{"name":"1.x","slug":"1-x","level":"Release","phase":"Live","target":{},"run":{"release":"a","startedTime":"2026-01-01T00:00:00.000000Z","waited":"1m0s"},"releases":[{"versionedMicroservice":"a","semVer":{"version":"1.0.0"},"status":"active","weight":100,"lastTransitionTime":"2026-01-01T00:00:00.000001Z"}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

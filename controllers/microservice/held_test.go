@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// offerGroups makes the ImagePolicy offer 3.0.0, and what another Microservice holds
-// beyond limits.groups.
+// offerGroups makes the ImagePolicy offer 3.0.0, and versions beyond limits.groups that another
+// Microservice uses.
 func (s *story) offerGroups(held ...string) {
 	s.Helper()
 	s.offer()
@@ -75,8 +75,8 @@ func TestWhatOthersHoldStartsNoGroup(t *testing.T) {
 	}
 }
 
-// What an ImagePolicy offers beyond its limits, because this Microservice pins it, is there
-// for it, also where the pin is written like the tag.
+// TestConcernsAPinnedTag checks that a version that an ImagePolicy offers beyond its limits, because this
+// Microservice pins it, can start, also if the pin is written like the tag.
 func TestConcernsAPinnedTag(t *testing.T) {
 	t.Parallel()
 	offer := &v1alpha1.OfferedRelease{Group: "1-0-x", SemVer: v1alpha1.SemVer{Name: "1.0.x", Version: "1.0.0"}}

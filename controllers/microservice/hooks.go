@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observeAnalysis reads the analysis. problem is why a canary cannot be measured, or nil. Users who may not read templates
-// see the rest of the plan.
+// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a user may not read
+// templates, the analysis is omitted from the plan for this user.
 func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
 	place, template := "spec.updateStrategy.canary.analysis.", ""
 	o.analysis, template, err = analysistemplate.Read(ctx, r.Client, o.ms)
@@ -52,8 +52,8 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	}
 }
 
-// readMeasured ignores the result of an analysis that was edited since, or whose template cannot be used: until the release is
-// measured by the current analysis, no step has passed. A failure remains a failure.
+// readMeasured ignores a passed result if the analysis was edited since, or if its template cannot be used: no step passes
+// until the release is measured with the current analysis. A failure remains a failure.
 func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
@@ -64,7 +64,7 @@ func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *relea
 	}
 }
 
-// readHooks sets the answers of hooks in the rollout of a release, if it is in progress.
+// readHooks sets the answers of hooks for a release whose rollout is in progress.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	object.End = readEndHooks(ms, c)
 	group := groupRunning(ms, c.Name)
@@ -83,7 +83,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
-// awaitsJobs reports whether a release that failed calls PostRollout hooks whose Jobs cannot be created yet. The hooks of a release without a
+// awaitsJobs reports whether a failed release calls PostRollout hooks whose Jobs cannot be created yet. The hooks of a release without a
 // row are not called any more.
 func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
 	canary := ms.Spec.UpdateStrategy.Canary
@@ -97,7 +97,7 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
-// readEndHooks combines the answers of the hooks of the end of a preview, if the release calls them; otherwise it returns nil.
+// readEndHooks combines the answers of the hooks of the end of a preview. It returns nil if the release does not call these hooks.
 func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
 	canary := ms.Spec.UpdateStrategy.Canary
 	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.End != nil && g.End.Release == c.Name })
@@ -139,14 +139,14 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 	return nil
 }
 
-// readGate combines the answers of the hooks of the gate at which a rollout waits: it is open when
-// all of them agree. Answers for another wait do not count.
+// readGate combines the answers of the hooks of the gate at which a rollout waits. The gate is open if
+// all hooks agree. Answers for another wait do not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
 		Rollout: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
-	step := "" // about whose traffic the hooks decide
+	step := "" // the step whose traffic the hooks decide about
 	if next := int(run.Step); next < len(canary.Steps) {
 		step = canary.Steps[next].Name
 	}
@@ -163,7 +163,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
-			// Its refusal fails the release: a hook that is asked again has not answered.
+			// A rejection by this hook would fail the release. A hook that is called again has not answered.
 			fact.Open, fact.Unanswered = false, true
 			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:

@@ -65,7 +65,7 @@ func TestReadSpec(t *testing.T) {
 			Scale: v1alpha1.ScaleFull, Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2}},
 			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout"), {Name: "early", Type: "ConfirmRollout", Previews: true}},
 		}}}, defaults(func(s *release.Spec) {
-			s.SplitBy = release.SplitByRoutes // because of its scale
+			s.SplitBy = release.SplitByRoutes // required by the scale of the case
 			s.PreviewGates = []release.Point{release.ConfirmRollout}
 			s.Gates = []release.Point{release.ConfirmRollout}
 			s.Steps = []release.Step{{Weight: 1, Confirm: true}, {Weight: 2, Confirm: true}}
@@ -95,8 +95,8 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
-// What hooks and measurements say of the current run and its gate counts, and
-// nothing else.
+// TestOutcomes checks that only results of hooks and measurements for the current rollout and its gate
+// count.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
@@ -169,7 +169,7 @@ func TestOutcomes(t *testing.T) {
 		var got release.Object
 		readHooks(ms, c, &got)
 		same(t, name, got, test.want)
-		if r.Gate == "ConfirmRollout" { // of which one hook is for previews
+		if r.Gate == "ConfirmRollout" { // one hook of this gate is for previews
 			ms.Status.ReleaseGroups[1].Level, got = v1alpha1.LevelPreview, release.Object{}
 			readHooks(ms, c, &got)
 			same(t, name+", of a preview", got, release.Object{Gates: gate(r, true, false, "")})
@@ -183,7 +183,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestJobsOfAFailure: the Jobs of hooks of a failed release count from when they are asked, also while a quota rejects them.
+// TestJobsOfAFailure checks that the Jobs of hooks of a failed release count from the time of their calls, also while a quota rejects them.
 func TestJobsOfAFailure(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -225,7 +225,7 @@ func TestReadVerdict(t *testing.T) {
 	}
 }
 
-// The words of the API and of the planner are the same.
+// TestWords checks that the API and the planner use the same values.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for api, planner := range map[string]string{
@@ -249,8 +249,8 @@ func TestResultsOfAnEditedAnalysisDoNotCount(t *testing.T) {
 		return &v1alpha1.CanaryAnalysis{Count: count, Metrics: []v1alpha1.AnalysisMetric{{Name: "a", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}}}}
 	}
 	for name, tc := range map[string]struct {
-		current  *v1alpha1.CanaryAnalysis // nil: of a template that cannot be used
-		measured *v1alpha1.CanaryAnalysis // nil: by hooks alone
+		current  *v1alpha1.CanaryAnalysis // nil means that the template cannot be used
+		measured *v1alpha1.CanaryAnalysis // nil means that only hooks were called
 		phase    v1alpha1.AnalysisPhase
 		want     release.VerdictPhase
 	}{

@@ -31,14 +31,14 @@ const (
 	indexTogether        = "microservice.spec.updateStrategy.canary.together"
 )
 
-// index of the cache, with the type of its objects.
+// index is an index of the cache, with the type of the indexed objects.
 type index struct {
 	object client.Object
 	field  string
 	values client.IndexerFunc
 }
 
-// indexes of the cache.
+// indexes are the indexes of the cache.
 var indexes = []index{
 	{&v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
@@ -75,8 +75,8 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// uncached returns a client that lists by an index without a cache: the API server filters by
-// namespace, labels and its own fields, and the index the rest.
+// uncached returns a client that lists by an index without a cache. The API server filters by
+// namespace, labels and its own fields, and the client filters by the index.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -112,17 +112,17 @@ func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []
 	return r.microservices(ctx, template.GetNamespace(), func(ms *v1alpha1.Microservice) bool { return analysistemplate.Uses(ms, template) })
 }
 
-// forImagePolicy enqueues the Microservices that an ImagePolicy concerns.
+// forImagePolicy enqueues the Microservices that refer to an ImagePolicy.
 func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.enqueue(ctx, indexImagePolicy, o)
 }
 
-// enqueue returns requests for the Microservices that name an object of their namespace, by an
-// index.
+// enqueue returns requests for the Microservices that refer to an object of their namespace. index is
+// the index of these references.
 func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that name an object", "index", index, "name", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that refer to an object", "index", index, "name", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -147,8 +147,8 @@ func specChanged(before, now client.Object) bool {
 	return before.GetGeneration() != now.GetGeneration()
 }
 
-// decidedOrFailed reports whether a user decided about a release, or a result was reported that can
-// roll it back.
+// decidedOrFailed reports whether a user decided about a release, or whether its status contains a new
+// result that can roll it back.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -157,7 +157,7 @@ func decidedOrFailed(before, now client.Object) bool {
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release)
 }
 
-// forPeers enqueues the Microservices that may wait for one.
+// forPeers enqueues the Microservices that may wait for a Microservice.
 func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
 	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// stateChanged passes changes that another Microservice may wait for.
+// stateChanged passes changes of Microservices that other Microservices may wait for.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
@@ -178,8 +178,8 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged passes ConfigMaps that are created, deleted or have other content, and copies
-// with another owner.
+// configMapChanged passes creations and deletions of ConfigMaps, changes of their content, and changes
+// of the owner of copies.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -191,8 +191,8 @@ func configMapChanged() predicate.Predicate {
 	}
 }
 
-// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the one for which a
-// copy was created.
+// forConfigMap enqueues the Microservices whose templates refer to a ConfigMap. For a copy it also
+// enqueues the Microservice for which the copy was created.
 func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.enqueue(ctx, indexConfigMaps, o)
 	if name, _ := resources.ReleaseOfCopy(o); name != "" {

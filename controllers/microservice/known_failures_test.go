@@ -17,12 +17,12 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Row 38 of the known failures: a user changes each object just before it is
-// written, so that the server itself answers with a conflict, or the server fails.
-// Nothing is lost, and the story ends the same.
+// TestConflictAtEachWrite tests row 38 of the known failures: a user changes each object just before
+// it is written, so that the API server answers with a conflict, or the API server fails. Nothing is
+// lost, and the result is the same.
 func TestConflictAtEachWrite(t *testing.T) {
 	t.Parallel()
-	for _, every := range []int{3, 5} { // a pass has two writes: each of them is met in turn
+	for _, every := range []int{3, 5} { // a reconcile has two writes, and each of them fails in turn
 		t.Run(fmt.Sprintf("one of %d writes", every), func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
@@ -50,7 +50,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 				return nil
 			}
 			lost++
-			// The queue tries again what play takes for a crash.
+			// The queue retries the error that play treats as a crash.
 			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is away")))
 		}
 		s.upgrade(func(version, rolloutState string) {
@@ -62,7 +62,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 	})
 }
 
-// meddle changes the object of a write, and reports whether there is one.
+// meddle changes the object of a write, and reports whether the object exists.
 func (s *story) meddle(what string, n int) bool {
 	s.Helper()
 	var o client.Object = s.ms()
@@ -89,8 +89,8 @@ func (s *story) meddle(what string, n int) bool {
 	return true
 }
 
-// Row 50: a pass reads from the cache, a few times, however many releases there are,
-// and asks the server itself for nothing while nothing is missing.
+// TestReadsOfAPass tests row 50: a reconcile reads from the cache a few times, for any number of
+// releases, and reads nothing from the API server while nothing is missing.
 func TestReadsOfAPass(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -129,8 +129,8 @@ func TestReadsOfAPass(t *testing.T) {
 	}
 }
 
-// Rows 47 and 69: what is made has only Heighliner's labels, so that a GitOps tool
-// does not take it for its own, and no finalizer.
+// TestObjectsCarryOnlyWhatIsOurs tests rows 47 and 69: created objects have only the labels of
+// Heighliner, so that a GitOps tool does not manage them, and no finalizer.
 func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -155,8 +155,8 @@ func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 	}
 }
 
-// Row 48: a ConfigMap that is part of a release stays as its user made it: without an
-// owner, so that no deletion takes it along, and without a write.
+// TestConfigurationOfUsersIsNotTouched tests row 48: a ConfigMap that is part of a release is not
+// written, and gets no owner, so that it is not garbage collected.
 func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -182,8 +182,8 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	}
 }
 
-// Row 25: a Deployment that was taken over comes back as it was: its replicas, and
-// nothing of Heighliner's is on it.
+// TestDeploymentComesBackAsItWas tests row 25: a Deployment that was taken over is restored with its
+// replicas, and without any fields of Heighliner.
 func TestDeploymentComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))

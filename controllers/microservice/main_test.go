@@ -37,39 +37,39 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// errCrash is what a write gets that the manager dies at.
+// errCrash is the error of a write at which the manager ends.
 var errCrash = errors.New("the manager died")
 
-// story is one namespace with the Microservice shop, and with stand-ins for its
-// neighbours: pods are there immediately unless a version is broken, and a
-// NetworkPolicy, where there is one, confirms the rollout state. The reconciler
-// is run by hand over the API server itself, with a clock of the test's own.
+// story is one namespace with the Microservice shop and simulated neighbours: pods
+// are available immediately unless a version is broken, and a NetworkPolicy, if it
+// exists, confirms the rollout state. The test calls the reconciler, which reads from
+// the API server, and sets the clock.
 type story struct {
 	testing.TB
 	clock      *testingclock.FakeClock
 	namespace  string
 	client     client.WithWatch
 	reconciler *Reconciler
-	// broken versions never become available.
+	// broken contains the versions that never become available.
 	broken map[string]bool
-	// before is called before each write of the reconciler, and fails it.
+	// before is called before each write of the reconciler. The write fails with its error.
 	before func(what string) error
-	// after is called after each write, and loses its answer.
+	// after is called after each write. Its error replaces the answer.
 	after func(what string) error
-	// passed is called after each pass.
+	// passed is called after each reconcile.
 	passed func()
-	// logger of the passes.
+	// logger is the logger of the reconciles.
 	logger logr.Logger
-	// newest: the NetworkPolicy has a domain that routes to the newest group.
+	// newest reports that the NetworkPolicy has a domain that routes to the newest group.
 	newest bool
 
 	writes []string
 	events []string
-	// keys are of the events, as a recorder folds them into series.
+	// keys counts the events by the key by which a recorder combines them into series.
 	keys map[string]int
 }
 
-// begin makes the namespace and the Microservice, with two replicas and steps of 10
+// begin creates the namespace and the Microservice, with two replicas and steps of 10
 // and 50 percent.
 func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 	t.Helper()
@@ -77,7 +77,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 		TB: t, namespace: env.Namespace(t), broken: map[string]bool{},
 		clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second)),
 	}
-	x := []apiserver.Index{{Field: fieldMicroservice, Values: func(o client.Object) []string { // The server has it.
+	x := []apiserver.Index{{Field: fieldMicroservice, Values: func(o client.Object) []string { // The API server provides this index.
 		if c, ok := o.(*v1alpha1.VersionedMicroservice); ok {
 			return []string{c.Spec.MicroserviceName}
 		}
@@ -133,7 +133,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 	return s
 }
 
-// restart makes the reconciler again, as a manager's restart does.
+// restart creates the reconciler again, like a restart of the manager.
 func (s *story) restart() { s.reconciler = s.make(s.client, s.client) }
 
 func (s *story) make(c client.Client, live client.Reader) *Reconciler {
@@ -148,7 +148,7 @@ func (s *story) make(c client.Client, live client.Reader) *Reconciler {
 	}
 }
 
-// Eventf collects events as "Reason: note".
+// Eventf collects events in the form "Reason: note".
 func (s *story) Eventf(about, related runtime.Object, kind, reason, action, note string, args ...any) {
 	key := fmt.Sprint(kind, reason, action, about.(client.Object).GetResourceVersion())
 	if related != nil {
@@ -194,7 +194,7 @@ func (s *story) edit(change func(*v1alpha1.MicroserviceSpec)) {
 	}
 }
 
-// offer makes the ImagePolicy shop offer versions of the one group.
+// offer makes the ImagePolicy shop offer versions of a single group.
 func (s *story) offer(versions ...string) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
@@ -214,7 +214,7 @@ func (s *story) offer(versions ...string) {
 	}
 }
 
-// route makes the NetworkPolicy shop.
+// route creates the NetworkPolicy shop.
 func (s *story) route() {
 	s.Helper()
 	p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
@@ -222,7 +222,7 @@ func (s *story) route() {
 	s.create(p)
 }
 
-// pass reconciles once. At most one write of it is of the rollout state.
+// pass reconciles once, and checks that at most one write changes the rollout state.
 func (s *story) pass() (ctrl.Result, error) {
 	s.Helper()
 	first := len(s.writes)
@@ -243,8 +243,8 @@ func (s *story) pass() (ctrl.Result, error) {
 	return result, err
 }
 
-// play lets everybody act, and the clock run, until nothing happens any more or done
-// reports true. A pass that dies is followed by a restart.
+// play reconciles, simulates the neighbours, and advances the clock until nothing changes any
+// longer or done returns true. A reconcile that crashes is followed by a restart.
 func (s *story) play(done ...func() bool) {
 	s.Helper()
 	for range 500 {
@@ -274,12 +274,12 @@ func (s *story) play(done ...func() bool) {
 	s.Fatalf("the story does not end: %s", s.rolloutState())
 }
 
-// until returns a rollout state that shows a line.
+// until returns a function that reports whether the rollout state contains a line.
 func (s *story) until(line string) func() bool {
 	return func() bool { return strings.Contains(s.rolloutState(), line) }
 }
 
-// release objects by name.
+// objects returns the objects of the releases, by name.
 func (s *story) objects() map[string]*v1alpha1.VersionedMicroservice {
 	s.Helper()
 	var list v1alpha1.VersionedMicroserviceList
@@ -293,7 +293,7 @@ func (s *story) objects() map[string]*v1alpha1.VersionedMicroservice {
 	return objects
 }
 
-// kubelet reports the releases' pods, and reports whether there was anything to report.
+// kubelet simulates the pods of the releases. It reports whether it changed anything.
 func (s *story) kubelet() (acted bool) {
 	s.Helper()
 	for _, c := range s.objects() {
@@ -309,7 +309,7 @@ func (s *story) kubelet() (acted bool) {
 	return acted
 }
 
-// gateway confirms what the rollout state asks for.
+// gateway confirms the routes that the rollout state requires.
 func (s *story) gateway() bool {
 	s.Helper()
 	p := &v1alpha1.NetworkPolicy{}
@@ -355,7 +355,7 @@ func (s *story) report(obj, before client.Object) bool {
 	return true
 }
 
-// rollout state renders groups, rows and objects, without times and revisions.
+// rolloutState renders groups, rows and objects, without times and revisions.
 func (s *story) rolloutState() string {
 	s.Helper()
 	objects := s.objects()
@@ -396,7 +396,7 @@ func (s *story) release(version string) *v1alpha1.VersionedMicroservice {
 	})
 }
 
-// condition as "True Reason: message", "" for none.
+// condition returns the condition in the form "True Reason: message", or "" if it is not set.
 func condition(ms *v1alpha1.Microservice, kind string) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, kind)
 	if c == nil {

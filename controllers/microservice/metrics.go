@@ -11,15 +11,15 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// metrics of releases. No label names an object:
+// metrics are the metrics of releases. No label identifies an object:
 //
 //	heighliner_release_events_total{reason}
-//	    what happened to releases, by the reason of the event: Started, Step,
+//	    events of releases, by reason: Started, Step,
 //	    Promoted, ReleaseFailed, Superseded, Removed, …
 //	heighliner_release_promotion_seconds
 //	    time from a release's creation to its first promotion, pauses included
 //	heighliner_releases{status}
-//	    releases in the rollout states, counted at each scrape
+//	    releases in all rollout states, counted at each scrape
 type metrics struct {
 	events    *prometheus.CounterVec
 	promotion prometheus.Histogram
@@ -53,7 +53,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	}
 	for _, g := range w.facts.State.Groups {
 		if row := g.Row(n.Release); row != nil && row.Promoted > 0 {
-			return // it is back
+			return // the release was active before
 		}
 	}
 	m.promotion.Observe(now.Sub(w.objects[n.Release].CreationTimestamp.Time).Seconds())
@@ -64,7 +64,7 @@ type census struct{ cache client.Reader }
 
 var releases = prometheus.NewDesc("heighliner_releases", "Releases in the rollout states, by status.", []string{"status"}, nil)
 
-// statuses of releases, all of which are always counted.
+// statuses are the statuses of releases. Each scrape returns a count for all of them.
 var statuses = []v1alpha1.ReleaseStatus{
 	v1alpha1.ReleasePending, v1alpha1.ReleaseCanary, v1alpha1.ReleaseActive, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated,
 }
@@ -72,7 +72,7 @@ var statuses = []v1alpha1.ReleaseStatus{
 // Describe implements prometheus.Collector.
 func (census) Describe(ch chan<- *prometheus.Desc) { ch <- releases }
 
-// Collect implements prometheus.Collector. It only reads the cache, and copies nothing.
+// Collect implements prometheus.Collector. It reads the cache without copying objects.
 func (c census) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -25,35 +25,35 @@ type observed struct {
 	ms      *v1alpha1.Microservice
 	policy  *v1alpha1.ImagePolicy
 	objects map[string]*v1alpha1.VersionedMicroservice
-	// offered releases by the name of their object.
+	// offered contains the offered releases, by name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
 	// contents are the hashes of the configuration that is part of a release, and secrets reports
-	// whether there are Secrets among it.
+	// whether the configuration includes Secrets.
 	contents resources.Contents
 	secrets  bool
-	// copies of contents, by the kind and name of the copy.
+	// copies are the copies of the configuration, by kind and name of the copy.
 	copies map[resources.Source]client.Object
-	// requeue is after what time to reconcile again for objects that are not watched; 0 for never.
+	// requeue is the time until the next reconcile for objects that are not watched; 0 means never.
 	requeue time.Duration
 	facts   release.Observed
-	// analysis of the canary, from the specification or a template; nil without one, or while the template cannot be used.
+	// analysis is the analysis of the canary, from the specification or a template; nil if there is none, or while the template cannot be used.
 	analysis *v1alpha1.CanaryAnalysis
-	// problem is an error in the specification or a referenced object; no new release starts while
-	// there is one.
+	// problem is an error in the specification or in a referenced object. While there is a problem, no
+	// new release starts.
 	problem *status.Error
-	// sourceFresh: the ImagePolicy has a specification that it has not scanned with, for less than
+	// sourceFresh reports that the ImagePolicy has had a new specification, without a scan, for less than
 	// sourceSilence.
 	sourceFresh bool
-	// policies that route to the Microservice.
+	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
-	// deployment that the Microservice takes over from, or nil.
+	// deployment is the Deployment that the Microservice takes over from, or nil.
 	deployment *appsv1.Deployment
-	// adopting: the takeover is not done.
+	// adopting reports that the takeover is not done.
 	adopting bool
 }
 
-// observe reads; it writes nothing.
+// observe reads the cluster and writes nothing.
 func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*observed, error) {
 	spec, err := readSpec(ms, r.minDrain, r.clock.Now())
 	o := &observed{
@@ -79,7 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	if err := r.proveLost(ctx, o); err != nil {
 		return nil, err
 	}
-	if unmeasured != nil { // A canary that cannot be measured could only wait in its first step.
+	if unmeasured != nil { // A canary that cannot be measured would only wait in its first step.
 		o.problem, o.facts.SourceStale = unmeasured, true
 	}
 	if err := r.observePolicies(ctx, o); err != nil {
@@ -100,11 +100,11 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
-// Facts returns the input of a plan about a Microservice at a time, read by a client without a cache. ms may differ from the
-// stored object, so that a change can be planned before it is written. Reading requires permission to get and list the kinds
-// of hlnr.io and, if releases contain them, ConfigMaps and Secrets. A freeze that may not be read is omitted. problem is why
-// no new release would start: an error in the specification or in an object that it names. The manager's minimum drain delay
-// is assumed to be its default, 5s.
+// Facts returns the input of the plan of a Microservice at a time, read by a client without a cache. ms may differ from the stored
+// object, so that a change can be planned before it is written. Facts requires permission to get and list the kinds of hlnr.io and,
+// if releases contain them, ConfigMaps and Secrets. Freezes that may not be read are omitted. problem is the reason why no new
+// release would start: an error in the specification or in a referenced object. Facts assumes that the manager has the default
+// minimum drain delay, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
@@ -132,8 +132,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
 	if o.facts.State.Sequence == 0 {
-		// The record is new, or lost and rebuilt from the existing objects: with an outdated cache,
-		// releases would be missing permanently.
+		// The rollout state is new, or was lost and is rebuilt from the existing objects. With an outdated
+		// cache, releases would be missing permanently.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})
@@ -151,7 +151,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 }
 
 // proveAbsence reads releases of the rollout state that the cache does not contain from the API
-// server: a lagging cache must not look like a deleted object.
+// server, so that a lagging cache is not mistaken for deleted objects.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -173,7 +173,7 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// requeueIn requests another reconcile after d at the latest.
+// requeueIn requests a reconcile after d at the latest.
 func (o *observed) requeueIn(d time.Duration) {
 	if o.requeue == 0 || d < o.requeue {
 		o.requeue = d
@@ -215,8 +215,8 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 	return object
 }
 
-// levelOf returns the level of a release by its label. Labels may be edited: with a level that the
-// schema of the status rejects, no rollout state could be written any more.
+// levelOf returns the level of a release from its label. Users can edit labels: a level that the
+// schema of the status rejects would prevent all writes of the rollout state.
 func levelOf(label string, pullRequest int64) string {
 	switch level := v1alpha1.ReleaseLevel(label); {
 	case level == v1alpha1.LevelRelease, level == v1alpha1.LevelCandidate, level == v1alpha1.LevelPreview:
@@ -228,8 +228,8 @@ func levelOf(label string, pullRequest int64) string {
 }
 
 // observeSource reads the offered and the withdrawn versions. A missing referenced object, or a
-// template without a container for the image, is a problem, not an error: running releases continue
-// unless they are withdrawn, which does not depend on the template.
+// template without a container for the image, is a problem and not an error: existing releases
+// continue unless they are withdrawn, which does not depend on the template.
 func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	o.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
@@ -286,7 +286,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable b
 	return true, nil
 }
 
-// pushed returns when a release was published or pushed, or zero if not known.
+// pushed returns the time at which a release was published or pushed, or zero if it is not known.
 func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	if o.ReleaseTime == nil {
 		return time.Time{}
@@ -294,16 +294,16 @@ func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	return o.ReleaseTime.Time
 }
 
-// stale reports whether the offer of an ImagePolicy is based on an older specification: it has not
-// scanned with the current one yet, or that is invalid.
+// stale reports whether the offer of an ImagePolicy is based on an older specification, because the
+// current specification is invalid or was not used for a scan yet.
 func stale(p *v1alpha1.ImagePolicy) bool {
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
-// concerns reports whether an offer beyond the limits of the ImagePolicy, which is kept because a
-// Microservice uses or pins it, is kept for this one: it has the group, or pins the version.
-// Versions that only others use start no group here (rule 17).
+// concerns reports whether this Microservice has the group of an offer, or pins its version. An
+// ImagePolicy keeps offers beyond its limits if any Microservice uses or pins them. Offers that only
+// other Microservices use must not start a group of this Microservice (rule 17).
 func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||
 		slices.ContainsFunc(o.facts.Objects, func(c release.Object) bool { return c.Slug == offer.Group }) ||
@@ -335,6 +335,6 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// unreported reports whether a NetworkPolicy has no status that shows where it routes: it was just created, lost its status,
-// cannot read its routes, or has only reserved what it is about to write. Each complete status has a provider.
+// unreported reports whether the status of a NetworkPolicy does not show its routes: the NetworkPolicy was just created, its
+// status was lost, its routes cannot be read, or only its next writes are reserved. Each complete status has a provider.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

@@ -23,8 +23,8 @@ func (s *selectors) List(_ context.Context, _ client.ObjectList, options ...clie
 	return nil
 }
 
-// TestFirstListIsOfOneMicroservice: before the first write of a rollout state each reconcile reads releases past the cache. A list of
-// the whole namespace grows with the number of Microservices, and all of them together with its square.
+// TestFirstListIsOfOneMicroservice checks that reconciles before the first write of a rollout state, which read releases from the API
+// server, list only the releases of one Microservice. The cost of lists of the whole namespace would grow quadratically.
 func TestFirstListIsOfOneMicroservice(t *testing.T) {
 	t.Parallel()
 	live := &selectors{}

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestOrphanInAnExchange: Orphan keeps everything that runs. In an exchange of an exclusive group the next
-// release has the pods (or gets them), and the active one has none.
+// TestOrphanInAnExchange checks that Orphan keeps all running objects. In an exchange of an exclusive group the next
+// release has the pods, or will get them, and the active release has none.
 func TestOrphanInAnExchange(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -23,7 +23,7 @@ func TestOrphanInAnExchange(t *testing.T) {
 	})
 	s.offer("1.0.0")
 	s.play()
-	s.broken["1.1.0"] = true // It starts for a while.
+	s.broken["1.1.0"] = true // It takes some time to start.
 	s.offer("1.1.0", "1.0.0")
 	s.play(func() bool {
 		for _, c := range s.objects() {
@@ -33,7 +33,7 @@ func TestOrphanInAnExchange(t *testing.T) {
 		}
 		return false
 	})
-	// The controller of releases reports that it waits for the pods of 1.0.0 only, and the Microservice ends these.
+	// The controller of releases reports that 1.1.0 waits only for the pods of 1.0.0, and the Microservice stops these pods.
 	next := s.release("1.1.0")
 	next.Status.Failure, next.Status.ObservedGeneration = v1alpha1.FailureOtherReleaseRunning, next.Generation
 	if err := env.Client.Status().Update(t.Context(), next); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// togetherWith returns the name that a Microservice shares with those that are rolled out together
-// with it, or "".
+// togetherWith returns the name for rollouts together that a Microservice shares with its peers, or
+// "".
 func togetherWith(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -38,7 +38,7 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 	return peers, nil
 }
 
-// observePeers reads the progress of the peers. A peer that is being deleted blocks none of them.
+// observePeers reads the progress of the peers. A peer that is being deleted does not block rollouts.
 func (r *Reconciler) observePeers(ctx context.Context, o *observed) error {
 	peers, err := r.peers(ctx, o.ms)
 	for i := range peers {

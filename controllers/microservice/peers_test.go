@@ -10,13 +10,13 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A Microservice passes its steps with the others of its name, of which it reads the
-// rollout state, and with no one else.
+// TestTogether checks that a Microservice passes its steps together with the Microservices with the same
+// together.name, whose rollout states it reads, and with no other Microservices.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		onFailure v1alpha1.TogetherFailure
-		end       string // of 1.1.0, when it failed at the other one
+		end       string // state of 1.1.0 after it failed in the other Microservice
 	}{
 		"held":        {v1alpha1.TogetherHold, "1.1.0 canary 10%"},
 		"rolled back": {v1alpha1.TogetherRollBack, "1.1.0 error 0% TogetherFailed"},
@@ -62,7 +62,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// A Microservice that waits for another one is notified of its rollout state, and of its end.
+// TestForPeers checks that changes of the rollout state, and the deletion, of a Microservice enqueue the Microservices that wait for it.
 func TestForPeers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))
@@ -83,7 +83,7 @@ func TestForPeers(t *testing.T) {
 	}
 }
 
-// other makes another Microservice, which no one reconciles.
+// other creates another Microservice, which is not reconciled.
 func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha1.Microservice {
 	s.Helper()
 	ms := s.ms()
@@ -94,7 +94,7 @@ func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha
 	return ms
 }
 
-// stands writes how 1.1.0 stands with another Microservice.
+// stands writes the state of 1.1.0 into the status of another Microservice.
 func (s *story) stands(name string, as v1alpha1.ReleaseStatus, run *v1alpha1.Rollout) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of condition PreviewsReady. The first one that applies is reported.
+// The reasons of condition PreviewsReady. The first reason that applies is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"
@@ -40,14 +40,16 @@ func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 
 // previewCount counts the previews of a Microservice by state.
 type previewCount struct {
-	// groups of all phases; live ones have a slot, and available ones serve.
+	// groups is the number of previews of all phases, live of previews with a slot, and available of
+	// previews that serve.
 	groups, live, available int
-	// starting previews, and those that wait their turn until fewer start.
+	// starting is the number of previews that are starting, and turn of previews that wait until fewer
+	// previews are starting.
 	starting, turn int
-	// slotless counts previews without a slot, old those that expired by age, and idle those whose pin or
-	// versions leave nothing to start.
+	// slotless is the number of previews without a slot, old of previews that expired because of their age,
+	// and idle of previews without a version to start.
 	slotless, old, idle int
-	// failed previews as "#12 (CrashLoopBackOff)"; the previous release continues to serve.
+	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". Their previous release continues to serve.
 	failed []string
 }
 
@@ -93,7 +95,7 @@ func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// setPreviews reports how many previews are available. Ready does not depend on them.
+// setPreviews sets condition PreviewsReady from the number of available previews. Ready does not depend on previews.
 func setPreviews(w *pass) {
 	ms, p := w.ms, countPreviews(w)
 	if p.groups == 0 {

@@ -43,7 +43,7 @@ func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
 	}
 }
 
-// TestLifeOfAPreview plays a pull request from its first image until nothing remains.
+// TestLifeOfAPreview simulates a pull request from its first image until nothing remains.
 func TestLifeOfAPreview(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -72,7 +72,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	}
 	same(t, "annotation", object.Spec.Template.Annotations[v1alpha1.AnnotationCommit], "aaaaaaa")
 
-	// Three pushes before the first of them is available; the last one never is.
+	// There are three pushes before the first commit is available. The last commit never becomes available.
 	for _, sha := range []string{"bbbbbbb", "ccccccc", "ddddddd"} {
 		s.broken[sha] = true
 		s.pulls([]v1alpha1.OfferedRelease{s.pull(7, sha)})
@@ -88,7 +88,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.play()
 	same(t, "fixed", s.rolloutState(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
 
-	// Closed: it stays for an hour, to the second.
+	// After the pull request is closed, the preview remains for exactly one hour.
 	s.pulls(nil, 7)
 	result, err := s.pass()
 	if err != nil {
@@ -117,7 +117,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "events", strings.Join(reported, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
 }
 
-// TestPreviewsWithoutSlot has more pull requests than slots, and one that is too old.
+// TestPreviewsWithoutSlot tests more pull requests than slots, and a pull request that is too old.
 func TestPreviewsWithoutSlot(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -145,7 +145,7 @@ func TestPreviewsWithoutSlot(t *testing.T) {
 	same(t, "pushed", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
 }
 
-// TestReleasesAndPreviewsSideBySide has a preview that fails next to a release.
+// TestReleasesAndPreviewsSideBySide tests a preview that fails next to a release.
 func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -165,7 +165,7 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
 }
 
-// TestImagesInStep returns each container its image, and names the one that is missing.
+// TestImagesInStep checks that each container gets its image, and that a missing container is reported.
 func TestImagesInStep(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -181,11 +181,11 @@ func TestImagesInStep(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.also("worker", "1.1.0")
 	s.play()
-	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or name one of these`)
+	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or set the field to the name of an existing one`)
 	same(t, "what runs continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
-// also adds an image for a container to all that is offered.
+// also adds an image for a container to all offered releases.
 func (s *story) also(container, version string) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{}
@@ -200,7 +200,7 @@ func (s *story) also(container, version string) {
 	}
 }
 
-// TestRebuiltPreviewKeepsItsNumber loses the record while a preview runs.
+// TestRebuiltPreviewKeepsItsNumber tests the loss of the rollout state while a preview runs.
 func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -223,7 +223,7 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	same(t, "found by its number", len(list.Items), 1)
 }
 
-// TestPreviewsTakeOverFromNothing keeps the previous Deployment while only a preview serves.
+// TestPreviewsTakeOverFromNothing checks that the previous Deployment remains while only a preview serves.
 func TestPreviewsTakeOverFromNothing(t *testing.T) {
 	t.Parallel()
 	serving := func(level v1alpha1.ReleaseLevel) v1alpha1.ReleaseGroup {

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestReadyBeforeTheExchange: the pods of the active release of an exclusive group end only when its successor reports that it waits for them
-// alone (rule 47). Until then the group serves, for example while the Deployment of the successor is rejected.
+// TestReadyBeforeTheExchange checks that the pods of the active release of an exclusive group are stopped only when its successor reports that it
+// waits only for them (rule 47). Until then the group serves, for example while the Deployment of the successor is rejected.
 func TestReadyBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -25,8 +25,8 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheExchange: a release for which the pods of the active one ended, and whose own pods are ready, is not starting any more: what
-// it waits for before its first traffic is named.
+// TestReadyAfterTheExchange checks the message for a release whose own pods are ready after the pods of the active release were stopped: it
+// contains the cause for which the release waits before its first traffic.
 func TestReadyAfterTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -41,7 +41,7 @@ func TestReadyAfterTheExchange(t *testing.T) {
 	w := &pass{observed: observed{ms: ms}}
 	w.facts.Objects = []release.Object{{Release: "shop-1-1-0", Slug: "1-x", Version: "1.1.0", Replicas: 3, Available: 3}, {Release: "shop-1-0-0", Slug: "1-x", Version: "1.0.0"}}
 	w.plan.Notes = []release.Note{{Slug: "1-x", Reason: release.AwaitingGate, Message: "1.1.0 waits for its hooks of PreRollout"}}
-	want := "in group 1.x the pods of 1.0.0 ended for 1.1.0, which is available and has no traffic yet: 1.1.0 waits for its hooks of PreRollout"
+	want := "in group 1.x, the pods of 1.0.0 were stopped so that 1.1.0 can run; 1.1.0 is available and has no traffic yet: 1.1.0 waits for its hooks of PreRollout"
 	if ready, reason, message := serves(w); ready || reason != "ActiveStopped" || message != want {
 		t.Errorf("%t %s %q, want %q", ready, reason, message, want)
 	}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A rollout state that the server refuses is reported on Ready, and nothing comes after it: no
-// release goes that a record names.
+// TestRefusedRolloutState checks that Ready reports a rollout state that the API server rejects, and that no writes follow:
+// no release in the stored rollout state is deleted.
 func TestRefusedRolloutState(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -22,7 +22,7 @@ func TestRefusedRolloutState(t *testing.T) {
 	before := s.rolloutState()
 	refused := true
 	s.before = func(what string) error {
-		// The conditions are accepted: it is the second write of such a pass.
+		// The second write of such a reconcile, which changes only conditions, is accepted.
 		if what == "status" && refused {
 			refused = false
 			return apierrors.NewInvalid(schema.GroupKind{Group: "hlnr.io", Kind: "Microservice"}, "shop",

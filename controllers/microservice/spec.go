@@ -18,11 +18,11 @@ const reasonTimeZoneUnknown = "TimeZoneUnknown"
 // reasonAnalysisInvalid is the reason for expressions of web metrics that are not valid CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
-// reasonAnalysisTemplateNotFound is the reason for a template that does not exist, or is not offered to the namespace.
+// reasonAnalysisTemplateNotFound is the reason for a template that does not exist, or that the namespace may not use.
 const reasonAnalysisTemplateNotFound = "AnalysisTemplateNotFound"
 
 // readSpec converts a specification for the planner, with all defaults and the current state of
-// windows. The error is about a window that cannot be evaluated; it counts as closed.
+// windows. The error reports a window that cannot be evaluated. Such a window counts as closed.
 func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
 	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
 	spec := release.Spec{
@@ -102,7 +102,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// asks reports whether there is a hook of a type for a step.
+// asks reports whether there is a hook of the given type for a step.
 func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
 	return slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool {
 		return h.Type == kind && covers(h, step)

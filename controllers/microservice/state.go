@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// renamed maps reasons in the status of earlier versions to those of this one.
+// renamed maps reasons in the status of earlier versions to the reasons of this version.
 var renamed = map[string]string{
 	"NoPlace":         string(release.NoSlot),
 	"Overtaken":       string(release.Superseded),
@@ -19,7 +19,7 @@ var renamed = map[string]string{
 }
 
 // convertStatus converts a status that an earlier version wrote to the reasons and fields of this
-// one. The conversion alone causes no write.
+// version. The conversion alone causes no write.
 func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	s.Convert()
 	for i := range s.ReleaseGroups {
@@ -121,7 +121,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 	return out
 }
 
-// writeState sets the groups of the planner in a status.
+// writeState writes the rollout state of the planner into a status.
 func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 	s.Internal, s.DeprecatedSequence = &v1alpha1.MicroserviceInternal{Sequence: l.Sequence}, 0
 	s.ReleaseGroups = nil

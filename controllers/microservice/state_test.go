@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// What the planner says is what it reads back, through the status and its JSON.
+// TestRolloutStateIsKept checks that a rollout state is the same after it was written to the status, encoded as JSON, and read.
 func TestRolloutStateIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,7 +31,7 @@ func TestRolloutStateIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := readState(&read)
-		// Times are instants: the server gives them back in another zone.
+		// Times are compared as instants, because the API server returns them in another time zone.
 		instants := gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })
 		if diff := gocmp.Diff(want, got, instants, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
@@ -48,15 +48,15 @@ func TestRolloutStateIsKept(t *testing.T) {
 	})
 }
 
-// What an earlier version stored in fields that have moved since is read like what this version
-// stores, and the next write takes the old fields out.
+// TestEarlierStatusIsRead checks that fields of earlier versions are read like the fields of this version, and that the
+// next write removes the old fields.
 func TestEarlierStatusIsRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		state := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
 		for i := range state.Groups {
 			if run := state.Groups[i].Rollout; run != nil {
-				run.Approvals = nil // which are newer than that form
+				run.Approvals = nil // earlier versions had no approvals
 			}
 		}
 		var want v1alpha1.MicroserviceStatus
@@ -81,8 +81,8 @@ func TestEarlierStatusIsRead(t *testing.T) {
 	})
 }
 
-// What does not fit into the schema of the status makes the server refuse the whole
-// rollout state, and with it each abort: labels may be edited.
+// TestRolloutStateFitsItsSchema checks that edited labels do not produce values that the schema of the status rejects:
+// the API server would reject the whole rollout state, and with it each abort.
 func TestRolloutStateFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ level, number, want string }{
@@ -109,7 +109,7 @@ func count(t *rapid.T, label string) int { return rapid.IntRange(0, 1000).Draw(t
 
 func flag(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
 
-// instant returns a time to the microsecond, as it is stored.
+// instant returns a time with the precision of stored times, a microsecond.
 func instant(t *rapid.T, label string) time.Time {
 	return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, label)).UTC()
 }
@@ -164,8 +164,8 @@ func row(t *rapid.T) release.Row {
 	return r
 }
 
-// A status that an earlier version stored is read with the words of this one, and nothing of
-// it is lost; conditions that no longer exist go.
+// TestStoredStatus checks that a status of an earlier version is read with the values of this version without loss, and
+// that conditions that no longer exist are removed.
 func TestStoredStatus(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/stored-status.json")

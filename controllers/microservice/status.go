@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the rollout state, the conditions and the summary in one write, and then records
+// report writes the rollout state, the conditions and the summary in a single write, and then records
 // the events. refused is the error of a release that could not be created.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
@@ -53,8 +53,8 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 // decided.
 const silence = 10 * time.Second
 
-// silent returns for how long the status need not be written, or 0: while a Microservice is new,
-// has no problem, and nothing is decided, because its ImagePolicy is just being scanned.
+// silent returns the time for which the status need not be written, or 0. It need not be written while
+// a Microservice is new, has no problem, and nothing is decided because its ImagePolicy is being scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -68,11 +68,11 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 }
 
 // sourceSilence is how long an ImagePolicy may take for a scan with its current specification before
-// condition Ready shows it.
+// condition Ready shows that the scan is not complete.
 const sourceSilence = 5 * time.Second
 
-// noteSource records whether the specification of the ImagePolicy has just changed. A Microservice
-// that is not Ready shows this immediately.
+// noteSource records whether the specification of the ImagePolicy has just changed. If a Microservice is
+// not Ready, its condition Ready shows the missing scan immediately.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))
@@ -85,7 +85,7 @@ func (r *Reconciler) noteSource(w *pass) {
 	}
 }
 
-// reportProblem reports why a plan cannot be applied. The rollout state stays as it is.
+// reportProblem reports why a plan cannot be applied. It does not change the rollout state.
 func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status.Error) error {
 	before := w.ms.DeepCopy()
 	w.ms.Status.ObservedGeneration = w.ms.Generation
@@ -94,8 +94,8 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write returns the only status write of a pass. It applies only to the rollout state that was
-// read.
+// write makes the only status write of a pass, and reports whether the status changed. The write
+// applies only if the rollout state has not changed since it was read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {
@@ -111,13 +111,13 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 // reasonStateRefused is the reason for a rollout state that the API server rejects.
 const reasonStateRefused = "StateRefused"
 
-// afterStateRefused is when a rejected rollout state is written again.
+// afterStateRefused is the time after which a rejected rollout state is written again.
 const afterStateRefused = time.Minute
 
-// reportStateRefused reports in Ready that the server rejects the rollout state, because the
-// Microservice is not processed until it is accepted. Apart from that, the status does not change.
-// The returned error contains the time of the next attempt; other errors of a write are returned
-// unchanged.
+// reportStateRefused reports in condition Ready that the API server rejects the rollout state. The
+// Microservice is not processed until the API server accepts it. Apart from the condition, the status
+// does not change. The returned error contains the time of the next attempt. Other errors of a write
+// are returned unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err

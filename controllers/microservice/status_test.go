@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// shown is what a user reads: conditions by type, except those that have their stable state, and
-// the columns.
+// shown contains the fields that a user reads: the conditions by type, except conditions in their normal state,
+// and the columns.
 type shown struct {
 	Conditions                     []string
 	Active, Canary, Groups, Failed string
@@ -34,7 +34,7 @@ func show(ms *v1alpha1.Microservice) shown {
 	return s
 }
 
-// live returns a group with rows, as "version status weight".
+// live returns a group with rows in the form "version status weight".
 func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), Phase: v1alpha1.GroupLive}
 	for _, text := range rows {
@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting lets the rollout of a group wait for a cause outside of its release.
+// waiting makes a cause outside the release block the rollout of a group.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
@@ -94,12 +94,12 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 2.0.0 in group 2.x, 1.0.0 in group 1.x",
 		}, Active: "2.0.0 +1", Groups: "2/2"}},
 		"a new group starts": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 2.0.0 of group 2.x is in progress",
+			"Progressing True Canary: the rollout of 2.0.0 in group 2.x is in progress",
 			"Ready False NoActiveRelease: group 2.x has no active release yet",
 			"Reconciling True NoActiveRelease: group 2.x has no active release yet",
 		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
 		"the newest domains move to a new group": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 canary 10"), "2.0.0", 1), live("1.x", "1.0.0 active 100")}, nil, nil, newest, shown{Conditions: []string{
-			"Progressing True Canary: 2.0.0 of group 2.x is in progress",
+			"Progressing True Canary: the rollout of 2.0.0 in group 2.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "2.0.0 10% step 1/2", Groups: "1/2"}},
 		"a new group waits for another": {[]v1alpha1.ReleaseGroup{running(live("2.x", "2.0.0 pending 0"), "2.0.0", 0), live("1.x", "1.0.0 active 100")}, []release.Note{state("AwaitingGroup", "2.0.0 waits for 3.0.0")}, nil, newest, shown{Conditions: []string{
@@ -107,7 +107,7 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "2.0.0 pending", Groups: "1/2"}},
 		"canary": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
+			"Progressing True Canary: the rollout of 1.1.0 in group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
 		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 is blocked at 0%: the cluster has no capacity for its pods", Warning: true}}, nil, nil, shown{Conditions: []string{
@@ -170,7 +170,7 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
-			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
+			"Progressing True Canary: the rollout of 1.1.0 in group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 50% step 2/2", Groups: "1/1"}},
 		"superseded": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 deprecated 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
@@ -189,8 +189,8 @@ func TestConditions(t *testing.T) {
 		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.ms.Status.ReleaseGroups[0].Releases[0].Available = false
 		}, shown{Conditions: []string{
-			"Ready False ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
-			"Reconciling True ActiveUnavailable: active release 1.0.0 of group 1.x does not have all its replicas",
+			"Ready False ActiveUnavailable: active release 1.0.0 of group 1.x has fewer available replicas than desired",
+			"Reconciling True ActiveUnavailable: active release 1.0.0 of group 1.x has fewer available replicas than desired",
 		}, Active: "1.0.0", Groups: "0/1"}},
 		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = []release.Policy{{Name: "shop"}}
@@ -203,7 +203,7 @@ func TestConditions(t *testing.T) {
 			w.facts.State.Groups = []release.Group{{}}
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
-			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait",
+			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps do not shift traffic",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary of a worker": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = nil
@@ -273,7 +273,7 @@ func TestConditions(t *testing.T) {
 			say()
 			same(t, "said again", ms, before)
 
-			// What no longer holds goes away.
+			// States that no longer apply are removed.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
 			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: programmed}, nil
 			setConditions(w, nil)
@@ -286,7 +286,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Metrics count what happened; the census counts what the rollout states hold.
+// TestMetrics checks that the metrics count events, and that the census counts the releases in the rollout states.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -322,8 +322,8 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// Each event has its own key: one that is folded into an earlier one loses its
-// note, and is written again minutes later. Eventf of the story checks it.
+// TestEventsOfSteps checks that each event has its own key. An event that is combined with an earlier event
+// loses its note, and is written again minutes later. Eventf of the story checks this.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -18,7 +18,7 @@ func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
 }
 
-// inProgress returns the rollout of the one group; nil: no rollout is in progress.
+// inProgress returns the rollout of the only group, or nil if no rollout is in progress.
 func (s *story) inProgress() *v1alpha1.Rollout {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
@@ -29,7 +29,7 @@ func (s *story) inProgress() *v1alpha1.Rollout {
 	return nil
 }
 
-// outcome writes what the VersionedMicroservice controller would write of a version.
+// outcome writes the status of a version like the VersionedMicroservice controller.
 func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.Rollout)) {
 	s.Helper()
 	c := s.release(version)
@@ -38,7 +38,7 @@ func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroservi
 	s.report(c, before)
 }
 
-// answer of all hooks of the gate at which the run waits.
+// answer sets the answers of all hooks of the gate at which the rollout waits.
 func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
@@ -53,7 +53,7 @@ func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	})
 }
 
-// verdict of the measurements of the step in which the run is.
+// verdict sets the result of the measurements of the current step of the rollout.
 func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message string) {
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
@@ -64,8 +64,8 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 	})
 }
 
-// rest lets everybody act, but the clock run no further than a second: for what waits
-// for a word.
+// rest reconciles and simulates the neighbours until nothing changes, without advancing the clock to the next
+// requeue time: for rollouts that wait for an answer.
 func (s *story) rest() {
 	s.Helper()
 	for range 20 {
@@ -82,7 +82,7 @@ func (s *story) rest() {
 	s.Fatalf("it does not rest: %s", s.rolloutState())
 }
 
-// Each gate holds the rollout at its point until its hooks agree, and reports it.
+// TestGates checks that each gate stops the rollout at its point until its hooks agree, and reports this.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	hook := func(kind v1alpha1.HookType) v1alpha1.Hook {
@@ -143,7 +143,7 @@ func TestGates(t *testing.T) {
 	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.1.0")
 }
 
-// The result of an analysis passes its step, holds it, or rolls the release back.
+// TestVerdicts checks that the result of an analysis passes its step, stops it, or rolls the release back.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -200,8 +200,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A canary with a scale of MatchWeight grows with its weight, by matches it gets
-// requests without a weight, and a closed window holds it.
+// TestMatchesCopiesScaleAndWindows checks that a canary with scale MatchWeight grows with its weight, gets
+// requests by matches without a weight, and waits in a closed window.
 func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -243,13 +243,13 @@ func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	s.rest()
 	same(t, "active", s.active().Spec.SemVer.Version, "1.1.0")
 	same(t, "replicas", s.release("1.1.0").Spec.Replicas, int32(10))
-	s.play() // the drain of 1.0.0
+	s.play() // until the drain of 1.0.0 has ended
 	if a := s.release("1.0.0").Spec.Availability.Autoscaling; a != nil {
 		t.Errorf("a release on standby has the autoscaler %v", a)
 	}
 }
 
-// A window whose zone does not exist is closed, and a condition names it.
+// TestUnknownTimeZone checks that a window with an unknown time zone is closed, and that a condition reports it.
 func TestUnknownTimeZone(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
@@ -273,7 +273,7 @@ func TestUnknownTimeZone(t *testing.T) {
 	same(t, "Stalled in the end", condition(s.ms(), "Stalled"), "")
 }
 
-// A hook that asks to go back takes the release back, in its own run only.
+// TestRollbackHook checks that a Rollback hook rolls the release back only in its own rollout.
 func TestRollbackHook(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -302,8 +302,8 @@ func TestRollbackHook(t *testing.T) {
 	}
 }
 
-// A first release that hooks have not let through carries a mark: it does not become active
-// when the status of the Microservice is lost. What was active carries none, and stays active.
+// TestFirstReleaseOfAGateWithoutItsRecord checks that a first release that has not passed its hooks has a mark, so that it
+// does not become active when the status of the Microservice is lost. A release that was active has no mark, and stays active.
 func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -339,8 +339,8 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	}
 }
 
-// A release that failed takes its steps again when the status of the Microservice is lost, and
-// is not taken for one that was active: its own status shows.
+// TestFailedReleaseWithoutItsRecord checks that a failed release takes its steps again when the status of the Microservice is
+// lost, and does not count as active, because its own status shows the failure.
 func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}}}}))

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// upgrade plays a service's usual life, and calls check at each rest.
+// upgrade simulates the usual rollouts of a service, and calls check in each stable state.
 func (s *story) upgrade(check func(version, rolloutState string)) {
 	s.Helper()
 	s.route()
@@ -35,7 +35,7 @@ func (s *story) upgrade(check func(version, rolloutState string)) {
 	rest("1.1.1", "1.2.0", "1.1.1", "1.1.0", "1.0.0")
 }
 
-// rests are the rollout states at the rests of the upgrade.
+// rests are the stable rollout states of the upgrade.
 var rests = map[string]string{
 	"1.0.0": lines(
 		"release Live target Latest",
@@ -116,7 +116,7 @@ func TestCanary(t *testing.T) {
 	s.gateway()
 	s.pass()
 	end := s.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-	same(t, "Progressing at first", condition(s.ms(), "Progressing"), "True Canary: 1.1.0 of group release is in progress")
+	same(t, "Progressing at first", condition(s.ms(), "Progressing"), "True Canary: the rollout of 1.1.0 in group release is in progress")
 	s.clock.Step(20 * time.Second)
 	s.pass()
 	ms := s.ms()
@@ -253,7 +253,7 @@ func TestPins(t *testing.T) {
 	pin("1.1.0", "incident 7")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
-	if !slices.Contains(s.events, "Unpinned: the pin is removed; before, "+pinned) {
+	if !slices.Contains(s.events, "Unpinned: the pin is removed; previous state: "+pinned) {
 		t.Errorf("no event shows the end of the pin: %q", s.events)
 	}
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
@@ -262,8 +262,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// What is wrong with the specification or a referent is a condition, and what is
-// live stays live.
+// TestProblems checks that a condition reports errors in the specification or a referenced object, and that live
+// releases stay live.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -273,7 +273,7 @@ func TestProblems(t *testing.T) {
 	}{
 		"no such container": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ContainerName = "web" })
-		}, `False ContainerNotFound: spec.containerName: spec.template has no container "web"; name one of its containers`, 0},
+		}, `False ContainerNotFound: spec.containerName: spec.template has no container "web"; set the field to the name of one of its containers`, 0},
 		"no such ImagePolicy": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ImagePolicyRef.Name = "sop" })
 		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: ImagePolicy "sop" does not exist in this namespace; create it or correct the name`, 0},
@@ -344,7 +344,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A release that cannot be made does not keep a bad canary in the traffic.
+// TestRefusedSuccessorBlocksNothing checks that a release that cannot be created does not prevent the rollback of a bad canary.
 func TestRefusedSuccessorBlocksNothing(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -407,7 +407,7 @@ func TestNameConflict(t *testing.T) {
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 }
 
-// A rollout state that another user wrote meanwhile drops the whole plan.
+// TestConcurrentRolloutStateWrite checks that a concurrent write of the rollout state by another user drops the whole plan.
 func TestConcurrentRolloutStateWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -437,8 +437,8 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	}
 }
 
-// A pass on a rollout state that is older than our own last write does nothing; one on a
-// rollout state that a user reset does.
+// TestOwnLastWrite checks that a reconcile of a rollout state that is older than the last write of this process does
+// nothing, and that a reconcile of a rollout state that a user reset continues.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -468,7 +468,7 @@ func TestOwnLastWrite(t *testing.T) {
 	))
 }
 
-// frozen reads what was there once, and writes now: the client of an old leader.
+// frozen is the client of an old leader: it reads an earlier state, and writes to the current state.
 type frozen struct {
 	client.Client
 	ms      *v1alpha1.Microservice
@@ -518,8 +518,8 @@ func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// An old leader that lost its Lease continues from what it saw some passes ago. It
-// shrinks and deletes nothing that serves, and the story ends the same.
+// TestOldLeader checks that an old leader that lost its Lease, and continues from an earlier state, neither scales down
+// nor deletes serving releases, and that the result is the same.
 func TestOldLeader(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []int{1, 2, 4, 8} {
@@ -534,7 +534,7 @@ func TestOldLeader(t *testing.T) {
 				}
 				before := s.serving()
 				late := s.make(seen[len(seen)-1-ago], seen[len(seen)-1-ago])
-				late.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())}) // whatever it answers
+				late.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())}) // the result does not matter
 				after := s.objects()
 				for name, replicas := range before {
 					if c := after[name]; c == nil || c.Spec.Replicas < replicas {
@@ -565,8 +565,8 @@ func (s *story) serving() map[string]int32 {
 	return serving
 }
 
-// The manager dies at every write, before it or with its answer lost, and the story
-// ends the same. Each story loses every fifth write.
+// TestCrashes checks that the result is the same if the manager ends at each write, before the write or with its
+// answer lost. Each story loses every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5
@@ -589,7 +589,7 @@ func TestCrashes(t *testing.T) {
 					s.after = die
 				}
 				s.upgrade(func(version, rolloutState string) {
-					// A first release without a row is taken over (protocol rule 31).
+					// A first release without a row is added to the rollout state (protocol rule 31).
 					rolloutState = strings.ReplaceAll(rolloutState, "Rebuilt", "First")
 					same(t, "rollout state after "+version, rolloutState, rests[version])
 				})

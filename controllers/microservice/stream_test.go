@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// offerMajors makes the ImagePolicy offer versions, each in the group of its major.
+// offerMajors makes the ImagePolicy offer versions, each in the group of its major version.
 func (s *story) offerMajors(versions ...string) {
 	s.Helper()
 	s.offer()
@@ -25,9 +25,9 @@ func (s *story) offerMajors(versions ...string) {
 	}
 }
 
-// TestNewestDomainsMoveToANewerGroup plays the first release of a newer group on the API
-// server: it takes the steps, one that fails changes nothing else, and a manager that ends
-// on the way continues.
+// TestNewestDomainsMoveToANewerGroup tests the first release of a newer group on the API
+// server: it takes the steps, a failing release changes nothing else, and a manager that
+// restarts during the rollout continues.
 func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	s := begin(t)
 	s.newest = true
@@ -55,7 +55,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	same(t, "ready "+ready, strings.HasPrefix(ready, "True "), true)
 	same(t, "the other group", s.ms().Status.ReleaseGroups[1].Rollout == nil, true)
 
-	// One more group waits for this one.
+	// Another group waits for this group.
 	s.offerMajors("1.0.0", "2.0.0", "2.0.1", "3.0.0")
 	s.play(func() bool {
 		return strings.HasPrefix(condition(s.ms(), v1alpha1.ConditionProgressing), "True Group: ")
@@ -82,5 +82,5 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	})
 }
 
-// plain is what names of objects are cut by.
+// plain matches the names of objects, which are removed from texts.
 var plain = regexp.MustCompile(` \(shop-[0-9a-f-]+\)`)

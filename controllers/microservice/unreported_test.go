@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestPolicyThatReadsNoRoutesHasNotReported: a policy lost its status, and the kind of its routes cannot be read: what it routes
-// to is as unknown as before. The status is the one of controllers/networkpolicy.blind.
+// TestPolicyThatReadsNoRoutesHasNotReported checks a policy that lost its status, and whose kind of routes cannot be read: its routes are
+// still unknown. The status is the one of controllers/networkpolicy.blind.
 func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
 	t.Parallel()
 	var s v1alpha1.NetworkPolicyStatus
@@ -23,7 +23,7 @@ func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
 	if !unreported(&s) {
 		t.Error("a policy that cannot read its routes counts as one that routes to nothing")
 	}
-	s = v1alpha1.NetworkPolicyStatus{ObservedGeneration: 3, Provider: "gateway"} // one that has decided, and has no groups
+	s = v1alpha1.NetworkPolicyStatus{ObservedGeneration: 3, Provider: "gateway"} // a complete status without groups
 	if unreported(&s) {
 		t.Error("a policy without groups, which was reconciled, counts as one without a status")
 	}

@@ -1,15 +1,15 @@
-// Package notification notifies the receivers of NotificationPolicies of transitions of releases. It decides nothing about
-// releases, and nothing waits for it. docs/explanation/notifications.md explains what is reported, how often, and why.
+// Package notification notifies the receivers of NotificationPolicies of transitions of releases. It makes no decisions about
+// releases, and no other controller waits for it. docs/explanation/notifications.md explains which transitions are reported, and how often.
 //
-// A reconcile observes (observe.go), plans what is due and the status that records what was accepted (plan.go, pure), writes the
-// status, and starts tasks, which send in the background and enqueue the policy again (tasks.go).
+// A reconcile observes (observe.go), plans the due messages and the status that records accepted messages (plan.go, pure), writes
+// the status, and starts tasks, which send in the background and enqueue the policy again (tasks.go).
 //
 //	controller.go  setup, RBAC, Reconcile
-//	observe.go     what a reconcile reads
-//	plan.go        what is due, and the record of what was accepted. Pure
-//	status.go      conditions and the state of receivers. Pure
+//	observe.go     the input of a reconcile
+//	plan.go        due messages, and the record of accepted messages; pure
+//	status.go      conditions and the state of receivers; pure
 //	tasks.go       sends in the background, with waits after failures
-//	send_slots.go  how many messages are sent at a time
+//	send_slots.go  limits of concurrent messages
 //	secrets.go     credentials of receivers
 //	events.go      constructors of events
 //	watch.go       watches and predicates
@@ -47,30 +47,30 @@ import (
 const FieldOwner = "heighliner-notification"
 
 const (
-	// staleCacheDelay is when to reconcile again if the cache does not contain the last status write yet.
+	// staleCacheDelay is the time until the next reconcile if the cache does not contain the last status write yet.
 	staleCacheDelay = time.Second
-	// pollInterval is the time after which rollouts in progress are checked again, because what they wait for depends on
-	// objects that are not watched.
+	// pollInterval is the time after which rollouts in progress are checked again. They may wait for changes of objects
+	// that are not watched.
 	pollInterval = 10 * time.Second
 )
 
 // Options of the controller.
 type Options struct {
-	// Namespace of the manager, in which policies may select other namespaces; if empty, no policy may.
+	// Namespace is the namespace of the manager. Only its policies may select other namespaces. If it is empty, no policy may.
 	Namespace string
-	// Namespaces that the manager watches; empty for all.
+	// Namespaces are the namespaces that the manager watches; empty means all.
 	Namespaces []string
 	// Outbound defines which addresses may be called.
 	Outbound *outbound.Policy
-	// GitHub is the pool of GitHub clients; required. Share it with all other users of GitHub, because it tracks rate limits.
+	// GitHub is the pool of GitHub clients. It is required. Share it with all other users of GitHub, because it tracks rate limits.
 	GitHub *github.Pool
-	// UserAgent of the calls.
+	// UserAgent is the user agent of the calls.
 	UserAgent string
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
@@ -128,7 +128,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// Reconcile records what receivers of one policy accepted, and starts to send what is due.
+// Reconcile records the messages that receivers of one policy accepted, and starts to send the due messages.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NotificationPolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {

@@ -9,9 +9,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// The edit of a message was dropped, because the receiver did not accept it for 24 hours (an expired token, say). What is known of the
-// message, at GitHub the commit whose status it is, is not forgotten: the end of the release is shown there, also when it is removed,
-// and the commit does not stay pending forever.
+// TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit of the message was dropped because the
+// receiver did not accept it for 24 hours, for example because of an expired token. The end of the release, also its removal, is
+// then reported by an edit of this message, and a commit on GitHub does not stay pending forever.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "github", Type: v1alpha1.ReceiverGitHubStatus})

@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// A release without a commit gets no status, and an event reports why; a release with one gets a status at each transition, also
-// when it is removed. No credential is in status and events.
+// TestGitHubStatus checks that a release without a commit gets no commit status, and that an event reports the reason. A release with a commit
+// gets a commit status at each transition, also when it is removed. The status and events contain no credential.
 func TestGitHubStatus(t *testing.T) {
 	t.Parallel()
 	const token = "github-secret-token"
@@ -80,7 +80,7 @@ func TestGitHubStatus(t *testing.T) {
 	if err := env.Client.Create(t.Context(), repository); err != nil {
 		t.Fatal(err)
 	}
-	// The release without a commit is dropped immediately, and the receiver does not fail.
+	// The message about the release without a commit is dropped immediately, and the receiver does not fail.
 	await.Nil(t, func(context.Context) error {
 		for _, e := range events().Items {
 			if e.Reason == "NotificationDropped" && strings.Contains(e.Note, "the commit of the release is not known") {
@@ -89,7 +89,7 @@ func TestGitHubStatus(t *testing.T) {
 		}
 		return fmt.Errorf("events %+v", events().Items)
 	})
-	// Then a rollout with a wrong token, which is corrected.
+	// A rollout continues with a wrong token, which is corrected later.
 	write(t, namespace, at(t, "approval", "1.1.0", v1alpha1.ReleasePending))
 	await.Until(t, "GitHub rejects the token", func() bool { return gitHub.Count("POST /repos/{owner}/{repo}/statuses/{sha}", 401) > 0 })
 	secret.StringData = map[string]string{"token": token}
@@ -119,7 +119,7 @@ func TestGitHubStatus(t *testing.T) {
 	want(began, waits)
 	ready(t, p, "Succeeded")
 
-	// The release is removed, and its object with it.
+	// The release and its object are removed.
 	if err := env.Client.Delete(t.Context(), release); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestGitHubStatus(t *testing.T) {
 	}
 }
 
-// versionOf returns the object of a version of a story, for a namespace.
+// versionOf returns the object of a version in a story, in the given namespace.
 func versionOf(t *testing.T, story viewtest.Story, namespace, version string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	for i := range story.Input.Releases {

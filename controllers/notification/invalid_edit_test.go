@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// What a receiver accepted while the policy was edited to an invalid one, such as one with a typo in a template, is recorded all the
-// same: when the typo is corrected, the message is not sent a second time.
+// TestAcceptedDuringAnInvalidEdit checks that a message that a receiver accepted is recorded even if the policy became invalid, for
+// example because of a typo in a template. After the typo is corrected, the message is not sent again.
 func TestAcceptedDuringAnInvalidEdit(t *testing.T) {
 	t.Parallel()
 	story, _ := viewtest.Play("approval", "shop")
@@ -20,7 +20,7 @@ func TestAcceptedDuringAnInvalidEdit(t *testing.T) {
 	l := newLine(t, func(string) *notify.Error { return nil })
 	policy := w.policy
 	var sent []string
-	// As Reconcile: the plan is written, what it recorded is dropped from the process, and its jobs start and end.
+	// reconcile simulates Reconcile: it writes the plan, drops recorded results from the process, and starts and ends the jobs.
 	reconcile := func(reason, wrong string, now time.Time) {
 		w.state = l.state(team, "uid")
 		o := w.observe(story.Input, now)

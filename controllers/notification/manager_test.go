@@ -35,7 +35,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// manage runs a manager of one namespace until the test or the returned function ends it.
+// manage runs a manager for one namespace until the end of the test or a call of the returned function.
 func manage(t *testing.T, namespace string, own string) (stop func()) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -72,7 +72,7 @@ func manage(t *testing.T, namespace string, own string) (stop func()) {
 	return stop
 }
 
-// server accepts messages, or not.
+// server is a receiver that accepts messages or rejects them.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -116,7 +116,7 @@ func (s *server) got() []request {
 	return slices.Clone(s.requests)
 }
 
-// bodies that were accepted, when the last one is this.
+// bodies waits until the last accepted body is last, and returns all accepted bodies.
 func (s *server) bodies(t *testing.T, last string) (out []string) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error {
@@ -132,7 +132,7 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write a Microservice in a namespace as it is at a moment of a story.
+// write writes the Microservice of a moment of a story into a namespace.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -177,7 +177,7 @@ func ready(t *testing.T, p *v1alpha1.NotificationPolicy, reason string) v1alpha1
 	return p.Status
 }
 
-// policyOf makes a policy with a template that gives titles.
+// policyOf creates a policy with a template that renders titles.
 func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.NotificationPolicy)) *v1alpha1.NotificationPolicy {
 	t.Helper()
 	p := &v1alpha1.NotificationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "team"}}
@@ -191,7 +191,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at returns the moment of a story whose release of a version first has a status.
+// at returns the first moment of a story at which the release of a version has a status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {
@@ -207,8 +207,8 @@ func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) view
 	return viewtest.Story{}
 }
 
-// Messages of a rollout reach a real server, signed, also after a restart of the manager and while another receiver fails; nothing
-// is sent twice, and the status has what was sent.
+// TestNotify checks that signed messages of a rollout reach a real server, also after a restart of the manager and while another
+// receiver fails, that no message is sent twice, and that the status records the messages.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -292,11 +292,11 @@ func TestNotify(t *testing.T) {
 		return nil
 	})
 
-	// After one more restart nothing is sent again.
+	// After another restart no message is sent again.
 	stop()
 	version := p.ResourceVersion
 	manage(t, namespace, namespace)
-	// Another policy reports the active release. Its message follows the first look at the older policy.
+	// Another policy reports the active release. Its message follows the first reconcile of the older policy.
 	policyOf(t, namespace, chat.URL, func(p *v1alpha1.NotificationPolicy) {
 		p.Name, p.Spec.Receivers[0].Template = "other", "other: {{.title}}"
 	})
@@ -310,7 +310,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// What a user has to change is in condition Stalled, and nothing is sent.
+// TestStalled checks that condition Stalled reports an error that a user must correct, and that nothing is sent.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -339,7 +339,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// A policy of the manager's namespace is about those namespaces that it selects, with a Secret of the policy's namespace.
+// TestNamespaceSelector checks that a policy of the manager's namespace reports the namespaces that it selects, with a Secret of its namespace.
 func TestNamespaceSelector(t *testing.T) {
 	t.Parallel()
 	namespace, own := env.Namespace(t), env.Namespace(t)

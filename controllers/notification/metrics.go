@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/notify"
 )
 
-// metrics of messages. No label names an object or an address:
+// metrics are the metrics of messages. No label identifies an object or an address:
 //
 //	heighliner_notifications_total{type,result}
 //	    messages, by type of receiver; result is Accepted, Rejected or Failed

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Reasons for errors that a user has to correct.
+// Reasons for errors that a user must correct.
 const (
 	reasonInvalidSelector     = "InvalidSelector"
 	reasonNamespaceSelector   = "NamespaceSelectorNotAllowed"
@@ -29,18 +29,18 @@ const (
 // observed is a policy with the input of its plan.
 type observed struct {
 	policy *v1alpha1.NotificationPolicy
-	// reason and wrong describe an error that a user has to correct; empty if there is none. With an
-	// error nothing else was read.
+	// reason and wrong describe an error that a user must correct; empty if there is none. If there is
+	// an error, the other fields are not read.
 	reason, wrong string
-	// releases that are selected, in the order of the cache.
+	// releases are the selected releases, in the order of the cache.
 	releases []view.ReleaseState
-	// services that exist and are selected, by namespace and name.
+	// services are the selected services that exist, by namespace and name.
 	services map[[2]string]bool
 	// existing are all services that exist in the namespaces of the policy.
 	existing map[[2]string]bool
 	// chosen reports whether a namespace is selected.
 	chosen func(namespace string) bool
-	// state of the receivers in this process.
+	// state is the state of the receivers in this process.
 	state map[string]receiverState
 }
 
@@ -53,7 +53,7 @@ func (o *observed) receiver(name string) *v1alpha1.NotificationReceiver {
 	return &o.policy.Spec.Receivers[i]
 }
 
-// observe reads; it writes nothing.
+// observe reads the cluster and writes nothing.
 func (r *reconciler) observe(ctx context.Context, policy *v1alpha1.NotificationPolicy) (*observed, error) {
 	o := &observed{policy: policy, services: map[[2]string]bool{}, existing: map[[2]string]bool{}}
 	spec := &policy.Spec
@@ -101,7 +101,7 @@ func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// namespacesOf returns which namespaces a selector selects.
+// namespacesOf returns a function that reports whether a selector selects a namespace.
 func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector) (func(string) bool, error) {
 	if selector.Empty() {
 		return func(string) bool { return true }, nil
@@ -118,7 +118,7 @@ func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector)
 	return func(namespace string) bool { return chosen[namespace] }, nil
 }
 
-// observeReleases reads the states of the releases of a namespace, or of all selected ones.
+// observeReleases reads the states of the selected releases of a namespace, or of all selected namespaces.
 func (r *reconciler) observeReleases(ctx context.Context, o *observed, namespace string, selector labels.Selector) error {
 	var (
 		services v1alpha1.MicroserviceList

@@ -15,40 +15,40 @@ import (
 )
 
 const (
-	// maxDeliveries is the maximum length of status.deliveries, and maxBatch that of the messages of one
-	// task.
+	// maxDeliveries is the maximum length of status.deliveries, and maxBatch the maximum number of messages of
+	// one task.
 	maxDeliveries = 512
 	maxBatch      = 16
-	// remembered is how long ends of rollouts are recorded individually: longer than a cache can lag, and than the clocks of
-	// two managers differ.
+	// remembered is how long ends of rollouts are recorded individually. It is longer than the lag of a cache, and longer than
+	// the difference between the clocks of two managers.
 	remembered = 10 * time.Minute
-	// maxAge is how old the end of a rollout may be that is reported for the first time. It is longer than messages usually wait for
-	// others of their receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, by a label that it
-	// gets, may have ended its rollouts long ago.
+	// maxAge is the maximum age of the end of a rollout that is reported for the first time. It is longer than a message usually waits
+	// for other messages of its receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, because
+	// of a new label, may have ended its rollouts long ago.
 	maxAge = 7 * maxTrying
 )
 
-// job is a message to send.
+// job is a message to send to a receiver.
 type job struct {
 	message notify.Message
-	// edit is the receiver's ID of the message that it edits; "" for a new message.
+	// edit is the receiver's ID of the previous message to edit; empty for a new message.
 	edit string
 	fact notify.Fact
-	// delivery names the release.
+	// delivery is the record of the message for the status.
 	delivery v1alpha1.NotificationDelivery
 }
 
-// plan of a policy.
+// plan is the plan of a policy.
 type plan struct {
 	status v1alpha1.NotificationPolicyStatus
-	// jobs to start, by receiver.
+	// jobs are the jobs to start, by receiver.
 	jobs map[string][]job
-	// dropped are messages that are dropped.
+	// dropped are the results of dropped messages.
 	dropped      []result
 	requeueAfter time.Duration
 }
 
-// target is a release as one receiver sees it.
+// target is a release that may be reported.
 type target struct {
 	key   notify.Key
 	state *view.ReleaseState
@@ -95,8 +95,8 @@ func newPlan(o *observed, now time.Time) *plan {
 	return p
 }
 
-// rest plans for a policy that sends nothing: while it is suspended, transitions are not reported later. While it is invalid, what
-// receivers accepted before is recorded.
+// rest plans for a policy that sends nothing. Transitions during a suspension are not reported later. For an invalid policy, the
+// messages that receivers accepted before are recorded.
 func (p *plan) rest(o *observed, now time.Time) {
 	if o.policy.Spec.Suspend && o.wrong == "" {
 		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
@@ -112,14 +112,14 @@ func (p *plan) rest(o *observed, now time.Time) {
 	setConditions(p, o, false)
 }
 
-// requeue requests a reconcile after a time at most.
+// requeue requests a reconcile after the given time at the latest.
 func (p *plan) requeue(after time.Duration) {
 	if after = max(after, time.Millisecond); p.requeueAfter == 0 || after < p.requeueAfter {
 		p.requeueAfter = after
 	}
 }
 
-// receivers updates the receivers of the status from the specification: new ones report ends of
+// receivers updates the receivers of the status from the specification. New receivers report ends of
 // rollouts from now on.
 func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	var out []v1alpha1.ReceiverStatus
@@ -136,10 +136,10 @@ func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	return changed
 }
 
-// records are what was reported last to receivers, by receiver and release.
+// records are the last reports to receivers, by receiver and release.
 type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
 
-// recordsOf returns the records in the list of a status of a policy in a namespace.
+// recordsOf returns the records from the list in the status of a policy. namespace is the namespace of the policy.
 func recordsOf(list []v1alpha1.NotificationDelivery, namespace string) records {
 	out := records{}
 	for _, d := range list {
@@ -169,7 +169,7 @@ func (r records) len() (n int) {
 	return n
 }
 
-// listOf returns the list of a status, in a stable order.
+// listOf returns the records as a list for the status, in a stable order.
 func listOf(r records) (out []v1alpha1.NotificationDelivery) {
 	for _, of := range r {
 		for _, d := range of {
@@ -190,7 +190,7 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 		known := records.get(s.Name, key)
 		message := r.called
 		if r.dropped {
-			message = r.edit // It stays as it is, for the next edit.
+			message = r.edit // Keep the ID for the next edit.
 		}
 		records.set(key, notify.Advance(known, r.delivery, &r.fact, r.message.ID, message))
 		if r.dropped {
@@ -204,8 +204,8 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 	return reportFailure(s, state, now) || changed
 }
 
-// targetsOf returns the releases that may be reported: existing ones, and, without facts, those that were reported and are
-// gone.
+// targetsOf returns the releases that may be reported: existing releases and, without facts, reported releases that no longer
+// exist.
 func targetsOf(o *observed, records records) map[notify.Key]target {
 	out := map[notify.Key]target{}
 	for i := range o.releases {
@@ -226,8 +226,8 @@ func targetsOf(o *observed, records records) map[notify.Key]target {
 	return out
 }
 
-// gone reports whether a release that was reported is gone, and not merely no longer selected by the
-// policy.
+// gone reports whether a reported release no longer exists. A release that the policy merely no longer selects is not
+// gone.
 func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	name := [2]string{key.Namespace, d.Microservice}
 	if !o.chosen(key.Namespace) || o.existing[name] && !o.services[name] {
@@ -236,7 +236,7 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
-// of returns the last report about a release to a receiver, and what is due.
+// of returns the last report about a release to a receiver, and the fact that is due, or nil.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts
@@ -262,8 +262,8 @@ func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
 }
 
-// prune removes records that cannot be due any more, and advances the time from which receivers
-// report ends of rollouts.
+// prune removes records of releases that can no longer be reported, and advances the time from which
+// receivers report ends of rollouts.
 func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -293,7 +293,7 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 	}
 }
 
-// due adds the next messages of a receiver. It reports whether some wait because the record is full.
+// due adds the next messages of a receiver. It reports whether messages wait because the record is full.
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job
@@ -308,7 +308,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	})
 	s.Pending = int32(len(jobs))
 	if state.running {
-		return false // enqueued again when the task is done
+		return false // the task enqueues the policy when it is done
 	}
 	if wait := state.next.Sub(now); wait > 0 && len(jobs) > 0 {
 		p.requeue(wait)
@@ -330,7 +330,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	return full
 }
 
-// count of the messages that are about to be sent.
+// count returns the number of messages that are about to be sent.
 func (p *plan) count() (n int) {
 	for _, jobs := range p.jobs {
 		n += len(jobs)

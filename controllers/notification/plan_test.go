@@ -16,16 +16,16 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// world is a policy with receivers that accept everything, or nothing.
+// world is a policy with receivers that accept either all messages or none.
 type world struct {
 	testing.TB
 	policy *v1alpha1.NotificationPolicy
 	state  map[string]receiverState
-	// failing receivers, and those whose task is in progress, by name.
+	// failing contains, by name, the failing receivers and the receivers with a running task.
 	failing map[string]string
-	// sent messages, by receiver.
+	// sent contains the sent messages by receiver.
 	sent map[string][]notify.Message
-	// writes of the status.
+	// writes is the number of status writes.
 	writes int
 }
 
@@ -35,7 +35,7 @@ func newWorld(t testing.TB, receivers ...v1alpha1.NotificationReceiver) *world {
 	return &world{TB: t, policy: policy, state: map[string]receiverState{}, failing: map[string]string{}, sent: map[string][]notify.Message{}}
 }
 
-// observe a moment as the reconciler does.
+// observe returns the observed state of a moment, like the reconciler.
 func (w *world) observe(in view.Input, now time.Time) *observed {
 	o := &observed{policy: w.policy.DeepCopy(), services: map[[2]string]bool{}, existing: map[[2]string]bool{}, chosen: func(ns string) bool { return ns == "shop" }, state: w.state}
 	o.releases = view.ReleaseStates(in, now, func(ms *v1alpha1.Microservice) bool {
@@ -74,7 +74,7 @@ func (w *world) pass(in view.Input, now time.Time) {
 	w.Fatal("it never ends")
 }
 
-// titles that a receiver was sent.
+// titles returns the titles of the messages that were sent to a receiver.
 func (w *world) titles(receiver string) (out []string) {
 	for _, m := range w.sent[receiver] {
 		out = append(out, m.Title)
@@ -82,8 +82,8 @@ func (w *world) titles(receiver string) (out []string) {
 	return out
 }
 
-// A restart of the manager between any two moments, also one in which what was sent was not recorded, loses nothing, and
-// what is sent again has the same id.
+// TestRestarts checks that a restart of the manager between any two moments loses no message, even if sent messages were not
+// recorded, and that a message that is sent again has the same ID.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -97,7 +97,7 @@ func TestRestarts(t *testing.T) {
 				w.pass(m.Input, m.Now)
 				before := *crashing.policy.DeepCopy()
 				crashing.pass(m.Input, m.Now)
-				crashing.policy.Status = before.Status // what was sent is not recorded
+				crashing.policy.Status = before.Status // the sent messages are not recorded
 				if len(before.Status.Receivers) == 0 {
 					crashing.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: w.policy.Status.Receivers[0].Since}}
 				}
@@ -122,7 +122,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// A receiver whose message was dropped stays in the condition until it accepts another one, but nothing is retried.
+// TestConditionAfterADrop checks that a receiver whose message was dropped remains in the condition until it accepts another message, without retries.
 func TestConditionAfterADrop(t *testing.T) {
 	t.Parallel()
 	p, o := &plan{}, &observed{policy: &v1alpha1.NotificationPolicy{}}
@@ -138,7 +138,7 @@ func TestConditionAfterADrop(t *testing.T) {
 	}
 }
 
-// A receiver that fails for a while gets the last state of each release, and does not concern the other one.
+// TestFailingReceiver checks that a receiver that fails for a while gets the last state of each release, and does not affect other receivers.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})
@@ -161,7 +161,7 @@ func TestFailingReceiver(t *testing.T) {
 	delete(w.failing, "bus")
 	w.pass(last.Input, last.Now.Add(2*time.Minute))
 	w.pass(last.Input, last.Now.Add(2*time.Minute))
-	// The first release was replaced meanwhile: its end is not among the events by default.
+	// The first release was replaced in the meantime. By default, its end is not reported.
 	if diff := cmp.Diff([]string{"shop 1.1.0 is active and replaced 1.0.0"}, w.titles("bus")); diff != "" {
 		t.Error(diff)
 	}
@@ -173,7 +173,7 @@ func TestFailingReceiver(t *testing.T) {
 	}
 }
 
-// A state that stays is not a reason for a write, and one message costs one.
+// TestWrites checks that an unchanged state causes no write, and that one message causes one write.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -187,7 +187,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// What is over for longer than ten minutes is forgotten with the next write, and not sent again.
+// TestRecordStaysSmall checks that records of rollouts that ended more than ten minutes ago are removed with the next write, and that these ends are not sent again.
 func TestRecordStaysSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -216,7 +216,7 @@ func TestRecordStaysSmall(t *testing.T) {
 	}
 }
 
-// A release that was reported and is gone was removed; one that is no longer selected is forgotten.
+// TestRemoved checks that a reported release that no longer exists is reported as removed, and that the record of a release that is no longer selected is dropped.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -243,7 +243,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// While the record is full, further releases wait, and are reported later.
+// TestFullRecord checks that further releases wait while the record is full, and are reported later.
 func TestFullRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -264,7 +264,7 @@ func TestFullRecord(t *testing.T) {
 	if got := len(w.policy.Status.Deliveries); got != maxDeliveries || c.Reason != reasonTooManyDeliveries {
 		t.Fatalf("%d entries, Ready is %+v", got, c)
 	}
-	// The first ten become active.
+	// The first ten releases become active.
 	now := story.Now.Add(time.Minute)
 	for i := range 10 {
 		g := &in.Microservices[i].Status.ReleaseGroups[0]
@@ -275,7 +275,7 @@ func TestFullRecord(t *testing.T) {
 	}
 	w.pass(in, now)
 	w.pass(in, now.Add(time.Hour))
-	in.Microservices[20].Status.ReleaseGroups[0].Rollout.Step = 2 // any message is a write
+	in.Microservices[20].Status.ReleaseGroups[0].Rollout.Step = 2 // each message causes a write
 	w.policy.Spec.Receivers[0].Events = []v1alpha1.NotificationEvent{v1alpha1.NotifyStep, v1alpha1.NotifyWaiting, v1alpha1.NotifyFailed}
 	w.pass(in, now.Add(2*time.Hour))
 	w.pass(in, now.Add(3*time.Hour))
@@ -288,7 +288,7 @@ func TestFullRecord(t *testing.T) {
 	}
 }
 
-// A policy that is suspended sends nothing, and later nothing of what happened meanwhile.
+// TestSuspend checks that a suspended policy sends nothing, and that transitions during the suspension are not reported later.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -305,7 +305,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// Previews are reported only if the policy asks for them.
+// TestPreviews checks that previews are reported only if the policy selects them.
 func TestPreviews(t *testing.T) {
 	t.Parallel()
 	for _, previews := range []bool{false, true} {

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The keys of Secrets that receivers name.
+// The keys of Secrets to which receivers refer.
 const (
 	keyURL   = "url"
 	keyToken = "token"
@@ -25,7 +25,7 @@ const (
 	keyCA    = "ca.crt"
 )
 
-// secretReader reads Secrets one at a time, past the cache, and does not keep them.
+// secretReader reads Secrets one at a time from the API server, and does not keep them.
 type secretReader struct{ live client.Reader }
 
 // credentials returns the credentials of a receiver of a policy, from Secrets in the policy's
@@ -59,7 +59,7 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 	return c, nil
 }
 
-// gitHub returns the credentials of the GitHubRepository that a receiver names, in the namespace of the
+// gitHub returns the credentials of the GitHubRepository to which a receiver refers, in the namespace of the
 // policy.
 func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.RepositoryRef == nil {
@@ -85,7 +85,7 @@ func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.
 	c.URL = cmp.Or(repository.Spec.BaseURL, github.PublicURL)
 	c.Repository = github.Repo{Owner: repository.Spec.Owner, Name: repository.Spec.Repo}
 	if owner, repo, found := strings.Cut(repository.Status.Repository, "/"); found && repository.Status.ObservedGeneration == repository.Generation {
-		c.Repository = github.Repo{Owner: owner, Name: repo} // it may have been renamed
+		c.Repository = github.Repo{Owner: owner, Name: repo} // the repository may have been renamed
 	}
 	if c.GitHub, err = github.ReadCredential(data, c.Repository.Owner); err != nil {
 		return c, fmt.Errorf("spec.credentialsSecretRef of GitHubRepository %q: %w", name, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// A Microservice that the policy selects from now on, by a label that it gets, ended its rollouts long ago: no message reports that its
-// release "is active" now.
+// TestServiceThatIsSelectedLater checks that no message reports that a release "is active" if the policy selects its Microservice only now,
+// because of a new label, and the rollouts of the Microservice ended long ago.
 func TestServiceThatIsSelectedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

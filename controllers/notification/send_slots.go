@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// The messages that are sent at a time: in the manager, of a namespace, to a host, and of a namespace to a host.
+// The maximum numbers of concurrent messages: of the manager, of a namespace, to a host, and of a namespace to a host.
 const maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
 
-// limits bound how many messages are sent at a time, so that neither a namespace nor a host that hangs delays the others.
+// limits bound the number of concurrent messages, so that neither a namespace nor a host that does not respond delays other messages.
 type limits struct {
 	mu     sync.Mutex
 	scopes map[string]*scope
 }
 
-// scope of a limit. It is removed when it is unused.
+// scope is the scope of a limit. It is removed when it is unused.
 type scope struct {
 	slots chan struct{}
 	users int
@@ -22,7 +22,7 @@ type scope struct {
 
 func newLimits() *limits { return &limits{scopes: map[string]*scope{}} }
 
-// enter waits for a slot of each scope. It returns the function that releases them, to be called once, or false if ctx ends first.
+// enter waits for a slot of each scope. It returns the function that releases the slots, which must be called once, or false if ctx ends first.
 func (l *limits) enter(ctx context.Context, namespace, host string) (leave func(), ok bool) {
 	var held []func()
 	leave = func() {

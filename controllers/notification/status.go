@@ -11,10 +11,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// failureInterval is the minimum time between two writes of the failure of a receiver.
+// failureInterval is the minimum time between two status writes of the failure of a receiver.
 const failureInterval = 10 * time.Minute
 
-// reportFailure records whether and why a receiver fails, after a while.
+// reportFailure records in the status whether and why a receiver fails, at most once per failureInterval.
 func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Time) (changed bool) {
 	switch {
 	case state.failure == "" && state.succeeded && s.Failure != "":
@@ -42,7 +42,7 @@ func (p *plan) total() {
 	}
 }
 
-// keepPending keeps the counts of a status that does not differ otherwise: they alone cause no write.
+// keepPending keeps the previous counts if the status does not differ otherwise, because a change of only the counts causes no write.
 func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -52,8 +52,8 @@ func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	}
 }
 
-// setConditions sets whether the policy works. full reports that messages wait for room in the
-// record.
+// setConditions sets the conditions. full reports whether messages wait because the record is
+// full.
 func setConditions(p *plan, o *observed, full bool) {
 	conditions, generation := &p.status.Conditions, o.policy.Generation
 	if o.wrong != "" {

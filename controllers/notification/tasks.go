@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// minBackoff is the wait after a first failure, which doubles up to maxBackoff.
+	// minBackoff is the wait after the first failure. It doubles with each failure up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// maxRejections is how often a message that its receiver rejects is retried, and maxTrying for how long any
-	// message is.
+	// maxRejections is the number of retries of a message that its receiver rejects, and maxTrying the maximum
+	// time for which any message is retried.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
-// result of a message that was accepted, or that is dropped.
+// result is the result of a message that was accepted or dropped.
 type result struct {
 	job
-	// called is the receiver's ID of the message; "" if it cannot be edited.
+	// called is the receiver's ID of the message; empty if the message cannot be edited.
 	called string
 	at     time.Time
-	// dropped: it is not sent again, for the reason in why.
+	// dropped reports that the message is not sent again. why is the reason.
 	dropped bool
 	why     string
 }
@@ -46,16 +46,16 @@ type attempt struct {
 // messages.
 type receiverState struct {
 	running bool
-	// receiver as it is called.
+	// receiver is the receiver with the settings of the current task.
 	receiver *v1alpha1.NotificationReceiver
-	// results that are not in the status yet.
+	// results are the results that are not in the status yet.
 	results []result
-	// failure of the last message; "" if it was accepted. succeeded: one was accepted since the process
-	// started.
+	// failure is the failure of the last message; empty if the message was accepted. succeeded reports that a message
+	// was accepted since the process started.
 	failure   string
 	succeeded bool
 	failures  int
-	// next is when to try again after a failure.
+	// next is the time of the next attempt after a failure.
 	next     time.Time
 	attempts map[string]attempt // by id
 	cancel   context.CancelFunc
@@ -67,7 +67,7 @@ type policyState struct {
 	receivers map[string]*receiverState
 }
 
-// send sends one message, as [notify.Sender.Send].
+// send sends one message, like [notify.Sender.Send].
 type send func(context.Context, *v1alpha1.NotificationReceiver, notify.Credentials, notify.Message, string) (string, *notify.Error)
 
 // tasks send messages in the background. No method waits for a receiver.
@@ -90,14 +90,14 @@ func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	}
 }
 
-// run enables tasks until ctx ends. It calls enqueue for each policy of which a task is done, from any goroutine.
+// run enables tasks until ctx ends. It calls enqueue, from any goroutine, for the policy of each completed task.
 func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ctx, t.enqueue = ctx, enqueue
 }
 
-// state returns the states of the receivers of a policy, by name. It replaces those of a deleted policy of the same name.
+// state returns the states of the receivers of a policy, by name. It replaces the states of a deleted policy of the same name.
 func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]receiverState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +114,8 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 	return out
 }
 
-// keep cancels what is sent to receivers that have changed or are gone, or to all of a suspended policy, and forgets those that are gone:
-// messages that were not accepted are sent to the receivers of the specification.
+// keep cancels the tasks of receivers that were changed or removed, or of all receivers of a suspended policy, and forgets removed receivers.
+// Messages that were not accepted are sent to the receivers of the current specification.
 func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +134,8 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 }
 
-// renew forgets the failures of receivers that have changed, and the wait after them: they are those of the previous specification. Of a
-// receiver that is called now they are forgotten after the end of its task, which calls enqueue.
+// renew forgets the failures of receivers that were changed, and the wait after these failures, because they belong to the previous
+// specification. If a task of the receiver is running, they are forgotten after the end of the task, which calls enqueue.
 func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPo
 	}
 }
 
-// recorded reports that the status has the results of a state.
+// recorded removes the results that the status contains now.
 func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverS
 	}
 }
 
-// forget cancels the tasks of a policy that is gone.
+// forget cancels the tasks of a deleted policy.
 func (t *tasks) forget(policy types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +185,7 @@ func (t *tasks) drop(policy types.NamespacedName) {
 	delete(t.policies, policy)
 }
 
-// start sends messages of one receiver, one after the other, unless it is busy.
+// start starts a task that sends messages to one receiver, one after the other, unless a task of the receiver is running.
 func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.NotificationReceiver, jobs []job, credentials func(context.Context) (notify.Credentials, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,11 +228,11 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 	}()
 }
 
-// one sends one message, and reports whether the next one may be sent.
+// one sends one message, and reports whether the next message may be sent.
 func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
 	called, failure := t.try(ctx, namespace, receiver, j, credentials)
 	if ctx.Err() != nil && failure != nil {
-		return false // neither accepted nor rejected: the next manager tries again, with the same ID
+		return false // neither accepted nor rejected: the next manager sends the message again, with the same ID
 	}
 	now := t.clock.Now()
 	t.metrics.count(receiver.Type, failure)
@@ -267,7 +267,7 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 	return failure.Rejected
 }
 
-// try reads the credentials again, so that a Secret that was corrected is used, and sends once.
+// try reads the credentials again, so that a corrected Secret is used, and sends the message once.
 func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (string, *notify.Error) {
 	c, err := credentials(ctx)
 	if err != nil {
@@ -281,7 +281,7 @@ func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.No
 	return t.send(ctx, receiver, c, j.message, j.edit)
 }
 
-// backOff doubles from minBackoff, and adds up to a quarter, so that receivers that failed together are not tried together.
+// backOff returns the wait after a number of failures. It doubles from minBackoff, plus up to a quarter, so that receivers that failed together are not retried together.
 func backOff(failures int) time.Duration {
 	d := min(minBackoff<<min(max(failures-1, 0), 16), maxBackoff)
 	return d + rand.N(d/4)

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// line of receivers, played by a function.
+// line sends messages to receivers that a function simulates.
 type line struct {
 	*tasks
 	clock    *testingclock.FakePassiveClock
@@ -38,7 +38,7 @@ func newLine(t *testing.T, answer func(id string) *notify.Error) *line {
 	return l
 }
 
-// play sends messages, and gives what is known then.
+// play sends messages, and returns the state of the receiver.
 func (l *line) play(t *testing.T, ids ...string) receiverState {
 	t.Helper()
 	var jobs []job
@@ -56,7 +56,7 @@ func failure(rejected bool) *notify.Error {
 	return e
 }
 
-// A receiver that fails gets the rest later, in order; one that rejects a message gets the others.
+// TestOrder checks that a failing receiver gets the remaining messages later, in order, and that a receiver that rejects a message gets the other messages.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(id string) *notify.Error {
@@ -78,7 +78,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Waits grow up to a bound; messages that are rejected, or that no one accepts for a day, are dropped.
+// TestDropped checks that waits grow up to a bound, and that messages are dropped if they are rejected, or not accepted for a day.
 func TestDropped(t *testing.T) {
 	t.Parallel()
 	rejects := newLine(t, func(string) *notify.Error { return failure(true) })
@@ -109,7 +109,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// What is in progress for a policy that is deleted ends, and a policy of the same name begins again.
+// TestForget checks that the tasks of a deleted policy end, and that a policy of the same name has no state.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -128,8 +128,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// What is in progress for a receiver that is changed, removed or suspended ends, so that the messages go to the receivers of the specification;
-// a receiver that is removed leaves nothing.
+// TestChangedReceiver checks that the task of a receiver that is changed, removed or suspended ends, so that the messages are sent to the
+// receivers of the specification, and that no state of a removed receiver remains.
 func TestChangedReceiver(t *testing.T) {
 	t.Parallel()
 	chat := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://old.example.com"}
@@ -174,7 +174,7 @@ func TestChangedReceiver(t *testing.T) {
 	}
 }
 
-// A receiver whose specification is corrected is called without the wait for the failures of the previous one, and has none of them.
+// TestCorrectedReceiver checks that a receiver with a corrected specification is called without the wait after earlier failures, and has no failures.
 func TestCorrectedReceiver(t *testing.T) {
 	t.Parallel()
 	wrong := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://wrong.example.com"}

@@ -8,9 +8,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// The policy selected the Microservice when its rollout ended, and the message waits for its receiver, whose token expired on Friday
-// evening: two earlier messages are tried for 24 h each, one after the other. The message is sent when the token is renewed on Monday,
-// or it is dropped with an event; it does not vanish without a trace.
+// TestWaitingMessageDoesNotVanish checks a message that waits for its receiver, whose token expired on Friday evening, because two
+// earlier messages are tried for 24 h each. The message is sent when the token is renewed on Monday, or is dropped with an event,
+// but never disappears without an event.
 func TestWaitingMessageDoesNotVanish(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

@@ -23,18 +23,18 @@ import (
 
 // applied is the result of the writes of a reconcile.
 type applied struct {
-	// deploymentWritten reports that the Deployment was written: what was observed is
-	// outdated.
+	// deploymentWritten reports that the Deployment was written. The observed Deployment is
+	// then outdated.
 	deploymentWritten bool
-	// template is the hash of the Deployment's pod template, if that was written.
+	// template is the hash of the Deployment's pod template, if the template was written.
 	template string
-	// deployment is why the Deployment could not be written, or nil.
+	// deployment is the error of the write of the Deployment, or nil.
 	deployment *status.Error
-	// budget is why the PodDisruptionBudget could not be written, or nil.
+	// budget is the error of the write of the PodDisruptionBudget, or nil.
 	budget *status.Error
-	// autoscaler is why the HorizontalPodAutoscaler could not be written, or nil.
+	// autoscaler is the error of the write of the HorizontalPodAutoscaler, or nil.
 	autoscaler *status.Error
-	// jobs is why Jobs of hooks could not be created or deleted, or nil.
+	// jobs is the error of the creation or deletion of Jobs of hooks, or nil.
 	jobs *status.Error
 }
 
@@ -63,9 +63,9 @@ func (o applied) outdated() error {
 	return nil
 }
 
-// apply executes the plan. An error of one child object does not prevent writes of the others,
-// with one exception: while an autoscaler remains to be deleted, the Deployment is not
-// scaled down, because the autoscaler would scale it up again.
+// apply executes the plan. An error of one child object does not prevent writes of other child
+// objects, with one exception: the Deployment is not scaled down before the autoscaler is
+// deleted, because the autoscaler would scale it up again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	var done applied
 	if p.create == nil {
@@ -119,10 +119,10 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 	return moved, nil
 }
 
-// createDeployment creates and never applies, so that it does not change an existing
-// Deployment of that name. The answer shows how the server stores the template. Its hash is
-// remembered until status.templateHash has it; a process that ends before leaves a Deployment
-// without a known hash, which restoreTemplate then compares by a dry run.
+// createDeployment creates the Deployment, and does not change an existing Deployment of the same
+// name. The response contains the template as the server stores it. Its hash is kept in memory
+// until it is in status.templateHash. If the process ends before, the hash is not known, and
+// restoreTemplate compares the templates with a dry run.
 func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
 		return fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
@@ -138,19 +138,19 @@ func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.Ver
 	return nil
 }
 
-// createdDeployment is a Deployment that this process created, when it did, and the hash of its template.
+// createdDeployment records a Deployment that this process created: its UID, the time of the creation, and the hash of its template.
 type createdDeployment struct {
 	uid  types.UID
 	hash string
 	at   time.Time
 }
 
-// createdLag is how long the cache may lack a Deployment that was created: its event brings the next
-// reconcile.
+// createdLag is how long the cache may not contain a Deployment after its creation. The event of the
+// creation triggers the next reconcile.
 const createdLag = 2 * time.Second
 
-// awaitsDeployment returns for how long the cache may still lack the Deployment of a release, or 0 if
-// it contains the Deployment, or that was deleted.
+// awaitsDeployment returns the remaining time for which the cache may not contain the Deployment of a
+// release. It returns 0 if the cache contains the Deployment, or if the Deployment was deleted.
 func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
 	if !ok || o.deployment != nil {
@@ -163,8 +163,8 @@ func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	return max(0, left)
 }
 
-// createdTemplate returns the hash of the template of a Deployment that this process created,
-// and forgets it when the status has it, or "".
+// createdTemplate returns the hash of the template of a Deployment that this process created, or
+// "". It forgets the hash when the status contains it.
 func (r *reconciler) createdTemplate(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) string {
 	key := client.ObjectKeyFromObject(release)
 	if release.Status.TemplateHash != "" {
@@ -177,9 +177,9 @@ func (r *reconciler) createdTemplate(release *v1alpha1.VersionedMicroservice, d 
 	return ""
 }
 
-// createFailed explains a failed create. A Deployment that this release controls may be
-// missing from the cache because the cache is stale, or because the labels that the cache
-// selects by were removed: they are restored.
+// createFailed explains a failed creation. A Deployment that this release controls may be
+// missing from the cache because the cache is stale, or because a user removed the labels by
+// which the cache selects. createFailed restores these labels.
 func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment, err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		live, getErr := get(ctx, r.live, client.ObjectKeyFromObject(d), &appsv1.Deployment{})
@@ -198,9 +198,9 @@ func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.Version
 	return fmt.Errorf("create Deployment %q: %w", d.Name, err)
 }
 
-// restoreTemplate restores the template of the release if it was edited. A dry run comes
-// first: new defaults of the server or of client libraries, and changes by admission, are
-// not edits and must not restart pods.
+// restoreTemplate restores the template of the release if the Deployment was edited. It first
+// compares the templates with a dry run: new defaults of the server or of client libraries, and
+// changes by admission, are not edits and must not restart pods.
 func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored *appsv1.Deployment) error {
 	trial := restored.DeepCopy()
 	err := r.client.Patch(ctx, trial, client.MergeFrom(o.deployment), client.DryRunAll, client.FieldOwner(fieldOwner))
@@ -221,7 +221,7 @@ func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored 
 	return r.patch(ctx, restored, o.deployment)
 }
 
-// annotateTemplate records the hash of the template as the server stores it.
+// annotateTemplate records, in an annotation, the hash of the template as the server stores it.
 func annotateTemplate(d, stored *appsv1.Deployment) error {
 	hash, err := apply.Hash(stored.Spec.Template)
 	if err != nil {
@@ -231,8 +231,8 @@ func annotateTemplate(d, stored *appsv1.Deployment) error {
 	return nil
 }
 
-// patch writes the difference between before and want, if the object is still the one that
-// was read. It updates want with the server's response.
+// patch writes the difference between before and want if the object has not changed since it was
+// read. It updates want with the server's response.
 func (r *reconciler) patch(ctx context.Context, want, before *appsv1.Deployment) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, want, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -241,8 +241,8 @@ func (r *reconciler) patch(ctx context.Context, want, before *appsv1.Deployment)
 	return nil
 }
 
-// scale sets the replicas through the scale subresource, if the object is still the one
-// that was read (protocol rules 2 and 6).
+// scale sets the replicas through the scale subresource if the object has not changed since it
+// was read (protocol rules 2 and 6).
 func (r *reconciler) scale(ctx context.Context, live *appsv1.Deployment, replicas int32) error {
 	body := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: live.Name, Namespace: live.Namespace, UID: live.UID, ResourceVersion: live.ResourceVersion},
@@ -260,7 +260,7 @@ func (r *reconciler) applyBudget(ctx context.Context, o *observed, p plan) error
 		_, err := r.writer.Apply(ctx, o.release, p.budget)
 		return err
 	case p.deleteBudget != nil:
-		// No resourceVersion: the status changes with each pod.
+		// Delete without a precondition on the resourceVersion, because the status changes with each pod.
 		budget := p.deleteBudget.DeepCopy()
 		budget.ResourceVersion = ""
 		return r.writer.Delete(ctx, o.release, budget)
@@ -311,14 +311,14 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// How long the write of a status may be delayed that differs only in fields copied from the
-// Microservice: while the rollout continues without a user, the next write includes them.
+// The maximum delays of the write of a status that differs only in fields copied from the
+// Microservice. While the rollout continues without an approval, the next write includes these fields.
 const (
 	repeatsWait     = 2 * time.Second
 	repeatsWaitLong = 30 * time.Second
 )
 
-// waitToWrite returns for how long to delay the write of a changed status, or 0.
+// waitToWrite returns the delay of the write of a changed status, or 0.
 func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
 	release, now := o.release, r.clock.Now()
 	first := r.differsSince(release, now)
@@ -332,29 +332,29 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		return 0
 	case repeats(before, next):
 		if len(next.Hooks) > 0 || o.asksHooks() {
-			return 0 // status.release was already reported.
+			return 0 // Hooks have already reported status.release.
 		}
 		limit := repeatsWait
 		switch {
 		case state.continues():
 			limit = repeatsWaitLong
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
-			limit = repeatsWaitLong + drainOf(o.microservice) // Then it is resized.
+			limit = repeatsWaitLong + drainOf(o.microservice) // After the drain, the release is resized.
 		}
 		return max(0, first.Add(limit).Sub(now))
 	}
 	return r.journal.Wait(release, now)
 }
 
-// difference is when the status of a release was first found to differ, and the generation of the
-// release.
+// difference records when the computed status of a release was first found to differ from the stored
+// status, and the generation of the release.
 type difference struct {
 	generation int64
 	since      time.Time
 }
 
-// differsSince returns since when the status of a release differs. Another size is a new
-// difference.
+// differsSince returns the time since which the status of a release differs. A new generation, such as
+// a change of the replicas, starts a new difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
@@ -364,14 +364,14 @@ func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now t
 	return now
 }
 
-// drainOf returns how long a replaced release keeps its size.
+// drainOf returns how long a replaced release keeps its replicas.
 func drainOf(ms *v1alpha1.Microservice) time.Duration {
 	drain, _ := time.ParseDuration(string(ms.Spec.UpdateStrategy.DrainDelay)) // The schema validates it.
 	return drain
 }
 
-// writeStatus writes the status if it differs. It returns how long a difference that is
-// not a transition has to wait.
+// writeStatus writes the status if it differs. If the write is delayed, because the difference is
+// not a transition, writeStatus returns the remaining delay.
 func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
 	release, before := o.release, o.release.Status
 	if equality.Semantic.DeepEqual(before, next) {
@@ -383,7 +383,7 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1
 	}
 	now := release.DeepCopy()
 	now.Status = next
-	// A status of an older state, or of an older leader, must not replace the current one.
+	// A status of an older state, or of an older leader, must not replace the current status.
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

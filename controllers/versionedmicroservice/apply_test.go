@@ -24,8 +24,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// serve makes a reconciler over a server that holds objects, and that a webhook which is
-// down keeps from taking some writes.
+// serve returns a reconciler for a server with objects, which rejects some writes because a webhook is
+// unavailable.
 func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -43,9 +43,9 @@ func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reco
 
 var errWebhookDown = apierrors.NewInternalError(errors.New(`failed calling webhook "x": connection refused`))
 
-// The PodDisruptionBudget or the autoscaler of a release cannot be written because a
-// webhook is down, and all its pods go: the release reports that, and the write is tried
-// again with back-off.
+// TestStatusThoughAWriteIsRefused checks that a release reports the loss of all its pods while its
+// PodDisruptionBudget or autoscaler cannot be written because a webhook is unavailable, and that the write
+// is retried with back-off.
 func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	t.Parallel()
 	refuse := func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -82,8 +82,8 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	}
 }
 
-// The Deployment of a new release cannot be created because a webhook is down: the
-// release reports that this is not its own fault.
+// TestDeploymentRefusedByAWebhookThatIsDown checks that a release reports an external cause if its
+// Deployment cannot be created because a webhook is unavailable.
 func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	t.Parallel()
 	o := scene(1, 0)
@@ -102,8 +102,8 @@ func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	}
 }
 
-// A Deployment that cannot be written, and whose status is the previous one, is not
-// reported on.
+// TestUnspoken checks that the outdated status of a Deployment that cannot be written is not
+// reported.
 func TestUnspoken(t *testing.T) {
 	t.Parallel()
 	down, edited := status.Classify(errWebhookDown), scene(2, 2)
@@ -131,8 +131,8 @@ func TestUnspoken(t *testing.T) {
 	}
 }
 
-// The status of a PodDisruptionBudget is written with each pod: its deletion meets no
-// conflict, and a cache that lags makes no second one.
+// TestBudgetIsDeletedOnce checks that the deletion of a PodDisruptionBudget causes no conflict, although
+// its status is written with each pod, and that a lagging cache causes no second deletion.
 func TestBudgetIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	o := scene(2, 2)

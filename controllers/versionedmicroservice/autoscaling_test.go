@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// autoscaledRelease asks for 100 millicores a pod, of which its autoscaler wants half
-// to be used.
+// autoscaledRelease returns a release that requests 100 millicores per pod. The target of its
+// autoscaler is half of this.
 func autoscaledRelease(t *testing.T, replicas int32, autoscaling *v1alpha1.Autoscaling) (*v1alpha1.VersionedMicroservice, *atomic.Int64) {
 	t.Helper()
 	release := newRelease(namespace(t, nil), replicas)
@@ -38,13 +38,13 @@ func halfUsed(most int32) *v1alpha1.Autoscaling {
 	}}}
 }
 
-// sizes are the replicas that a Deployment was asked to have, in their order.
+// sizes are the numbers of replicas in the specification of a Deployment, in their order.
 type sizes struct {
 	mu   sync.Mutex
 	seen []int32
 }
 
-// follow notes the sizes of a release's Deployment from now on.
+// follow records the sizes of the Deployment of a release from now on.
 func follow(t *testing.T, release *v1alpha1.VersionedMicroservice) *sizes {
 	t.Helper()
 	w, err := world.env.Client.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(release.Namespace))
@@ -73,15 +73,15 @@ func (s *sizes) all() []int32 {
 	return slices.Clone(s.seen)
 }
 
-// mark forgets what was seen but the current size.
+// mark forgets all sizes except the current size.
 func (s *sizes) mark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = s.seen[max(0, len(s.seen)-1):]
 }
 
-// size waits until the Deployment has that many replicas, all of them available, and
-// the release reports it.
+// size waits until the Deployment has the wanted number of replicas, all of them are available, and
+// the release reports this.
 func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 	t.Helper()
 	d := deploymentOf(release)
@@ -105,8 +105,8 @@ func autoscalerOf(release *v1alpha1.VersionedMicroservice) *autoscalingv2.Horizo
 	return a
 }
 
-// held waits until the autoscaler has looked at the load and would have fewer replicas
-// than it may.
+// held waits until the autoscaler has read the load and is prevented from using fewer replicas than
+// its minimum.
 func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	t.Helper()
 	a := autoscalerOf(release)
@@ -126,8 +126,8 @@ func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	})
 }
 
-// Protocol rule 6 (a): an autoscaler that is switched on, edited and switched off
-// resets nothing.
+// TestAutoscalingSwitchedOn tests protocol rule 6 (a): an autoscaler that is enabled, edited and disabled
+// does not reset the replicas.
 func TestAutoscalingSwitchedOn(t *testing.T) {
 	t.Parallel()
 	release, load := autoscaledRelease(t, 3, nil)
@@ -155,7 +155,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 		t.Errorf("while it scaled from 3 to 6 replicas it had %v", all)
 	}
 
-	// The writes of a pass would be seen, and the load changes nothing.
+	// The load changes nothing, so that any writes of a reconcile are noticed.
 	steady(t, release)
 
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
@@ -171,14 +171,14 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	}
 }
 
-// Protocol rule 6 (b): the autoscaler of an idle canary leaves it the capacity that it
-// is given before its traffic comes.
+// TestIdleCanaryKeepsItsCapacity tests protocol rule 6 (b): the autoscaler of an idle canary does not
+// remove the capacity that the canary gets before its traffic.
 func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 1, halfUsed(4))
 	size(t, release, 1)
 	seen := follow(t, release)
-	for _, want := range []int32{3, 6} { // beyond the most, because the active one has as many
+	for _, want := range []int32{3, 6} { // more than the maximum, because the active release has this number
 		change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = want })
 		size(t, release, want)
 		held(t, release, want)
@@ -189,16 +189,16 @@ func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 	}
 }
 
-// Protocol rule 6 (c): the autoscaler of the active release does not take away what an
-// abort of the canary will need; and once the run is over, it alone makes it smaller.
+// TestActiveKeepsItsCapacity tests protocol rule 6 (c): the autoscaler of the active release does not
+// remove capacity that an abort of the canary requires. After the rollout only the autoscaler scales down.
 func TestActiveKeepsItsCapacity(t *testing.T) {
 	t.Parallel()
 	release, load := autoscaledRelease(t, 2, halfUsed(8))
 	load.Store(300)
 	size(t, release, 6)
 	seen := follow(t, release)
-	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the floor of the run
-	load.Store(150)                                                                     // the canary has half of it
+	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the minimum during the rollout
+	load.Store(150)                                                                     // the canary has half of the load
 	held(t, release, 6)
 	size(t, release, 6)
 	if all := seen.all(); len(all) != 1 {
@@ -207,7 +207,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 
 	seen.mark()
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 2 })
-	size(t, release, 3) // the load wants three: the controller makes it no smaller
+	size(t, release, 3) // the load requires three: the controller does not scale below
 	if all := seen.all(); slices.Min(all) < 3 {
 		t.Errorf("after the run it had %v replicas", all)
 	}
@@ -226,8 +226,8 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	}
 }
 
-// An autoscaler that a user edits or deletes is put right, and one of another user
-// is not changed.
+// TestAutoscalerIsKept checks that an autoscaler that a user edits or deletes is restored, and that an
+// autoscaler of another user is not changed.
 func TestAutoscalerIsKept(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 2, halfUsed(4))

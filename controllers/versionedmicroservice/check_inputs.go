@@ -10,23 +10,23 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// rollout is what analyses and hooks need to know about the rollout of a release.
+// rollout contains the input of analyses and hooks about the rollout of a release.
 type rollout struct {
 	place *hook.Rollout
-	// point that is measured; nil if none is.
+	// point is the wait during which the release is measured; nil if nothing is measured.
 	point *analysis.Point
-	// spec is the analysis, and template the name of the template that defines it, if any; nil if
-	// there are only hooks.
+	// spec is the analysis, or nil if there are only hooks. template is the name of the template that
+	// defines it, if any.
 	spec     *v1alpha1.CanaryAnalysis
 	template string
-	// request of a round, without its time. It is used if there is an analysis.
+	// request is the request of a round, without its time. It is used if there is an analysis.
 	request analysis.Request
-	// podsDue is when pods of a preview that ends should have ended; zero if none is terminating.
+	// podsDue is when the pods of an ending preview should have ended; zero if no pod is terminating.
 	podsDue time.Time
 }
 
-// pointOf returns the wait during which the release is measured: it receives, or can
-// receive, requests, and is healthy. It returns nil if there is nothing to measure.
+// pointOf returns the wait during which the release is measured, or nil if there is nothing to
+// measure. A release is measured while it is healthy and receives, or can receive, requests.
 func pointOf(place *hook.Rollout) *analysis.Point {
 	run, row := place.Rollout, place.Row
 	canary := place.Microservice.Spec.UpdateStrategy.Canary
@@ -46,8 +46,8 @@ func measures(canary *v1alpha1.CanaryStrategy) bool {
 	return canary.Measures() || slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
-// urlOf returns the first URL that only this release serves: that of a programmed domain
-// without other backends. It returns "" if there is none.
+// urlOf returns the first URL that only this release serves: the URL of a programmed domain
+// without other backends. It returns "" if there is no such domain.
 func urlOf(policies []v1alpha1.NetworkPolicy, release string) string {
 	byName := func(a, b v1alpha1.NetworkPolicy) int { return cmp.Compare(a.Name, b.Name) }
 	for _, p := range slices.SortedFunc(slices.Values(policies), byName) {

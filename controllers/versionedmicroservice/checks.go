@@ -22,7 +22,7 @@ type checker interface {
 	StopMeasuring(release types.NamespacedName)
 	// Outcomes returns the results of hook calls of a release, by ID.
 	Outcomes(release types.NamespacedName) map[string]hook.Outcome
-	// Ask requests calls of hooks, and returns when the next one is due.
+	// Ask requests calls of hooks, and returns the time at which the next call is due.
 	Ask(release types.NamespacedName, questions, due []hook.Call) time.Time
 	// Forget ends all analyses and hook calls of a release.
 	Forget(release types.NamespacedName)
@@ -32,14 +32,14 @@ type checker interface {
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
-	// jobs are the writes of Jobs that hooks need.
+	// jobs are the writes of Jobs for hooks.
 	jobs jobPlan
-	// requeueAt is when to reconcile without an event; zero for never.
+	// requeueAt is the time of the next reconcile without an event; zero means never.
 	requeueAt time.Time
 }
 
-// runChecks collects the results of analyses and hooks, and requests those that are due.
-// It returns the same until they are written to the status.
+// runChecks collects the results of analyses and hooks, and requests the due measurements and calls.
+// It returns the same results until they are written to the status.
 func runChecks(ask checker, o *observed, now time.Time) checks {
 	key := client.ObjectKeyFromObject(o.release)
 	h := checks{analysis: o.release.Status.Analysis, hooks: o.release.Status.Hooks}
@@ -54,7 +54,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 		ask.StopMeasuring(key)
 	} else {
 		h.analysis = analysis.Begin(h.analysis, rollout.spec, *rollout.point)
-		if h.analysis.Phase != v1alpha1.AnalysisFailed { // a failure keeps the template by which it was found
+		if h.analysis.Phase != v1alpha1.AnalysisFailed { // a failed analysis keeps its template
 			h.analysis.Template = rollout.template
 		}
 		rollout.place.Round = roundOf(h.analysis, rollout.spec, now)
@@ -69,7 +69,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
 		if at := h.analysis.NextTime; at != nil && at.After(now) {
-			h.requeueBy(at.Time) // a measurement that is due enqueues the release when it is done
+			h.requeueBy(at.Time) // a running measurement enqueues the release when it is complete
 		}
 	}
 	due, calls := hook.Due(h.hooks, questions), hook.ToURLs(questions)
@@ -85,7 +85,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	return h
 }
 
-// record adds what came of the Jobs that calls needed to the status of their hooks.
+// record adds the outcomes of calls with Jobs to the status of their hooks.
 func (h *checks) record(o *observed, outcomes map[string]hook.Outcome, now time.Time) {
 	if len(outcomes) > 0 {
 		h.hooks = o.rollout.place.Fold(h.hooks, o.rollout.place.Calls(h.hooks), outcomes, now)
@@ -98,9 +98,9 @@ func (h *checks) requeueBy(t time.Time) {
 	}
 }
 
-// roundOf returns when the current round of hooks began. With metrics it is the start of
-// the interval that they cover, so that a hook can generate the traffic that is measured.
-// Without metrics it is when the round is due, which is immediately in a new step.
+// roundOf returns the time at which the current round of hooks began. With metrics it is the start
+// of the measured interval, so that a hook can generate the traffic that is measured.
+// Without metrics it is the time at which the round is due, which is immediately in a new step.
 func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {
 	if s.Phase == v1alpha1.AnalysisFailed {
 		return time.Time{}
@@ -114,8 +114,8 @@ func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now tim
 	return s.LastTime.Time
 }
 
-// measure adds a round to the analysis once it is complete, with all measurements and the
-// results of all hooks.
+// measure adds a round to the analysis when the round is complete: when all measurements and the
+// results of all hooks are available.
 func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, questions []hook.Call, now time.Time) *v1alpha1.ReleaseAnalysis {
 	results := resultsOf(h.hooks, questions)
 	round := analysis.Round{At: now}
@@ -144,7 +144,7 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 
 // hookResults summarizes the hooks of a round.
 type hookResults struct {
-	// failures are the reasons of hooks that reject the release, and errors those of hooks
+	// failures are the reasons of hooks that reject the release, and errors the reasons of hooks
 	// that could not be called.
 	failures, errors []string
 	// incomplete reports that a result is missing.

@@ -18,9 +18,9 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// answers is a fake of the pools: it returns what a test sets, and records requests.
+// answers is a fake of the pools: it returns the results that a test sets, and records requests.
 type answers struct {
-	round    *analysis.Round // nil: not yet
+	round    *analysis.Round // nil means that there is no result yet
 	outcomes map[string]hook.Outcome
 	asked    []string
 	next     time.Time
@@ -53,7 +53,7 @@ func (a *answers) note(format string, args ...any) {
 	a.asked = append(a.asked, fmt.Sprintf(format, args...))
 }
 
-// rolloutScene returns a release in step 1 of 2 since noon, next to an active one.
+// rolloutScene returns a release that has been in step 1 of 2 since noon, next to an active release.
 func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	o := scene(2, 2)
 	since := metav1.NewMicroTime(noon)
@@ -67,7 +67,7 @@ func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	return o
 }
 
-// see finds the way of a scene, without a client: there are no Services.
+// see sets the rollout of a scene without a client. There are no Services.
 func see(o *observed) *observed {
 	o.rollout = nil
 	if place := hook.RolloutOf(o.microservice, o.release); place != nil {
@@ -92,7 +92,7 @@ func hooked(types ...v1alpha1.HookType) func(*v1alpha1.Microservice) {
 	}
 }
 
-// What is asked depends on where the release is, and on nothing else.
+// TestListenAsks checks that the requests depend only on the state of the rollout.
 func TestListenAsks(t *testing.T) {
 	t.Parallel()
 	both := func(more ...func(*v1alpha1.Microservice)) func(*v1alpha1.Microservice) {
@@ -151,7 +151,7 @@ func TestListenAsks(t *testing.T) {
 	}
 }
 
-// player plays passes: each writes what the one before said.
+// player simulates reconciles: each writes the results of the previous reconcile.
 type player struct {
 	*testing.T
 	o    *observed
@@ -164,7 +164,7 @@ func playWay(t *testing.T, edit func(*v1alpha1.Microservice)) *player {
 	return &player{T: t, o: rolloutScene(edit), a: &answers{outcomes: map[string]hook.Outcome{}}, now: noon}
 }
 
-// pass returns the phases that are written.
+// pass reconciles, and returns the phases that are written.
 func (p *player) pass(after time.Duration) string {
 	p.Helper()
 	p.now, p.a.asked = noon.Add(after), nil
@@ -192,7 +192,7 @@ func (p *player) want(after time.Duration, want string) {
 	}
 }
 
-// answer what is asked of a hook at present.
+// answer sets the answer to the current call of a hook.
 func (p *player) answer(name string, yes bool) {
 	p.Helper()
 	see(p.o)
@@ -208,7 +208,7 @@ func (p *player) answer(name string, yes bool) {
 	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "its answer"}
 }
 
-// no one answers a hook.
+// unanswered sets that the current call of a hook gets no answer.
 func (p *player) unanswered(name string) {
 	p.Helper()
 	p.answer(name, false)
@@ -229,13 +229,13 @@ func (p *player) step(n int32, since time.Duration) {
 	p.o.microservice.Status.ReleaseGroups[1].Rollout.Step, p.o.microservice.Status.ReleaseGroups[1].Rollout.WaitingSince = n, &at
 }
 
-// A round needs both what is measured and what each of its hooks says.
+// TestRoundOfMetricsAndHooks checks that a round requires the measurements and the answer of each hook.
 func TestRoundOfMetricsAndHooks(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) })
 	p.want(0, "step 1 Running 0/0")
 	p.measure(v1alpha1.MeasurementPassed)
-	p.want(time.Minute, "step 1 Running 0/0") // the hook is silent
+	p.want(time.Minute, "step 1 Running 0/0") // the hook has not answered
 	p.answer("rollout", true)
 	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
 	if p.pass(62 * time.Second); !slices.Equal(p.a.asked, []string{"rollout", "rollout"}) { // pass reconciles twice
@@ -267,8 +267,8 @@ func TestMetricsAlone(t *testing.T) {
 	p.want(61*time.Second, "step 1 Failed 0/1")
 }
 
-// Hooks have their own rounds where nothing is measured: the first immediately, and
-// each failure counts.
+// TestHooksAlone checks that hooks have rounds without metrics, that the first round starts immediately,
+// and that each failure counts.
 func TestHooksAlone(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
@@ -288,7 +288,7 @@ func TestHooksAlone(t *testing.T) {
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
 }
 
-// A hook that no one answers makes a round that could not be measured.
+// TestHookWithoutAnAnswer checks that a round in which a hook gets no answer counts as not measured.
 func TestHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
@@ -302,8 +302,8 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 	p.want(67*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
-// A metric that fails counts while no one answers a hook, and an answer that comes within the
-// round counts too.
+// TestMetricsNextToAHookWithoutAnAnswer checks that a failing metric counts while a hook gets no answer, and
+// that an answer within the round counts too.
 func TestMetricsNextToAHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	both := func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) }
@@ -322,7 +322,7 @@ func TestMetricsNextToAHookWithoutAnAnswer(t *testing.T) {
 	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
-// A step for which no hook is has nothing to wait for.
+// TestHooksForAnotherStep checks that a step without hooks does not wait.
 func TestHooksForAnotherStep(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) {
@@ -334,7 +334,7 @@ func TestHooksForAnotherStep(t *testing.T) {
 	p.want(61*time.Second, "step 3 Running 0/0")
 }
 
-// Failures count for the run, whatever its step; another run begins again.
+// TestFailuresAreOfTheRun checks that failures count for all steps of a rollout, and that another rollout starts without failures.
 func TestFailuresAreOfTheRun(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
@@ -358,7 +358,7 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 	p.want(5*time.Minute, "step 1 Running 0/0")
 }
 
-// A gate reports its answer, costs nothing of the budget, and its yes is final.
+// TestGateCostsNothing checks that a gate reports its answer, does not count against the allowed failures, and that a positive answer is final.
 func TestGateCostsNothing(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) {

@@ -1,29 +1,29 @@
-// Package versionedmicroservice runs releases: each VersionedMicroservice owns one
-// Deployment and, where it asks for them, a HorizontalPodAutoscaler, a PodDisruptionBudget
-// and the Jobs of hooks, and its status reports whether it is available, or why not.
+// Package versionedmicroservice runs releases. Each VersionedMicroservice owns one
+// Deployment and, if configured, a HorizontalPodAutoscaler, a PodDisruptionBudget and the
+// Jobs of hooks. Its status reports whether it is available, or why not.
 //
 // Analyses and hooks of a release in a rollout run in the background: a reconcile records
-// the results that are there, and requests those that are missing. The Microservice
-// controller reads them from the status of the release.
+// the available results, and requests missing results. The Microservice controller reads
+// the results from the status of the release.
 //
 //	controller.go        setup, RBAC, Reconcile
-//	observe.go           what a reconcile reads
+//	observe.go           the input of a reconcile
 //	plan.go              the writes to child objects, pure
 //	apply.go             writes child objects and the status
 //	status.go            status and conditions, pure
 //	events.go            constructors of events
 //	index.go             watches, predicates, and the content of the cache
 //	metrics.go           metrics of hook calls
-//	check_inputs.go      what analyses and hooks need to know of a rollout
-//	rollout_state.go     the state that a release repeats from its Microservice
+//	check_inputs.go      input of analyses and hooks
+//	rollout_state.go     the rollout state that a release copies from its Microservice
 //	checks.go            results of analyses and hooks
 //	jobs.go              the Jobs of hooks
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
-//	failure.go           why pods are not available
+//	failure.go           causes of unavailable pods
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
-//	pod_waits.go         releases that wait until pods of their group are gone, and previews that end
-//	exclusive.go         releases that start when the pods of all others are gone
+//	pod_waits.go         releases that wait for the end of pods of their group, and ending previews
+//	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have ended
 package versionedmicroservice
 
 import (
@@ -65,7 +65,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
-// name of the controller, and the field manager of what it writes.
+// The name of the controller, and the field manager of its writes.
 const (
 	name       = "versionedmicroservice"
 	fieldOwner = "heighliner-" + name
@@ -77,21 +77,21 @@ const statusInterval = time.Second
 
 // Options of the controller.
 type Options struct {
-	// Workers is the number of releases that are reconciled concurrently. Defaults to 4.
+	// Workers is the number of concurrent reconciles. Defaults to 4.
 	Workers int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// PrometheusAddress is the server of analyses that do not name one. If empty, such
-	// analyses fail.
+	// PrometheusAddress is the address of the server for analyses that do not specify one. If it is
+	// empty, such analyses fail.
 	PrometheusAddress string
 	// Outbound restricts the addresses that analyses and hooks may call. If nil, the
 	// default restrictions apply.
 	Outbound *outbound.Policy
-	// UserAgent of requests to them. Defaults to heighliner.
+	// UserAgent is the user agent of the requests of analyses and hooks. Defaults to heighliner.
 	UserAgent string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil: all.
+	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
 
@@ -102,15 +102,15 @@ type reconciler struct {
 	events  status.Recorder
 	journal *status.Journal
 	checks  checker
-	// created are Deployments that this process created, by name of the release.
+	// created contains the Deployments that this process created, by name of the release.
 	created sync.Map
-	// exclusive are the releases that wait until the pods of others are gone.
+	// exclusive contains the releases that wait for the end of the pods of other releases.
 	exclusive exclusiveGroups
-	// ending are the releases that wait until the pods of their previews are gone.
+	// ending contains the releases that wait for the end of the pods of their previews.
 	ending podWaits
-	// differs is since when the status of a release differs from what is stored, by its name.
+	// differs contains the time since which the status of a release differs from the stored status, by name of the release.
 	differs sync.Map
-	// requeues requeues releases after a given time when a reconcile returns an error.
+	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues
 	clock    clock.PassiveClock
 }
@@ -196,7 +196,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
 }
 
-// requeueAfter returns the time until the first change that no watch reports; 0 for none.
+// requeueAfter returns the time until the first change that no watch reports; 0 means never.
 func (r *reconciler) requeueAfter(done applied, paced time.Duration, times ...time.Time) time.Duration {
 	var soonest time.Duration
 	consider := func(d time.Duration) {

@@ -41,7 +41,7 @@ func newRelease(namespace string, replicas int32) *v1alpha1.VersionedMicroservic
 	}
 }
 
-// create makes the release as the Microservice controller does.
+// create creates the release like the Microservice controller.
 func create(t *testing.T, release *v1alpha1.VersionedMicroservice) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	if err := world.Create(t.Context(), release); err != nil {
@@ -69,7 +69,7 @@ func deploymentOf(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
 }
 
-// reads waits until the release's status reads so: "<ready> <condition>=<status> … failure".
+// reads waits until the status of the release, in the form "<ready> <condition>=<status> … failure", is the wanted text.
 func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -90,7 +90,7 @@ func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	})
 }
 
-// play plays the kubelet for all pods of a release, as soon as there are n.
+// play simulates the kubelet for all pods of a release, as soon as there are n pods.
 func play(t *testing.T, release *v1alpha1.VersionedMicroservice, n int, edit func(*corev1.Pod)) {
 	t.Helper()
 	eventually(t, func() string {
@@ -148,7 +148,7 @@ func TestLifeOfARelease(t *testing.T) {
 	if release.Status.Image != "registry.example.com/shop:1.0.0" || release.Status.Selector != "hlnr.io/release="+releaseName || release.Status.Replicas != 2 {
 		t.Errorf("status: %+v", release.Status)
 	}
-	// Its start and its end; the Deployment may report its two pods one after the other.
+	// The writes at the start and at the end of the rollout. The Deployment may report its two pods one after the other.
 	steady(t, release)
 	writes := world.writes.in(release.Namespace)
 	if diff := cmp.Diff([]string{"create", "patch status"}, slices.Compact(slices.Clone(writes))); diff != "" || len(writes) > 6 {
@@ -293,8 +293,8 @@ func TestDeploymentIsKept(t *testing.T) {
 	})
 }
 
-// An old leader still holds a scale-down when the release is revived (protocol
-// rule 2).
+// TestRevivedReleaseRefusesOldScaleDown checks that a scale-down by an old leader fails after the
+// release is revived (protocol rule 2).
 func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
@@ -314,8 +314,8 @@ func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 	}
 }
 
-// A new version of Heighliner or of its libraries may hash the same template to
-// another value.
+// TestAnotherHashRollsNothing checks that pods are not restarted if a new version of Heighliner or of its
+// libraries computes another hash of the same template.
 func TestAnotherHashRollsNothing(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
@@ -425,7 +425,7 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 		}
 	}
 	write(v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
-	eventually(t, func() string { // It waits for the next fact, but not forever.
+	eventually(t, func() string { // The status is written with the next change, or after a limited time.
 		fetch(t, release)
 		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))
 	})
@@ -433,7 +433,7 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 		t.Errorf("decision: %v", release.Status.LastHandledDecision)
 	}
 
-	// The reason outlives the pods.
+	// The failure remains in the status after the pods are deleted.
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	write(v1alpha1.ReleaseError, nil)
 	eventually(t, func() string {
@@ -444,8 +444,8 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 	})
 }
 
-// A release whose container runs and never becomes ready reports which probe failed, with
-// what answer, before its deadline, and still does when its pods are gone.
+// TestReadinessFailing checks that a release whose container runs and never becomes ready reports the failed
+// probe and its answer before the deadline, and also after its pods are deleted.
 func TestReadinessFailing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -474,7 +474,7 @@ func TestReadinessFailing(t *testing.T) {
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
-	// The rollback is written before the release is made smaller, as the Microservice's controller does.
+	// The rollback is written before the release is scaled down, like in the Microservice controller.
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{
 		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: v1alpha1.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: v1alpha1.FailureReadinessFailing}}}}
 	if err := world.Status().Update(t.Context(), ms); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pending returns a pod of that age on a node, with what the kubelet reports of its containers.
+// pending returns a pod of the given age on a node, with the statuses of its containers.
 func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age))},
@@ -27,14 +27,14 @@ func waits(name, reason string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 }
 
-// runs returns a container that has run for so long, and is not ready.
+// runs returns a container that has run for the given time and is not ready.
 func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }
 
-// TestWhoseFaultAPodIsThatNothingStarts: a node that has no address for a pod, cannot attach
-// its volume or is slow to pull its image, a scheduler that is down, and a queue that keeps pods
-// waiting by a scheduling gate are causes outside of the release: every other version would have them too.
+// TestWhoseFaultAPodIsThatNothingStarts checks that the following causes are external, because every other version
+// would have them too: a node that has no address for a pod, cannot attach its volume or is slow to pull its image, an
+// unavailable scheduler, and a queue that keeps pods waiting with a scheduling gate.
 func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
 	t.Parallel()
 	withInit := func(pod corev1.Pod, containers ...corev1.ContainerStatus) corev1.Pod {
@@ -102,8 +102,8 @@ func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
 	})
 }
 
-// TestNativeSidecarThatIsNeverReady: an init container that keeps running and does not become
-// ready is a failure of the release, also next to a pod without room.
+// TestNativeSidecarThatIsNeverReady checks that an init container that keeps running and does not become
+// ready is a failure of the release, also next to a pod that cannot be scheduled.
 func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	sidecar := func(since time.Duration, started bool) corev1.ContainerStatus {

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Constructors of all events of releases.
+// The functions below construct all events of releases.
 
 func availableEvent(ready string) status.Event {
 	return status.NormalEvent(reasonAvailable, "Run", fmt.Sprintf("%s replicas are available", ready))
@@ -83,8 +83,8 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
 }
 
-// wasActive reports whether a release was active: an event records that it is available again. The
-// successful start of a new release is in the events of the Microservice.
+// wasActive reports whether a release was active. Only then an event records that the release is available
+// again. Events of the Microservice record the successful start of a new release.
 func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive
 }

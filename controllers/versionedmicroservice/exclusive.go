@@ -18,10 +18,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// exclusiveGroups keeps the releases of an exclusive group from running at the same time. The Microservice decides which release
-// is to have pods (protocol rule 47). Before the first of them starts, its controller asks the API server, past the cache, whether
-// another release of the group is to have pods, or has any, terminating ones included. The lock of the group keeps two workers
-// from both finding none.
+// exclusiveGroups prevents releases of an exclusive group from running at the same time. The Microservice decides which release
+// should have pods (protocol rule 47). Before the controller creates the first pod of this release, it checks at the API server, not
+// in the cache, that no other release of the group should have pods or has pods, including terminating pods. The lock of the group
+// prevents two workers from starting two releases after such checks.
 //
 // The zero value is ready to use.
 type exclusiveGroups struct {
@@ -29,22 +29,22 @@ type exclusiveGroups struct {
 	podWaits
 }
 
-// errChanged is the cause of a conflict with a newer specification of a release.
+// errChanged is the cause of a conflict error if the specification of a release has changed.
 var errChanged = errors.New("its specification changed")
 
-// lock returns the lock of a group, which may be that of other groups too.
+// lock returns the lock of a group. Several groups may share a lock.
 func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%q", key)
 	return &e.locks[h.Sum32()%uint32(len(e.locks))]
 }
 
-// predecessor is what an exclusive release waits for: pods of another release, or their end.
+// predecessor is another release whose pods an exclusive release waits for.
 type predecessor struct {
 	release string
-	// pod is one that should have ended; "" if none is late.
+	// pod is the first pod that should have ended, and node its node; empty if no pod is terminating.
 	pod, node string
-	// late is when the first pod should have ended; zero if none is terminating.
+	// late is the time at which this pod should have ended; zero if no pod is terminating.
 	late time.Time
 }
 
@@ -76,9 +76,9 @@ func (o *observed) startsExclusive() bool {
 	return o.deployment == nil || o.own() != nil && o.deployment.Spec.Replicas != nil && *o.deployment.Spec.Replicas == 0
 }
 
-// awaitExclusive finds what a release of an exclusive group waits for before it gets its first pods, in o.predecessor. The caller
-// calls the function that it returns when the pods are requested. The error is a conflict if the release changed meanwhile: it may
-// no longer be the one that is to have pods.
+// awaitExclusive sets o.predecessor to the release whose pods a release of an exclusive group waits for before it gets its first
+// pods. The caller must call the returned function after it has requested the pods. The error is a conflict if the release changed
+// in the meantime: it may no longer be the release that should have pods.
 func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func(), err error) {
 	release, none := o.release, func() {}
 	name := client.ObjectKeyFromObject(release)
@@ -87,7 +87,7 @@ func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func
 		return none, nil
 	}
 	key := groupKey{release.Namespace, release.Spec.MicroserviceName, release.Spec.Group}
-	r.exclusive.wait(name, key) // before it reads: later changes enqueue it
+	r.exclusive.wait(name, key) // before the reads, so that later changes enqueue the release
 	if o.predecessor, err = r.predecessorOf(ctx, r.client, release); err != nil || o.predecessor != nil {
 		return none, err
 	}
@@ -100,7 +100,7 @@ func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func
 	return lock.Unlock, nil
 }
 
-// predecessorOf returns another release of the group of a release that is to have pods, or has any; nil if there is none.
+// predecessorOf returns another release of the group that should have pods or has pods, or nil if there is none.
 func (r *reconciler) predecessorOf(ctx context.Context, from client.Reader, release *v1alpha1.VersionedMicroservice) (*predecessor, error) {
 	in := []client.ListOption{client.InNamespace(release.Namespace), client.MatchingLabels{
 		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName, v1alpha1.LabelGroup: release.Spec.Group,
@@ -133,13 +133,13 @@ func (r *reconciler) predecessorOf(ctx context.Context, from client.Reader, rele
 	return firstOther(pods.Items, release.Name), nil
 }
 
-// mayHavePods reports whether a Deployment is to have pods, or its controller may not have noticed yet that it is to have none.
+// mayHavePods reports whether a Deployment should have pods, has pods, or has a specification that its controller has not observed yet.
 func mayHavePods(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
 }
 
 // firstOther returns the pod of another release that should end first, or nil. Pods whose containers have all ended, such as evicted
-// ones, and those of hooks do not count.
+// pods, and pods of hooks do not count.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// exclusiveRelease is a release of version 1.n.0 in an exclusive group.
+// exclusiveRelease returns a release of version 1.n.0 in an exclusive group.
 func exclusiveRelease(namespace string, n int, replicas int32) *v1alpha1.VersionedMicroservice {
 	release := newRelease(namespace, replicas)
 	release.Name = fmt.Sprintf("shop-1-%d-0-abc", n)
@@ -86,14 +86,14 @@ func TestExclusive(t *testing.T) {
 		t.Errorf("%s strategy of the Deployment: %q, want Recreate", text, d.Spec.Strategy.Type)
 	}
 
-	// And back.
+	// Then the first release starts again.
 	change(t, next, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	change(t, old, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 1 })
 	play(t, old, 1, readyPod)
 	reads(t, old, "1/1 "+isAvailable)
 }
 
-// withoutPods checks that a release that waits has a Deployment without replicas: the API server has accepted its template.
+// withoutPods checks that a waiting release has a Deployment without replicas, whose template the API server has accepted.
 func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {
@@ -108,8 +108,8 @@ func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	})
 }
 
-// TestExclusiveInvalidTemplate: a release whose Deployment the API server rejects reports that, and not that it waits for the other
-// release, which therefore keeps its pods.
+// TestExclusiveInvalidTemplate checks that a release whose Deployment the API server rejects reports this error, and not that it waits
+// for the other release, so that the other release keeps its pods.
 func TestExclusiveInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -130,7 +130,7 @@ func TestExclusiveInvalidTemplate(t *testing.T) {
 	})
 }
 
-// TestExclusiveEvictedPod: a pod whose containers have ended, and that remains as an object, is not waited for.
+// TestExclusiveEvictedPod checks that a release does not wait for a pod whose containers have ended and that remains as an object.
 func TestExclusiveEvictedPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -160,8 +160,8 @@ func TestExclusiveEvictedPod(t *testing.T) {
 	reads(t, next, "1/1 "+isAvailable)
 }
 
-// TestExclusiveNeverOverlaps: whatever the order in which three releases of a group are scaled, and however often plans from old facts
-// let two have pods, pods of two releases never exist at the same time.
+// TestExclusiveNeverOverlaps checks that pods of two releases of a group never exist at the same time, for any order in which three
+// releases are scaled, and even if plans from outdated facts let two releases have pods.
 func TestExclusiveNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -177,7 +177,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	var mu sync.Mutex
 	overlaps, started := []string(nil), map[string]int{}
 	go func() {
-		exist := map[string]string{} // pods, and their releases
+		exist := map[string]string{} // existing pods, with their releases
 		for e := range w.ResultChan() {
 			pod, ok := e.Object.(*corev1.Pod)
 			if !ok {
@@ -232,7 +232,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveReads: without an exclusive release nothing is read past the cache, and no release waits.
+// TestExclusiveReads checks that without an exclusive release nothing is read from the API server, and no release waits.
 func TestExclusiveReads(t *testing.T) {
 	release := exclusiveRelease("shop", 0, 1)
 	scaled, kept := int32(0), int32(1)

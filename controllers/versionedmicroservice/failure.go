@@ -14,24 +14,24 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// failure is why a release is not available. The zero failure means that no cause is
-// known (yet).
+// failure is the cause why a release is not available. The zero failure means that no cause is
+// known yet.
 type failure struct {
 	// reason is one of the values of status.failure.
 	reason string
-	// message is the same for the same cause: it contains no counts, names or delays that
-	// change on their own.
+	// message describes the cause. It contains no counts, names or delays that change while the
+	// cause remains the same.
 	message string
-	// requeueAt is when the grace period of a starting container ends; zero if there is
-	// nothing to wait for.
+	// requeueAt is the end of the grace period of a starting container; zero if no container
+	// is in its grace period.
 	requeueAt time.Time
-	// notTried marks failures of pods in which not all containers run. A container may not
-	// become ready because another one does not run.
+	// notTried reports that not all containers of the pod run. A container may not become ready
+	// because another container does not run.
 	notTried bool
 }
 
-// ranks orders failures: the most specific comes first. Causes in the release itself come
-// before external causes, because they remain when the external ones end.
+// ranks orders failures: the most specific failure comes first. Causes in the release come
+// before external causes, because they remain when the external causes end.
 var ranks = map[string]int{
 	v1alpha1.FailureImageNotFound:              1,
 	v1alpha1.FailureImageUnusable:              2,
@@ -52,8 +52,8 @@ var ranks = map[string]int{
 const (
 	// rankTried is the rank of pods that run and do not become ready, if enough pods ran.
 	rankTried = 9
-	// rankNotTried is their rank if too few pods ran, or not all of their containers did: a
-	// pod may need other pods, and a container others of its pod, to become ready.
+	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers
+	// ran: a pod may require other pods to become ready, and a container other containers.
 	rankNotTried = 15
 )
 
@@ -93,9 +93,9 @@ func diagnose(o *observed, state rolloutState, now time.Time) failure {
 	return worst
 }
 
-// terminated reports whether a pod is deleted or has ended. The pods of a Deployment
-// always restart their containers: a pod in a final phase was evicted, or its node went
-// away, and it remains until it is garbage collected. Another pod replaces it.
+// terminated reports whether a pod is being deleted or has ended. The pods of a Deployment
+// always restart their containers. A pod in a final phase was therefore evicted, or its node is
+// gone. It remains until it is garbage collected, and another pod replaces it.
 func terminated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
@@ -106,8 +106,8 @@ func containersReady(pod *corev1.Pod) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
-// complete reports whether all containers of a pod run, and since when. Restarts after an
-// exit of the container do not count as a new start.
+// complete reports whether all containers of a pod run, and the time since which they run. The
+// restart of a container after its exit does not change this time.
 func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		running, end := c.State.Running, c.LastTerminationState.Terminated
@@ -121,8 +121,8 @@ func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	return since, true
 }
 
-// replicaFailure reads why the server rejects pods, which the Deployment copies from its
-// ReplicaSet.
+// replicaFailure returns the reason why the server rejects pods. The Deployment copies this reason
+// from its ReplicaSet.
 func replicaFailure(deployment *appsv1.Deployment) failure {
 	if deployment == nil {
 		return failure{}
@@ -139,15 +139,16 @@ func replicaFailure(deployment *appsv1.Deployment) failure {
 // is free text.
 var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
 
-// undecided matches errors of a server that could not decide whether to admit the pod: a
-// webhook that is unavailable or returns invalid responses, and errors of the server
-// itself. Of such an error the ReplicaSet keeps only the text.
+// undecided matches errors of a server that could not decide whether to admit the pod: because a
+// webhook is unavailable or returns invalid responses, or because of an error of the server. The
+// ReplicaSet records only the text of such an error.
 var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed calling webhook\b|^Timeout: |\brequest did not complete within\b|` +
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
 
 // classifyRefusal classifies the server's error when a pod is created. The text before
-// "is forbidden" names a pod that does not exist, a different one each time.
+// "is forbidden" is omitted, because it contains the name of the rejected pod, which differs
+// each time.
 func classifyRefusal(message string) failure {
 	if _, cause, ok := strings.Cut(message, " is forbidden: "); ok {
 		message = cause
@@ -172,7 +173,7 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 		f := notRunning(c, "init container")
 		if f.reason == "" && isSidecar(o.release, c.Name) {
 			f = notReady(o, state, c, since, now)
-			// The containers after it start when its startup probe succeeds, and it cannot need them for that.
+			// The next containers start when the startup probe of the sidecar succeeds. The probe cannot depend on these containers.
 			f.notTried = !whole && c.Started != nil && *c.Started
 		}
 		found = append(found, f)
@@ -188,8 +189,8 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 	return found
 }
 
-// notScheduled returns why a pod has no node: none is suitable, or no scheduler has decided about
-// it, because of a scheduling gate or because none responds.
+// notScheduled returns why a pod has no node: no node is suitable, or no scheduler has assigned a
+// node, because of a scheduling gate or because no scheduler responds.
 func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	var scheduled corev1.PodCondition
 	for _, c := range pod.Status.Conditions {
@@ -209,8 +210,8 @@ func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureUnschedulable, message: cmp.Or(scheduled.Message, "no scheduler has assigned the pod to a node")}
 }
 
-// notCreated returns that the node of a pod does not create its network, its volumes or a
-// container. The containers that could show a failure of the release have not started.
+// notCreated returns a failure if the node of a pod does not create its network, its volumes or a
+// container. The containers that could show a failure of the release have not started then.
 func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	since := pod.CreationTimestamp.Time
 	if start := pod.Status.StartTime; start != nil && start.After(since) {
@@ -225,9 +226,9 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 		case end != nil && end.FinishedAt.After(since):
 			since = end.FinishedAt.Time
 		case c.State.Running != nil && !isSidecar(o.release, c.Name):
-			return failure{} // the others start when it ends
+			return failure{} // the other containers start when this container ends
 		case c.State.Running != nil && (c.Started == nil || !*c.Started):
-			return failure{} // and when its startup probe succeeds
+			return failure{} // the other containers start when the startup probe of this container succeeds
 		case c.State.Running != nil && c.State.Running.StartedAt.After(since):
 			since = c.State.Running.StartedAt.Time
 		}
@@ -257,7 +258,7 @@ func hasStatuses(pod *corev1.Pod) bool {
 	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
 }
 
-// isSidecar reports whether an init container runs as long as the others: its restartPolicy is Always.
+// isSidecar reports whether an init container is a sidecar, which runs as long as the other containers: its restartPolicy is Always.
 func isSidecar(release *v1alpha1.VersionedMicroservice, name string) bool {
 	return slices.ContainsFunc(release.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -285,9 +286,9 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 	return crash(c, who)
 }
 
-// Errors of registries and container runtimes for failed pulls; the first match counts.
-// Missing permissions come first: registries and token servers also answer "not found" to
-// clients that may not pull an image.
+// pulls classifies errors of registries and container runtimes for failed pulls. The first match
+// counts. Missing permissions come first, because registries and token servers also answer "not
+// found" to clients that may not pull an image.
 var pulls = []struct {
 	says   *regexp.Regexp
 	reason string
@@ -301,11 +302,11 @@ var pulls = []struct {
 // address matches the URLs of requests in a message.
 var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 
-// backOff is the kubelet's prefix of the cause while it waits to retry.
+// backOff matches the prefix that the kubelet adds to the cause while it waits to retry.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
-// pullFailure classifies a failed pull. Only a definite problem of the image is a failure
-// of the release; missing credentials and an unavailable registry are not.
+// pullFailure classifies a failed pull. Only a definite problem of the image is a failure of the
+// release. Missing credentials and an unavailable registry are external causes.
 func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
 	f := failure{reason: v1alpha1.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
@@ -313,7 +314,7 @@ func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 		f.reason = v1alpha1.FailureImageUnusable
 		return f
 	}
-	// The name of the image is chosen by the user, and may contain any of the words.
+	// The user chooses the name of the image. The name may contain any of the words.
 	said := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
 	for _, pull := range pulls {
 		if pull.says.MatchString(said) {
@@ -324,8 +325,8 @@ func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 	return f
 }
 
-// crash returns the failure of a container that exited. It persists until the restarted
-// container is ready, so that the failure does not change with each restart.
+// crash returns the failure of a container that exited. The failure remains until the restarted
+// container is ready, so that it does not change with each restart.
 func crash(c corev1.ContainerStatus, who string) failure {
 	end := c.State.Terminated
 	if end == nil {
@@ -344,17 +345,17 @@ func crash(c corev1.ContainerStatus, who string) failure {
 	return failure{reason: v1alpha1.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
 }
 
-// exitUnknown reports whether the exit of a container was not observed, because its node
-// or the container runtime went away with it.
+// exitUnknown reports whether the exit of a container was not observed, because its node or the
+// container runtime failed.
 func exitUnknown(end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown"
 }
 
-// grace is the minimum time that a container has to become ready, and the time of a
-// container without probes.
+// grace is the minimum time that a container gets to become ready. A container without probes gets
+// exactly this time.
 const grace = 30 * time.Second
 
-// graceOf limits the grace period to half of the progress deadline, so that the cause is
+// graceOf returns the grace period: at most half of the progress deadline, so that the cause is
 // known when the deadline passes.
 func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
@@ -363,8 +364,8 @@ func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// creationTime returns how long a node may take to create a container, the pull of its image
-// included: at most half of the progress deadline, so that the cause is known when it passes.
+// creationTime returns how long a node may take to create a container, including the pull of its
+// image: at most half of the progress deadline, so that the cause is known when the deadline passes.
 func creationTime(ms *v1alpha1.Microservice) time.Duration {
 	const most = 5 * time.Minute
 	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
@@ -373,8 +374,8 @@ func creationTime(ms *v1alpha1.Microservice) time.Duration {
 	return min(most, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// notReady returns the failure of a container that runs and has not become ready within
-// the time that its probes allow, counted from when its pod was complete. The containers of
+// notReady returns the failure of a container that runs and has not become ready within the time
+// that its probes allow. The time starts when all containers of the pod run. The containers of
 // a failed release get no more time.
 func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
@@ -425,7 +426,7 @@ func probeTimeout(p *corev1.Probe) time.Duration {
 	return time.Duration(p.InitialDelaySeconds+period*failures) * time.Second
 }
 
-// join joins the parts that are not empty with colons.
+// join joins the non-empty parts with colons.
 func join(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return strings.TrimSpace(part) == "" })
 	return strings.Join(parts, ": ")

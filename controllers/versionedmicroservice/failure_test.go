@@ -126,8 +126,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultLackOfRoomIs: a release of four pods, some of which have no room, waits for
-// room unless those that had room show that it would not become available with it.
+// TestWhoseFaultLackOfRoomIs checks that a release of four pods, some of which cannot be scheduled, waits for
+// capacity unless the scheduled pods show that the release would not become available with more capacity.
 func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	t.Parallel()
 	shop := func(c corev1.ContainerStatus) corev1.Pod {
@@ -147,7 +147,7 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	}
 	const quota, down = `pods "shop-x1" is forbidden: exceeded quota: small`, `Internal error occurred: failed calling webhook "pods.example.com": connection refused`
 	for name, test := range map[string]struct {
-		pods    string // a letter of kinds each
+		pods    string // one letter of kinds for each pod
 		refused string
 		want    string
 	}{
@@ -191,9 +191,9 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultAMissingSidecarIs: a container that does not get ready may need another one of
-// its pod. While that is kept from running by a cause outside of the release, the release
-// waits for it, however many replicas it has; pods that are complete show as before.
+// TestWhoseFaultAMissingSidecarIs checks a container that does not become ready and may require another container of
+// its pod. While an external cause prevents the other container from running, the release waits, for any number of
+// replicas. Complete pods show the failure as before.
 func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 	t.Parallel()
 	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {
@@ -242,7 +242,7 @@ func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 		'-': {Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available"}}}},
 	}
 	for name, test := range map[string]struct {
-		pods string // a letter of kinds each, as many as there are replicas
+		pods string // one letter of kinds for each replica
 		want string
 	}{
 		"the sidecar cannot be pulled, one replica":                      {"p", v1alpha1.FailureImagePullBackOff},
@@ -292,8 +292,8 @@ func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 	}
 }
 
-// TestEndedFromOutside: a pod that was evicted, or ended with its node, is not a crash, and does
-// not hide what keeps the pod in its place from running.
+// TestEndedFromOutside checks that a pod that was evicted, or ended with its node, does not count as a crash, and
+// does not hide the cause that prevents its replacement from running.
 func TestEndedFromOutside(t *testing.T) {
 	t.Parallel()
 	shop := func(c corev1.ContainerStatus) corev1.Pod {
@@ -338,8 +338,8 @@ func TestEndedFromOutside(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultARefusalIs: a webhook that is down, and a server that cannot decide, are
-// not the release's own fault; a decision against the pod is.
+// TestWhoseFaultARefusalIs checks that an unavailable webhook and a server that cannot decide are external
+// causes, and that a rejection of the pod is a failure of the release.
 func TestWhoseFaultARefusalIs(t *testing.T) {
 	t.Parallel()
 	const calling = `Internal error occurred: failed calling webhook "pods.example.com": failed to call webhook: Post "https://hook.infra.svc:443/mutate?timeout=10s": `
@@ -374,8 +374,8 @@ func TestWhoseFaultARefusalIs(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultAFailedPullIs: an image that is not there is the release's own fault;
-// missing permissions and a registry that is away are not.
+// TestWhoseFaultAFailedPullIs checks that a missing image is a failure of the release, and that missing
+// permissions and an unavailable registry are external causes.
 func TestWhoseFaultAFailedPullIs(t *testing.T) {
 	t.Parallel()
 	const image = "r.example/denied/unauthorized:1.401.0"

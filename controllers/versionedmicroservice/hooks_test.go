@@ -26,13 +26,13 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// receiver answers hooks as a test says, and keeps what it was sent.
+// receiver answers hooks as a test configures, and records the requests.
 type receiver struct {
 	*httptest.Server
 	key string
 
 	mu     sync.Mutex
-	answer map[string]int // by name of the hook; none: 409
+	answer map[string]int // by name of the hook; 409 if not set
 	calls  []hook.Body
 	faults []string
 }
@@ -80,7 +80,7 @@ func (r *receiver) of(name string) []hook.Body {
 	return slices.DeleteFunc(slices.Clone(r.calls), func(b hook.Body) bool { return b.Name != name })
 }
 
-// signed returns a hook that the receiver is called by, often.
+// signed returns a hook that calls the receiver at a short interval.
 func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
 	h := v1alpha1.Hook{
 		Name: strings.ToLower(string(t)), Type: t, URL: r.URL, Timeout: "1m",
@@ -93,13 +93,13 @@ func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
 	return h
 }
 
-// stage is a release with a Microservice whose inRollout the test writes.
+// stage is a release with a Microservice whose rollout state the test writes.
 type stage struct {
 	t       *testing.T
 	ms      *v1alpha1.Microservice
 	release *v1alpha1.VersionedMicroservice
-	// older is the group from which domains move to the release; nil: it is not the first
-	// of its group.
+	// older is the group from which domains move to the release; nil if the release is not the
+	// first release of its group.
 	older *v1alpha1.ReleaseGroup
 }
 
@@ -120,7 +120,7 @@ func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 	return s
 }
 
-// write puts a state of the inRollout there: the row of the release, and its run.
+// write writes a rollout state: the row of the release, and its rollout.
 func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	s.t.Helper()
 	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
@@ -177,7 +177,7 @@ func (s *stage) called(r *receiver, name string, n int) {
 	})
 }
 
-// The way of a release with gates, a check and messages, on the server.
+// TestHooksOfARelease tests the rollout of a release with gates, a check and messages on an API server.
 func TestHooksOfARelease(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -205,7 +205,7 @@ func TestHooksOfARelease(t *testing.T) {
 
 	t.Log("a gate that says no in the same words costs no write")
 	calls := 0
-	eventually(t, func() string { // the last write that follows from the answer may come later
+	eventually(t, func() string { // the last write after the answer may come later
 		written := len(world.writes.in(s.release.Namespace))
 		calls = len(r.of("confirmrollout"))
 		s.called(r, "confirmrollout", calls+2)
@@ -257,7 +257,7 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
-	if n := len(r.of("rollback")); n > calls+1 { // one may have been in progress
+	if n := len(r.of("rollback")); n > calls+1 { // one call may have been in progress
 		t.Errorf("a run that is over was asked about %d times more", n-calls)
 	}
 	if len(r.faults) > 0 {
@@ -265,8 +265,8 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 }
 
-// Another manager continues from the status: it repeats what was not answered, under the
-// same id, and nothing that was.
+// TestHooksAfterARestart checks that another manager continues from the status: it repeats calls without
+// an answer, with the same ID, and no calls with an answer.
 func TestHooksAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -281,7 +281,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	s.called(r, "confirmpromotion", 1)
 	s.hook("confirmpromotion", v1alpha1.HookWaiting)
 
-	// The next manager has the same cache, and pools that know nothing.
+	// The next manager has the same cache, and empty pools.
 	asks, err := newPools(world.manager, Options{Outbound: world.loopback, Metrics: noMetrics{}})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	}
 }
 
-// Calls in progress are canceled when their release is deleted.
+// TestDeletedReleaseIsAskedNoMore checks that calls in progress are canceled when their release is deleted.
 func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	t.Parallel()
 	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
@@ -339,7 +339,7 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	await.Receive(t, "the end of the call", gone)
 }
 
-// What keeps a hook from being called is reported, and can be fixed without a restart.
+// TestHookWithoutItsSecret checks that the cause that prevents a hook call is reported, and can be fixed without a restart.
 func TestHookWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -365,8 +365,8 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// A hook that no manager may call is reported once, and a hook that was fixed is called
-// immediately, whatever its interval is.
+// TestHookThatCannotBeCalled checks that a hook that the manager must not call is reported once, and that a
+// corrected hook is called immediately, regardless of its interval.
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -393,8 +393,8 @@ func TestHookThatCannotBeCalled(t *testing.T) {
 	})
 }
 
-// A bad canary is measured with a server that speaks as Prometheus does, and the
-// result is in the status, with the measurements.
+// TestAnalysisOfARelease checks that a bad canary is measured with a server that simulates Prometheus, and
+// that the status contains the result and the measurements.
 func TestAnalysisOfARelease(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -452,8 +452,8 @@ func TestAnalysisOfARelease(t *testing.T) {
 	}
 }
 
-// The first release of a group, to which domains move from an older one, is measured as
-// any canary, and compared with the active release of that.
+// TestAnalysisFromAnOlderGroup checks that the first release of a group to which domains move from an older
+// group is measured like any canary, and compared with the active release of the older group.
 func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -511,13 +511,13 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	}
 }
 
-// noMetrics registers nothing: the metrics of the manager under test are there.
+// noMetrics registers nothing, because the metrics of the manager under test are already registered.
 type noMetrics struct{ prometheus.Registerer }
 
 func (noMetrics) Register(prometheus.Collector) error  { return nil }
 func (noMetrics) MustRegister(...prometheus.Collector) {}
 
-// TestHooksOfTheEndOfAPreview: they are called once, when no pod of the group remains.
+// TestHooksOfTheEndOfAPreview checks that the hooks are called once, when no pod of the group remains.
 func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")

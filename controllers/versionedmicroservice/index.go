@@ -26,8 +26,8 @@ import (
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// CacheByObject configures a manager's cache for this controller: only objects with the
-// label of a release, and of pods only the fields that explain why they are not ready.
+// CacheByObject configures a manager's cache for this controller: it contains only objects with
+// the label of a release, and only the fields of pods that explain why they are not ready.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func trimPod(obj any) (any, error) {
 	return pod, nil
 }
 
-// trimJob keeps a Job's metadata, its status, and the timeout of its pods: nothing else is read.
+// trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
 func trimJob(obj any) (any, error) {
 	if job, ok := obj.(*batchv1.Job); ok {
 		timeout := job.Spec.Template.Spec.ActiveDeadlineSeconds
@@ -63,8 +63,8 @@ func trimJob(obj any) (any, error) {
 	return obj, nil
 }
 
-// changed admits all events but resyncs. Writes of the release's own status are admitted
-// too: a reconcile with a stale cache waits for them.
+// changed admits all events except resyncs. It also admits writes of the release's own status,
+// because a reconcile with a stale cache waits for them.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
 // revived reports whether an existing release gets more pods, for example for a rollback.
@@ -72,13 +72,13 @@ func revived(before, now client.Object) bool {
 	return before.(*v1alpha1.VersionedMicroservice).Spec.Replicas < now.(*v1alpha1.VersionedMicroservice).Spec.Replicas
 }
 
-// budgetChanged admits edits, and ignores the status, which changes with each pod.
+// budgetChanged admits edits. It ignores the status, which changes with each pod.
 func budgetChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// autoscalerChanged admits edits, and ignores the status, which changes with each read of
-// the metrics. Not all versions of Kubernetes set the generation of this kind.
+// autoscalerChanged admits edits. It ignores the status, which changes with each read of the
+// metrics. It does not use the generation, which not all versions of Kubernetes set for this kind.
 func autoscalerChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -105,7 +105,7 @@ func podChanged() predicate.Predicate {
 	}
 }
 
-// podToRelease enqueues the release that the label of a pod names.
+// podToRelease enqueues the release in the label of a pod.
 func podToRelease() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []ctrl.Request {
 		release := obj.GetLabels()[v1alpha1.LabelRelease]
@@ -134,7 +134,7 @@ func statesToReleases() handler.EventHandler {
 	}
 }
 
-// templateToReleases enqueues the releases in rollouts that a shared analysis measures.
+// templateToReleases enqueues the releases in rollouts whose analysis is defined by a template.
 func (r *reconciler) templateToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
 		var list v1alpha1.MicroserviceList
@@ -172,7 +172,7 @@ func quotaRelaxed() predicate.Predicate {
 	}
 }
 
-// relaxed reports whether a quota admits more of any resource, or applies to other pods.
+// relaxed reports whether a quota now admits more of a resource, or applies to other pods.
 func relaxed(before, now *corev1.ResourceQuota) bool {
 	if !equality.Semantic.DeepEqual(before.Spec.Scopes, now.Spec.Scopes) || !equality.Semantic.DeepEqual(before.Spec.ScopeSelector, now.Spec.ScopeSelector) {
 		return true
@@ -189,7 +189,7 @@ func relaxed(before, now *corev1.ResourceQuota) bool {
 			return true
 		}
 	}
-	return len(before.Status.Hard) == 0 && len(now.Status.Hard) > 0 // before it is enforced, a quota rejects everything
+	return len(before.Status.Hard) == 0 && len(now.Status.Hard) > 0 // a quota rejects all pods until its status contains the limits
 }
 
 // quotaToReleases enqueues the releases of a namespace that a ResourceQuota blocks.

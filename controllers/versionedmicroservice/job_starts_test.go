@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestTimeoutOfACachedJob: job.timeout decides when a Job counts as one that does not start, also for a Job that is read from the cache.
+// TestTimeoutOfACachedJob checks that job.timeout decides when a Job counts as not started, also for a Job from the cache.
 func TestTimeoutOfACachedJob(t *testing.T) {
 	t.Parallel()
 	job := resources.Job(newRelease("default", 1), hook.Call{
@@ -33,8 +33,8 @@ func TestTimeoutOfACachedJob(t *testing.T) {
 	}
 }
 
-// TestJobWithAPodThatIsNotReady: a pod with a node has started, though it is not ready: init containers of the release run, a native sidecar is
-// not ready, or it has just ended. A migration is not deleted then, and a round is not one without an answer.
+// TestJobWithAPodThatIsNotReady checks that a pod with a node counts as started although it is not ready: init containers run, a native
+// sidecar is not ready, or the pod has just ended. A migration is then not deleted, and a round does not count as unanswered.
 func TestJobWithAPodThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(11 * time.Minute)

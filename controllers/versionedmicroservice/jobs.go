@@ -21,17 +21,17 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// hookJob is a Job of the release that answers a call of a hook.
+// hookJob is a Job of the release for a call of a hook.
 type hookJob struct {
 	*batchv1.Job
-	// log is what its last pod reported, read once the Job has ended.
+	// log is the termination message of the last pod. It is read when the Job has ended.
 	log string
 }
 
-// call returns the id of the call that the Job answers.
+// call returns the ID of the call for which the Job was created.
 func (j hookJob) call() string { return j.Annotations[v1alpha1.AnnotationHookCall] }
 
-// observeJobs reads the Jobs of the release, and what those report that ended since the last status.
+// observeJobs reads the Jobs of the release, and the messages of Jobs that ended since the last status write.
 func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	var list batchv1.JobList
 	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}); err != nil {
@@ -54,8 +54,8 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	return r.findPods(ctx, o)
 }
 
-// findJobs looks for the Jobs that the status shows as running, and that are not in the cache, past the cache: they may have lost their
-// labels, or been deleted.
+// findJobs reads, from the API server, the Jobs that the status shows as running and that are not in the cache. They may have lost their
+// labels, or have been deleted.
 func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 	for _, h := range o.release.Status.Hooks {
 		if h.Job == "" || h.Phase != v1alpha1.HookWaiting || h.Attempts > 0 || slices.ContainsFunc(o.jobs, func(j hookJob) bool { return j.Name == h.Job }) {
@@ -77,11 +77,12 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// podsMargin is the longest time between the read of the pods of Jobs and what is planned for them.
+// podsMargin is the maximum time between the read of the pods of Jobs and the plan for the Jobs.
 const podsMargin = time.Minute
 
-// findPods reads the pods of the Jobs that count as not started, past the cache, which does not contain them. A pod with a node counts as
-// ready: its init containers may run, a native sidecar may not be ready, or it may have just ended. The kubelet ends it by its timeout.
+// findPods reads, from the API server, the pods of the Jobs that would count as not started. The cache does not contain these pods. A pod
+// with a node counts as ready: its init containers may run, a native sidecar may not be ready, or it may have just ended. The kubelet ends
+// the pod after its timeout.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	for _, job := range o.jobs {
 		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
@@ -98,13 +99,13 @@ func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// started reports whether a pod of a Job has a node, and is neither deleted nor counted as one that has ended.
+// started reports whether a pod of a Job has a node, is not being deleted, and is not yet counted as ended in the status of the Job.
 func started(pod *corev1.Pod) bool {
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && (!over || slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer))
 }
 
-// activeJobs returns how many Jobs have not ended, without those of rounds, which end with their step.
+// activeJobs returns the number of Jobs that have not ended. Jobs of rounds do not count, because they end with their step.
 func (o *observed) activeJobs() (n int32) {
 	for _, job := range o.jobs {
 		if job.DeletionTimestamp == nil && !job.ofRound() && hook.Finished(job.Job) == nil {
@@ -124,11 +125,11 @@ func (o *observed) awaitsResult(job hookJob) bool {
 	return true
 }
 
-// maxJobPods is the number of pods of a Job that are read: one more than backoffLimit allows.
+// maxJobPods is the maximum number of pods of a Job that are read: one more than the maximum of backoffLimit.
 const maxJobPods = 11
 
-// jobLog returns the termination message of the pod of a Job that ended last, past the cache, which does not contain these pods. container is
-// that of the release. Without the message the result is less specific.
+// jobLog returns the termination message of the pod of a Job that ended last. It reads from the API server, because the cache does not contain
+// these pods. container is the container of the release. Without the message the result is less specific.
 func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) string {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.Limit(maxJobPods), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
@@ -149,8 +150,8 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) 
 	return last.Message
 }
 
-// explains returns the end of the container that explains how a pod ended: that of the release, or the first one that failed, such as an init
-// container. Native sidecars end after these.
+// explains returns the termination state of the container that explains how a pod ended: the container of the release, or the first container
+// that failed, such as an init container. Native sidecars end after these containers.
 func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerStateTerminated) {
 	for _, c := range slices.Concat(pod.InitContainerStatuses, pod.ContainerStatuses) {
 		end := c.State.Terminated
@@ -165,7 +166,7 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of the calls that Jobs answer, by ID, also of those that are not needed any more and have no result yet.
+// jobOutcomes returns the outcomes of calls with Jobs, by ID, including calls that are no longer required and have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
 	for _, s := range o.release.Status.Hooks {
@@ -191,32 +192,32 @@ func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]
 	return out
 }
 
-// jobPlan is what is written for hooks that are Jobs.
+// jobPlan contains the writes of Jobs for hooks.
 type jobPlan struct {
 	// create are the calls whose Jobs do not exist.
 	create []hook.Call
-	// remove are Jobs that have no more to do.
+	// remove are the Jobs that are no longer required.
 	remove []hookJob
-	// next is when a Job that has ended is to be deleted, or counts as one that did not respond; zero for never.
+	// next is the time at which a Job that has ended should be deleted, or at which a Job counts as not started; zero means never.
 	next time.Time
 }
 
-// by sets next if it is later.
+// by sets next to a time if it is earlier than next.
 func (p *jobPlan) by(at time.Time) {
 	if p.next.IsZero() || at.Before(p.next) {
 		p.next = at
 	}
 }
 
-// keptRounds is how many finished Jobs of a Rollout hook are kept: there is one for each round. CronJobs keep as many.
+// keptRounds is the number of finished Jobs of a Rollout hook to keep. There is one Job for each round. CronJobs keep the same number by default.
 const keptRounds = 3
 
-// ofRound reports whether the Job is that of a round.
+// ofRound reports whether the Job belongs to a round.
 func (j hookJob) ofRound() bool {
 	return j.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout)
 }
 
-// newestFirst sorts Jobs by when they ended; those that have not come first.
+// newestFirst sorts Jobs by the time at which they ended. Jobs that have not ended come first.
 func newestFirst(jobs []hookJob) []hookJob {
 	end := func(j hookJob) time.Time {
 		if c := hook.Finished(j.Job); c != nil {
@@ -229,9 +230,9 @@ func newestFirst(jobs []hookJob) []hookJob {
 	})
 }
 
-// awaitJobs lets calls wait for Jobs of calls that are not needed any more, and have not ended: a migration and its reverse, or two Jobs of one
-// hook, never run at the same time, and the hooks of the end of a preview remove what its other Jobs create. A Job of a round ends with its
-// step. Hooks of type Rollback and Event change nothing that a Job may be changing.
+// awaitJobs makes calls wait for Jobs of calls that are no longer required and have not ended. A migration and its reverse, or two Jobs of one
+// hook, must never run at the same time, and the hooks of the end of a preview remove objects that its other Jobs create. A Job of a round ends
+// with its step. Hooks of type Rollback and Event do not wait, because they do not change the objects that a Job may be changing.
 func (o *observed) awaitJobs(questions []hook.Call) {
 	asked := func(job hookJob) bool {
 		return slices.ContainsFunc(questions, func(q hook.Call) bool { return q.Body.ID == job.call() })
@@ -249,7 +250,8 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 	}
 }
 
-// strayJobs plans the Jobs of a release without a row: it is deleted when they have ended. Those of rounds end with the rollout.
+// strayJobs plans the Jobs of a release that is not in the rollout state. The release is deleted when the Jobs have ended. Jobs of rounds end
+// with the rollout.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {
 		switch at, ok := hook.NotStartedBy(job.Job); {
@@ -275,7 +277,7 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 		if job.DeletionTimestamp != nil {
 			continue
 		}
-		// The status is that of the API server, not the one that is about to be written.
+		// Use the status from the API server, not the new status that is about to be written.
 		switch obsolete, at := o.rollout.place.Obsolete(job.Job, o.release.Status.Hooks, questions); {
 		case !obsolete:
 		case job.ofRound() && kept[job.Labels[v1alpha1.LabelHook]] >= keptRounds:
@@ -304,7 +306,7 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 }
 
 // applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created, or cannot create yet, and the first error to
-// retry. The Jobs that it created count from now on: the cache may not have them before the status is written.
+// retry. It adds created Jobs to the observed Jobs, because the cache may not contain them before the status is written.
 func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map[string]hook.Outcome, error) {
 	outcomes := map[string]hook.Outcome{}
 	var failed error
@@ -329,8 +331,8 @@ func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map
 	return outcomes, failed
 }
 
-// createJob creates a Job, once: its name depends only on the call, so that a stale cache and a process
-// that ends between its writes do not run it again. It returns the Job that exists then, if any.
+// createJob creates a Job exactly once. The name of the Job depends only on the call, so that a stale cache,
+// or a process that ends between its writes, does not cause a second run. It returns the existing Job, if any.
 func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) (*batchv1.Job, error) {
 	if err := controllerutil.SetControllerReference(release, job, r.client.Scheme()); err != nil {
 		return nil, fmt.Errorf("set owner of Job %q: %w", job.Name, err)

@@ -28,7 +28,7 @@ func (s *stage) jobs() []batchv1.Job {
 	return list.Items
 }
 
-// end plays the kubelet: the pods of the only Job end, with an exit code and a termination message.
+// end simulates the kubelet: the pods of the only Job end with an exit code and a termination message.
 func (s *stage) end(code int32, message string) {
 	s.t.Helper()
 	eventually(s.t, func() string {
@@ -56,7 +56,7 @@ func (s *stage) end(code int32, message string) {
 	})
 }
 
-// migration is a gate that is a Job.
+// migration returns a strategy with a gate that runs a Job.
 func migration() *v1alpha1.CanaryStrategy {
 	return &v1alpha1.CanaryStrategy{
 		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
@@ -70,8 +70,8 @@ func (s *stage) gate() {
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started"}, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
 }
 
-// TestJobOpensAGate: the Job of a gate is created once, also by a manager that starts again; its pod is that of the release,
-// and no selector of the release finds it. The gate opens when it succeeds.
+// TestJobOpensAGate checks that the Job of a gate is created once, also after a restart of the manager, that its pod is built from
+// the release and not selected by any selector of the release, and that the gate opens when the Job succeeds.
 func TestJobOpensAGate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())
@@ -131,7 +131,7 @@ func TestJobOpensAGate(t *testing.T) {
 	}
 }
 
-// TestJobEndsAGate: a Job that fails is a final no, and the status and an event show the end of its log.
+// TestJobEndsAGate checks that a failed Job is a final rejection, and that the status and an event show the end of its log.
 func TestJobEndsAGate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())
@@ -147,7 +147,7 @@ func TestJobEndsAGate(t *testing.T) {
 	}
 }
 
-// TestJobOfAForkShowsNoLog: what the code of a fork writes is not shown in the status.
+// TestJobOfAForkShowsNoLog checks that the status does not show the log of the code of a fork.
 func TestJobOfAForkShowsNoLog(t *testing.T) {
 	t.Parallel()
 	release := newRelease("a", 1)
@@ -177,7 +177,7 @@ func TestJobOfAForkShowsNoLog(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForQuota: a Job that a quota rejects is not a failure of the release. The status shows what it waits for.
+// TestJobWaitsForQuota checks that a Job that a quota rejects is not a failure of the release, and that the status shows the quota.
 func TestJobWaitsForQuota(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())

@@ -20,8 +20,8 @@ func migrationJob(o *observed, q hook.Call) hookJob {
 	return hookJob{Job: job}
 }
 
-// TestDropWaitsForCreate: the pull request is closed while the Job that creates its schema has no node. The Job that drops it is created when
-// that one has ended: it would drop nothing, and the schema would be created afterwards.
+// TestDropWaitsForCreate checks a pull request that is closed while the Job that creates its schema has no node. The Job that drops the schema
+// must not be created before the first Job has ended: otherwise the schema would be created after the drop.
 func TestDropWaitsForCreate(t *testing.T) {
 	t.Parallel()
 	o := scene(0, 0)
@@ -50,7 +50,7 @@ func TestDropWaitsForCreate(t *testing.T) {
 	}
 }
 
-// TestDeletedJob: a Job that was deleted before its result was known does not run again. What it did is not known.
+// TestDeletedJob checks that a Job that was deleted before its result was known does not run again, because its effects are not known.
 func TestDeletedJob(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())

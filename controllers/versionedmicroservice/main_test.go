@@ -32,16 +32,16 @@ import (
 )
 
 // world is an API server with the controllers of Deployments and ReplicaSets, and
-// with this controller. There is no kubelet: tests play the pods.
+// with this controller. There is no kubelet: tests simulate the pods.
 var world struct {
-	client.Client // reads and writes as a person does, uncached and uncounted
+	client.Client // reads and writes like a user, uncached and uncounted
 	env           *apiserver.Env
 	manager       ctrl.Manager
-	loopback      *outbound.Policy // what analyses and hooks may ask here
+	loopback      *outbound.Policy // the addresses that analyses and hooks may call
 	writes        writes
 }
 
-// writes counts what the controller writes, by namespace.
+// writes counts the writes of the controller by namespace.
 type writes struct {
 	mu   sync.Mutex
 	seen map[string][]string
@@ -148,8 +148,8 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 	})
 }
 
-// cached waits until the manager's cache has an object as the server has it. Both are
-// read each time: another write may come meanwhile.
+// cached waits until the manager's cache contains the same version of an object as the API server. It
+// reads both each time, because another write may happen in the meantime.
 func cached(t *testing.T, obj client.Object) {
 	t.Helper()
 	eventually(t, func() string {
@@ -164,8 +164,8 @@ func cached(t *testing.T, obj client.Object) {
 	})
 }
 
-// steady waits until passes write nothing: what a test waited for may be seen before the
-// last write that follows from it. A pass that writes each time is never steady.
+// steady waits until reconciles write nothing. The state that a test waited for may be visible before
+// the last write that results from it. A reconcile that writes each time is never steady.
 func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {
@@ -178,7 +178,7 @@ func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	})
 }
 
-// pass reconciles one release n times outside of the queue, over the manager's cache.
+// pass reconciles one release n times without the queue, with the manager's cache.
 func pass(t *testing.T, release *v1alpha1.VersionedMicroservice, n int) {
 	t.Helper()
 	cached(t, &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: release.Namespace, Name: release.Name}})
@@ -195,7 +195,7 @@ func pass(t *testing.T, release *v1alpha1.VersionedMicroservice, n int) {
 	}
 }
 
-// namespace makes one for this test, with labels.
+// namespace creates a namespace with labels for this test.
 func namespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
 	name := world.env.Namespace(t)
@@ -207,7 +207,7 @@ func namespace(t *testing.T, labels map[string]string) string {
 	return name
 }
 
-// eventually waits until check finds nothing to say.
+// eventually waits until check returns "".
 func eventually(t *testing.T, check func() string) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error {
@@ -218,7 +218,7 @@ func eventually(t *testing.T, check func() string) {
 	})
 }
 
-// fetch reads into obj, or returns why not.
+// fetch reads into obj, or returns the text of the error.
 func fetch(t *testing.T, obj client.Object) string {
 	if err := world.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err.Error()

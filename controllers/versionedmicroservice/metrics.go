@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// callMetrics of hooks. No label names an object or an address:
+// callMetrics are the metrics of hook calls. No label identifies an object or an address:
 //
 //	heighliner_hook_calls_total{type,result}
 //	    calls of hooks, by type of hook; result is Yes or No

@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// fakeReconciler returns a reconciler with a client that has some objects.
+// fakeReconciler returns a reconciler with a client that contains objects.
 func fakeReconciler(t *testing.T, now time.Time, objects ...client.Object) *reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -36,7 +36,7 @@ func fakeReconciler(t *testing.T, now time.Time, objects ...client.Object) *reco
 	return &reconciler{client: c, live: c, clock: clocktesting.NewFakePassiveClock(now)}
 }
 
-// migrating is a release at ConfirmRollout since noon, with a migration and its reverse, whose migration runs.
+// migrating returns a release that has been at ConfirmRollout since noon, with a migration and its reverse. The migration is running.
 func migrating(t *testing.T) *observed {
 	t.Helper()
 	o := scene(0, 0)
@@ -51,12 +51,12 @@ func migrating(t *testing.T) *observed {
 	return o
 }
 
-// end plays the Job controller: the Job has succeeded.
+// end simulates the Job controller: the Job has succeeded.
 func (j hookJob) end(at time.Time) {
 	j.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}}
 }
 
-// startJob plays the API server and the kubelet: the only Job that is created, that of a hook, runs.
+// startJob simulates the API server and the kubelet: the only created Job, which is for a hook, runs.
 func (o *observed) startJob(t *testing.T, name string, at time.Time) {
 	t.Helper()
 	c := runChecks(&answers{}, see(o), at)
@@ -78,8 +78,8 @@ func (o *observed) createsNone(t *testing.T, now time.Time) []v1alpha1.HookStatu
 	return c.hooks
 }
 
-// TestRevertWaitsForMigration: a user decides Deprecate, or a Rollback hook answers yes, while the migration runs. Its reverse starts when the
-// migration has ended.
+// TestRevertWaitsForMigration checks that the reverse of a running migration starts only after the migration has ended, if a user decides
+// Deprecate or a Rollback hook answers yes.
 func TestRevertWaitsForMigration(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -95,7 +95,7 @@ func TestRevertWaitsForMigration(t *testing.T) {
 	o.startJob(t, "revert", noon.Add(2*time.Minute))
 }
 
-// TestMigrationWaitsForRevert: a user decides Retry while the reverse migration of the failed attempt runs.
+// TestMigrationWaitsForRevert checks a Retry by a user while the reverse migration of the failed attempt runs.
 func TestMigrationWaitsForRevert(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -112,7 +112,7 @@ func TestMigrationWaitsForRevert(t *testing.T) {
 	o.startJob(t, "migrate", at.Add(time.Minute))
 }
 
-// TestRenamedHookWaitsForItsJob: a hook is renamed while its Job runs.
+// TestRenamedHookWaitsForItsJob checks a hook that is renamed while its Job runs.
 func TestRenamedHookWaitsForItsJob(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -122,8 +122,8 @@ func TestRenamedHookWaitsForItsJob(t *testing.T) {
 	o.startJob(t, "migrate-up", noon.Add(2*time.Minute))
 }
 
-// TestCallsThatDoNotWaitForJobs: two Jobs of one gate run at the same time, the result of a Job counts though the Job of a hook that was removed
-// runs, and messages do not wait for Jobs.
+// TestCallsThatDoNotWaitForJobs checks that two Jobs of one gate run at the same time, that the result of a Job counts while the Job of a removed
+// hook runs, and that messages do not wait for Jobs.
 func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -142,8 +142,8 @@ func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	}
 }
 
-// TestCreatedJobIsInTheStatus: the status that a reconcile writes after it created a Job counts and names it, though the cache does not have it:
-// the release is not deleted with it, and a reverse migration does not start next to it.
+// TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it created a Job counts the Job and contains its name, although
+// the Job is not in the cache. The release is then not deleted with the Job, and a reverse migration does not start next to it.
 func TestCreatedJobIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -165,8 +165,8 @@ func TestCreatedJobIsInTheStatus(t *testing.T) {
 	}
 }
 
-// TestJobThatIsNotInTheStatus: a process ended after it created a Job, and before it was in the status. The release has no row when the next one
-// starts.
+// TestJobThatIsNotInTheStatus checks a process that ended after it created a Job and before the Job was in the status. The release has no row when
+// the next process starts.
 func TestJobThatIsNotInTheStatus(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -182,7 +182,7 @@ func TestJobThatIsNotInTheStatus(t *testing.T) {
 	}
 }
 
-// revertCommand is the script of the guide about migrations that decides whether to revert one.
+// revertCommand returns the script in the guide about migrations that decides whether to revert a migration.
 func revertCommand(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to/database-migration.md")
@@ -198,8 +198,8 @@ func revertCommand(t *testing.T) string {
 	return strings.ReplaceAll(script, "/app/shop migrate down", "echo reverted")
 }
 
-// TestRevertOfTheGuide: the script of the guide reverts a migration that has succeeded, and no other one, however the rollout ended. The reason
-// of the release does not show that: HookFailed is the same for each gate, and Aborted before and after the migration.
+// TestRevertOfTheGuide checks that the script of the guide reverts only migrations that have succeeded, for each end of a rollout. The reason
+// of the release is not sufficient: HookFailed is the same for each gate, and Aborted is the same before and after the migration.
 func TestRevertOfTheGuide(t *testing.T) {
 	t.Parallel()
 	script := revertCommand(t)
@@ -260,7 +260,7 @@ func TestRevertOfTheGuide(t *testing.T) {
 			pass(o)
 			fail(o, "AnalysisFailed")
 			pass(o)
-			gate(o, "", 9, at) // outside of its window
+			gate(o, "", 9, at) // outside its window
 			pass(o)
 			fail(o, "Aborted")
 			o.jobs = nil

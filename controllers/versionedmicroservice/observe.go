@@ -23,11 +23,11 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// observed is everything that a reconcile reads before it plans.
+// observed contains the objects that a reconcile reads before it plans.
 type observed struct {
 	release       *v1alpha1.VersionedMicroservice
 	deployment    *appsv1.Deployment                     // nil if absent
-	template      string                                 // hash of its template, from its creation until the status has it
+	template      string                                 // hash of its template, known from its creation until it is in the status
 	budget        *policyv1.PodDisruptionBudget          // nil if absent
 	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if absent
 	microservice  *v1alpha1.Microservice                 // nil if absent
@@ -37,7 +37,7 @@ type observed struct {
 	jobs          []hookJob                              // of hooks, with and without results in the status
 	lostJobs      map[string]bool                        // names of Jobs that were deleted, without results in the status
 	uncached      bool                                   // a Job has lost its labels, and is not watched
-	predecessor   *predecessor                           // what an exclusive release waits for; nil: nothing
+	predecessor   *predecessor                           // the release that an exclusive release waits for; nil if there is none
 	quota         string                                 // hash of the quotas, while one rejects pods
 }
 
@@ -56,7 +56,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, nil
 	}
 	if r.journal.Behind(release) {
-		return nil, nil // the event of the last status write enqueues it again
+		return nil, nil // the event of the last status write enqueues the release again
 	}
 	o := &observed{release: release}
 	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
@@ -76,7 +76,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	// Also without a row: a process may have ended after it created a Job, and before it was in the status.
+	// Read Jobs even if the release is not in the rollout state: a process may have ended between the creation of a Job and the status write.
 	if err := r.observeJobs(ctx, o); err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func (o *observed) own() *appsv1.Deployment {
 	return o.deployment
 }
 
-// replicaCounts returns how many replicas exist and how many are available, up to the
-// desired number, which the autoscaler may have raised.
+// replicaCounts returns the number of replicas and the number of available replicas. Both are
+// limited to the desired number, which the autoscaler may have raised.
 func (o *observed) replicaCounts() (replicas, available int32) {
 	d := o.own()
 	if d == nil {
@@ -135,15 +135,15 @@ func (o *observed) failedByPods(state rolloutState) bool {
 	return state.release == v1alpha1.ReleaseError && (state.reason == "ProgressDeadlineExceeded" || state.reason == "AvailabilityLost")
 }
 
-// deploymentObserved reports whether the Deployment's status is of its current
-// generation, with the desired replicas.
+// deploymentObserved reports whether the Deployment has the desired replicas, and a status of its
+// current generation.
 func (o *observed) deploymentObserved() bool {
 	d := o.own()
 	return d != nil && d.Status.ObservedGeneration >= d.Generation && hasReplicas(o.release, d)
 }
 
 // hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an
-// autoscaler it may be higher: the autoscaler owns what exceeds the minimum.
+// autoscaler it may be higher, because the autoscaler controls the replicas above the minimum.
 func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) bool {
 	if d.Spec.Replicas == nil {
 		return false
@@ -154,9 +154,9 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 	return *d.Spec.Replicas == release.Spec.Replicas
 }
 
-// probeMessages reads why probes of containers fail, which only the kubelet's events
-// report. It reads them once per failure and past the cache, which would hold the events
-// of all pods. Without them the message of the failure is less specific.
+// probeMessages returns why probes of containers fail. Only the kubelet's events report this. It
+// reads the events once per failure and from the API server, because a cache would contain the
+// events of all pods. Without the events the message of the failure is less specific.
 func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
 	found := map[string]string{}
 	for i := range o.pods {
@@ -232,8 +232,8 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	return w, nil
 }
 
-// observeAnalysis reads the analysis of a rollout. While its template cannot be used, nothing is measured: the Microservice
-// reports why.
+// observeAnalysis reads the analysis of a rollout. While its template cannot be used, nothing is measured, and the Microservice
+// reports the reason.
 func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	var err error
 	w.spec, w.template, err = analysistemplate.Read(ctx, r.client, w.place.Microservice)
@@ -244,7 +244,7 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	return err
 }
 
-// target identifies a release for metric queries. Its Services are those of all policies.
+// target identifies a release for metric queries. It contains the Services of all policies.
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// plan is what a reconcile writes to child objects. The zero plan writes nothing.
+// plan contains the writes of a reconcile to child objects. The zero plan writes nothing.
 type plan struct {
 	// create is the Deployment to create.
 	create *appsv1.Deployment
@@ -24,14 +24,14 @@ type plan struct {
 	// restore is the Deployment with the template of the release. It is written only if
 	// the server finds that it changes the stored template.
 	restore *appsv1.Deployment
-	// retryAt is when the ReplicaSet is next made to retry; zero if that is not known yet.
+	// retryAt is the time of the next requested retry of the ReplicaSet; zero if it is not known yet.
 	retryAt time.Time
 	// scale is the number of replicas to set.
 	scale *int32
-	// budget is applied; deleteBudget is deleted.
+	// budget is the PodDisruptionBudget to apply, and deleteBudget the one to delete.
 	budget, deleteBudget *policyv1.PodDisruptionBudget
-	// autoscaler is applied; deleteAutoscaler is deleted, before the Deployment is scaled
-	// below the autoscaler's minimum.
+	// autoscaler is the HorizontalPodAutoscaler to apply, and deleteAutoscaler the one to delete before
+	// the Deployment is scaled below the autoscaler's minimum.
 	autoscaler, deleteAutoscaler *autoscalingv2.HorizontalPodAutoscaler
 }
 
@@ -49,12 +49,12 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if live == nil {
 		p.create = resources.Deployment(o.release)
 		if o.predecessor != nil {
-			p.create.Spec.Replicas = new(int32(0)) // The API server checks its template before the other release ends.
+			p.create.Spec.Replicas = new(int32(0)) // With no replicas, so that the API server checks the template before the pods of the other release end.
 		}
 		return
 	}
 	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
-		return // apply describes why
+		return // apply reports the reason
 	}
 	if edited(cmp.Or(o.release.Status.TemplateHash, o.template), live) {
 		p.restore = resources.Restore(live, o.release)
@@ -72,23 +72,23 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	}
 }
 
-// edited reports whether the pod template may differ from what this controller wrote. A
-// user who edits the template may also edit the annotation, but not the status of the
+// edited reports whether the pod template may differ from the template that this controller wrote.
+// A user who edits the template may also edit the annotation, but not the status of the
 // release.
 //
-// known is the hash that is recorded in the status, or remembered since the Deployment was created,
-// or "". The annotation contains it if the template was restored, or an earlier version created the
-// Deployment.
+// known is the hash in the status, or the hash in memory since the creation of the Deployment, or "".
+// The annotation contains the hash if the template was restored, or if an earlier version of
+// Heighliner created the Deployment.
 func edited(known string, live *appsv1.Deployment) bool {
 	hash, err := apply.Hash(live.Spec.Template)
 	annotated := live.Annotations[resources.AnnotationTemplate]
 	return err != nil || hash != cmp.Or(annotated, hash) || hash != cmp.Or(known, annotated)
 }
 
-// planBudget leaves the comparison with an existing budget to the writer.
+// planBudget plans the PodDisruptionBudget. The writer compares it with an existing budget.
 func planBudget(o *observed, p *plan) {
 	if o.budget == nil && starts(o) {
-		return // The server would write its status again for each pod.
+		return // The status of a budget would be written again for each pod that starts.
 	}
 	if p.budget = resources.Budget(o.release); p.budget != nil {
 		return
@@ -98,7 +98,7 @@ func planBudget(o *observed, p *plan) {
 	}
 }
 
-// starts reports whether a release has no traffic yet and is not available: its pods need no
+// starts reports whether a release has no traffic yet and is not available. Its pods then require no
 // protection from evictions.
 func starts(o *observed) bool {
 	state := rolloutStateOf(o.microservice, o.release.Name)
@@ -108,10 +108,10 @@ func starts(o *observed) bool {
 	return o.deployment == nil || o.deployment.Status.AvailableReplicas < o.release.Spec.Replicas
 }
 
-// planAutoscaler leaves the comparison with an existing autoscaler to the writer.
+// planAutoscaler plans the HorizontalPodAutoscaler. The writer compares it with an existing autoscaler.
 func planAutoscaler(o *observed, p *plan) {
 	if o.predecessor != nil {
-		return // It has no pods to scale yet.
+		return // The release has no pods to scale yet.
 	}
 	if p.autoscaler = resources.Autoscaler(o.release); p.autoscaler != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The budget of a new release comes with its last pod, and no later than its first traffic.
+// TestBudgetOfANewRelease checks that the budget of a new release is created with its last pod, and not later than its first traffic.
 func TestBudgetOfANewRelease(t *testing.T) {
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "shop-1"}}
 	release.Spec.Replicas = 2

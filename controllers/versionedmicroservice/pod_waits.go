@@ -15,10 +15,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// podWaits are the releases that wait until pods of their group are gone. The zero value is ready to use.
+// podWaits contains the releases that wait for the end of pods of their group. The zero value is ready to use.
 type podWaits struct {
 	mu sync.Mutex
-	// groups of the releases that wait.
+	// groups are the groups of the waiting releases.
 	groups map[types.NamespacedName]groupKey
 }
 
@@ -29,7 +29,7 @@ func groupOf(obj client.Object) groupKey {
 	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
 }
 
-// wait records that a release waits, and forget that it does not.
+// wait records that a release waits for the end of pods of its group. forget reverts it.
 func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,7 +45,7 @@ func (e *podWaits) forget(release types.NamespacedName) {
 	delete(e.groups, release)
 }
 
-// releases returns the releases of a group that wait.
+// releases returns the waiting releases of a group.
 func (e *podWaits) releases(group groupKey) []types.NamespacedName {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,8 +58,8 @@ func (e *podWaits) releases(group groupKey) []types.NamespacedName {
 	return names
 }
 
-// othersToWaiting enqueues the releases that wait for pods of their group, when a release of it, or its Deployment or pods change or
-// are gone.
+// othersToWaiting enqueues the waiting releases of a group when a release of the group, or a Deployment or pod of the group, changes
+// or is deleted.
 func (r *reconciler) othersToWaiting() handler.EventHandler {
 	enqueue := func(obj client.Object, q workQueue) {
 		for _, waits := range []*podWaits{&r.exclusive.podWaits, &r.ending} {
@@ -74,7 +74,7 @@ func (r *reconciler) othersToWaiting() handler.EventHandler {
 	}
 }
 
-// observeEnd notes whether pods of a preview that ends are still running. Its hooks are called when they are gone.
+// observeEnd records whether pods of an ending preview are still running. The hooks of the end of the preview are called when the pods are gone.
 func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) error {
 	name := client.ObjectKeyFromObject(o.release)
 	if end := w.place.Group.End; end == nil || end.Release != o.release.Name {
@@ -82,7 +82,7 @@ func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) er
 		return nil
 	}
 	key := groupKey{o.release.Namespace, o.release.Spec.MicroserviceName, o.release.Spec.Group}
-	r.ending.wait(name, key) // before it reads: later changes enqueue it
+	r.ending.wait(name, key) // before the reads, so that later changes enqueue the release
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(key.namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: key.microservice, v1alpha1.LabelGroup: key.group}); err != nil {
 		return fmt.Errorf("list pods of group %q: %w", key.group, err)

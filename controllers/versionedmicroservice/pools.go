@@ -58,8 +58,8 @@ func newPools(mgr ctrl.Manager, opts Options) (*pools, error) {
 	return a, mgr.Add(a.measurer)
 }
 
-// source enqueues the releases for which a pool has a result. The pools make no calls
-// until it starts.
+// source returns a source that enqueues the releases for which a pool has a result. The pools make
+// no calls until the source starts.
 func (a *pools) source() source.Source {
 	return source.Func(func(ctx context.Context, q workQueue) error {
 		a.mu.Lock()

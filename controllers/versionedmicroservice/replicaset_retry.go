@@ -18,16 +18,16 @@ import (
 const retryInterval = 15 * time.Second
 
 // A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even
-// if the cause is gone. It retries immediately when it is written to, and the Deployment
-// controller copies annotations of a Deployment to it. So this controller changes an
-// annotation of the Deployment: after a change of the ResourceQuotas, or, while admission
-// is unavailable, which no watch reports, after retryInterval. It does so only while pods
-// are rejected for one of these causes.
+// if the cause is gone. A write to the ReplicaSet makes it retry immediately, and the
+// Deployment controller copies annotations of a Deployment to its ReplicaSet. Therefore this
+// controller changes an annotation of the Deployment: after a change of the ResourceQuotas,
+// or after each retryInterval while admission is unavailable, because no watch reports its
+// end. It does so only while pods are rejected for one of these causes.
 
-// retry is the last requested retry.
+// retry is a requested retry.
 type retry struct {
 	at time.Time
-	// quota is the hash of the quotas at that time.
+	// quota is the hash of the quotas at the time of the retry.
 	quota string
 }
 
@@ -35,7 +35,7 @@ func (r retry) String() string {
 	return strings.TrimSpace(r.at.UTC().Format(time.RFC3339) + " " + r.quota)
 }
 
-// retryOf reads the annotation. It returns the zero retry if there is no valid one.
+// retryOf reads the annotation of a Deployment. It returns the zero retry if there is no valid annotation.
 func retryOf(d *appsv1.Deployment) retry {
 	at, quota, _ := strings.Cut(d.Annotations[resources.AnnotationRetry], " ")
 	t, err := time.Parse(time.RFC3339, at)
@@ -45,7 +45,7 @@ func retryOf(d *appsv1.Deployment) retry {
 	return retry{at: t, quota: quota}
 }
 
-// planRetry returns the retry that is due, or nil, and when the next one is due.
+// planRetry returns the due retry, or nil, and the time at which the next retry is due.
 func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	d := o.own()
 	cause := replicaFailure(d).reason

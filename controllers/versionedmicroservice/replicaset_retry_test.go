@@ -23,7 +23,7 @@ func TestDecideRetry(t *testing.T) {
 	const quota, webhook = `pods "x" is forbidden: exceeded quota: small`, `Internal error occurred: failed calling webhook "x"`
 	for name, test := range map[string]struct {
 		message string
-		since   time.Duration // how long the pods are refused
+		since   time.Duration // how long the pods have been rejected
 		last    *retry
 		room    string
 		want    *retry
@@ -60,7 +60,7 @@ func TestDecideRetry(t *testing.T) {
 			if diff := cmp.Diff([]any{test.want, test.requeue}, []any{due, requeue}, cmp.AllowUnexported(retry{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// The same facts, with the retry that was decided, are stable.
+			// The same input, with the planned retry, is stable.
 			if due != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
 				if again, _ := planRetry(o, noon.Add(time.Second)); again != nil {
@@ -105,8 +105,8 @@ func TestGrew(t *testing.T) {
 	}
 }
 
-// asked waits until the ReplicaSet of a release was asked to try again, which it does
-// immediately, whatever its back-off.
+// asked waits until a retry of the ReplicaSet of a release was requested. The ReplicaSet retries
+// immediately, regardless of its back-off.
 func asked(t *testing.T, release *v1alpha1.VersionedMicroservice, unlike string) string {
 	t.Helper()
 	var last string
@@ -139,9 +139,9 @@ func running(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	}
 }
 
-// A quota leaves no room, and changes while the back-off of the ReplicaSet is long: it is
-// asked to try again, and once more only when there is more room of something. With room
-// for a pod the release runs.
+// TestRetryAfterAQuotaIsRaised checks a quota that is exceeded, and that changes while the back-off of the
+// ReplicaSet is long: a retry is requested, and another retry only if the quota admits more of a resource.
+// When the quota admits a pod, the release runs.
 func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	t.Parallel()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace(t, nil)}}
@@ -177,8 +177,8 @@ func retryOfText(text string) retry {
 	return retryOf(d)
 }
 
-// An admission webhook is down, and answers again while the back-off of the ReplicaSet is
-// long: that is not the release's own fault, and it is asked to try again.
+// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and answers again while the
+// back-off of the ReplicaSet is long: the cause is external, and a retry is requested.
 func TestRetryWhileAWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -199,7 +199,7 @@ func TestRetryWhileAWebhookIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = world.Delete(context.WithoutCancel(t.Context()), hook) })
-	// A webhook is asked some time after it was made.
+	// The API server calls a webhook only some time after its creation.
 	eventually(t, func() string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trial"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		if err := world.Create(t.Context(), pod, client.DryRunAll); err != nil {

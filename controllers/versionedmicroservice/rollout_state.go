@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// rolloutState is what the status of a Microservice records about one release. The
-// status of the release repeats part of it for users.
+// rolloutState is the state of one release in the status of a Microservice. The status of the
+// release contains a copy of some fields for users.
 type rolloutState struct {
 	release  v1alpha1.ReleaseStatus
 	reason   string
@@ -24,7 +24,7 @@ type rolloutState struct {
 	generation int64
 	// approval reports whether the step waits for an approval.
 	approval bool
-	// end is since when the release calls the hooks of the end of its preview; nil if it does not.
+	// end is the time since which the release calls the hooks of the end of its preview; nil if it does not call them.
 	end *metav1.MicroTime
 }
 
@@ -65,8 +65,8 @@ func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
-// stepText describes the step of a rollout, as in "2/3 Paused", or the gate before it. It
-// is empty outside of the steps.
+// stepText describes the step of a rollout, for example "2/3 Paused", or the gate before the step.
+// It returns "" if the rollout is in no step.
 func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name string) string {
 	run := group.Rollout
 	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {
@@ -105,7 +105,7 @@ func (m rolloutState) equal(other rolloutState) bool {
 		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run) && equality.Semantic.DeepEqual(m.end, other.end)
 }
 
-// into copies the state into a status. What the Microservice no longer records keeps its
+// into copies the state into a status. Fields that the Microservice no longer records keep their
 // last value.
 func (m rolloutState) into(s *v1alpha1.VersionedMicroserviceStatus) {
 	s.Step = m.step

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The URL in a body is one at which the release answers, and no other.
+// TestURLOfARelease checks that the URL in the body of a hook is a URL at which only the release answers.
 func TestURLOfARelease(t *testing.T) {
 	t.Parallel()
 	to := func(url string, programmed bool, releases ...string) v1alpha1.DomainStatus {
@@ -48,7 +48,7 @@ func TestURLOfARelease(t *testing.T) {
 	}
 }
 
-// A smoke test learns from the body where the release is reached.
+// TestHooksKnowWhereTheReleaseIs checks that the body of a hook contains the addresses of the release.
 func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")

@@ -27,7 +27,7 @@ func jobFor(id string) hookJob {
 	}}}}
 }
 
-// TestFinishedJobsOfRounds: a check of each round, once a minute over a day, does not leave 1,440 Jobs with their pods.
+// TestFinishedJobsOfRounds checks that a hook that is called once a minute for a day does not leave 1,440 Jobs with their pods.
 func TestFinishedJobsOfRounds(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(loaded)
@@ -44,7 +44,7 @@ func TestFinishedJobsOfRounds(t *testing.T) {
 	}
 }
 
-// TestRequeueForAJobWithoutANode: no event reports that a pod still has no node when it should have ended.
+// TestRequeueForAJobWithoutANode checks that the release is requeued, because no event reports that a pod still has no node when it should have ended.
 func TestRequeueForAJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(loaded)
@@ -69,8 +69,8 @@ func TestRequeueForAJobWithoutANode(t *testing.T) {
 	}
 }
 
-// TestLogOfAJob: a Job reports what the container of the release does, and why it fails in an init container, which is that of the release. A
-// native sidecar, which ends after them, reports nothing.
+// TestLogOfAJob checks that a Job reports the message of the container of the release, or of a failed init container of the release. A native
+// sidecar, which ends after these containers, reports nothing.
 func TestLogOfAJob(t *testing.T) {
 	t.Parallel()
 	ended := func(name string, code int32, message string, after time.Duration) corev1.ContainerStatus {
@@ -105,7 +105,7 @@ func TestLogOfAJob(t *testing.T) {
 	}
 }
 
-// TestFailingMetricsBehindAJob: metrics outside of their ranges fail the canary, also while the Job of a Rollout hook has no node: "failed: any
+// TestFailingMetricsBehindAJob checks that metrics outside of their ranges fail the canary, also while the Job of a Rollout hook has no node: "failed: any
 // metric is outside of its ranges" (docs/explanation/analysis.md).
 func TestFailingMetricsBehindAJob(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestFailingMetricsBehindAJob(t *testing.T) {
 		c := runChecks(ask, see(o), noon.Add(time.Duration(minute)*time.Minute))
 		o.release.Status.Analysis, o.release.Status.Hooks = c.analysis, c.hooks
 		for _, q := range c.jobs.create {
-			o.jobs = []hookJob{jobFor(q.Body.ID)} // It has no pod yet.
+			o.jobs = []hookJob{jobFor(q.Body.ID)} // The Job has no pod yet.
 		}
 	}
 	if a := o.release.Status.Analysis; a.Phase != v1alpha1.AnalysisFailed {
@@ -123,7 +123,7 @@ func TestFailingMetricsBehindAJob(t *testing.T) {
 	}
 }
 
-// TestRoundOfAReleaseWithoutARow: the load test of a release that is superseded ends, though its migration runs to its end.
+// TestRoundOfAReleaseWithoutARow checks that the load test of a superseded release is stopped, and that its migration runs to its end.
 func TestRoundOfAReleaseWithoutARow(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)

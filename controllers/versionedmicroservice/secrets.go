@@ -13,10 +13,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// secretReader reads Secrets one at a time, past the cache, and does not keep them.
+// secretReader reads Secrets one at a time from the API server, and does not keep them.
 type secretReader struct{ live client.Reader }
 
-// The keys of Secrets that hooks name.
+// The keys of Secrets to which hooks refer.
 const (
 	keySign = "key"
 	keyCA   = "ca.crt"

@@ -25,8 +25,8 @@ const (
 	reasonFailed       = "Failed"
 )
 
-// newStatus returns the status that follows from what was observed and applied, and when
-// to reconcile again without an event (zero for never). It is pure.
+// newStatus returns the new status, and the time of the next reconcile without an event; zero
+// means never. It is pure.
 func newStatus(o *observed, done applied, results checks, now time.Time) (v1alpha1.VersionedMicroserviceStatus, time.Time) {
 	next := *o.release.Status.DeepCopy()
 	state := rolloutStateOf(o.microservice, o.release.Name)
@@ -34,9 +34,9 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	next.Analysis, next.Hooks, next.ActiveJobs = results.analysis, results.hooks, o.activeJobs()
 	f := failureOf(o, done, state, now)
 	if o.deploymentOutdated(done) {
-		// The Deployment's status is of an older generation. The previous status, whose
-		// observedGeneration shows that it is outdated, is better than a mix of both. The
-		// failure of a release is reported as long as there are pods that show it.
+		// The Deployment's status is of an older generation. Keep the previous status, whose
+		// observedGeneration shows that it is outdated, instead of a mix of both. The failure of
+		// a release is reported as long as pods show it.
 		if o.failedByPods(state) && f.message != "" {
 			next.Failure, next.Message = f.reason, status.Line(f.message)
 		}
@@ -60,12 +60,12 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	return next, f.requeueAt
 }
 
-// deploymentOutdated reports whether the Deployment's status is of an older generation:
-// this reconcile wrote it, or its controller has not observed it yet. The status of a
-// Deployment that cannot be written counts once its controller has observed it.
+// deploymentOutdated reports whether the Deployment's status is of an older generation: this
+// reconcile wrote the Deployment, or the Deployment controller has not observed it yet. If the
+// Deployment cannot be written, its status counts when the Deployment controller has observed it.
 func (o *observed) deploymentOutdated(done applied) bool {
 	if o.predecessor != nil && done.deployment == nil {
-		return false // It has no pods, and is to have none yet.
+		return false // The Deployment has no pods, and should not have pods yet.
 	}
 	if done.deployment == nil {
 		return done.deploymentWritten || !o.deploymentObserved()
@@ -93,8 +93,8 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 	if o.release.Spec.Replicas > 0 {
 		return failure{}
 	}
-	// The pods that showed the failure are gone, possibly before it was recorded. Keep
-	// reporting it.
+	// The pods that showed the failure are gone, possibly before the failure was recorded.
+	// Continue to report the failure.
 	old := o.release.Status
 	switch state.release {
 	case v1alpha1.ReleaseError:
@@ -113,8 +113,8 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 	return failure{}
 }
 
-// accepted reports whether the status shows that the API server rejects the Deployment, and it has accepted it since: the planner asks for no
-// replicas of an exclusive release until then. A Deployment that exists and cannot be scaled is not accepted: it is older than the failure.
+// accepted reports whether the API server has accepted the Deployment since the status showed that it was rejected. Until then, the planner
+// requests no replicas of an exclusive release. An older Deployment that exists and cannot be scaled does not count as accepted.
 func (o *observed) accepted(done applied) bool {
 	switch old := o.release.Status; old.Failure {
 	case v1alpha1.FailureForbidden, v1alpha1.FailureInvalidTemplate, v1alpha1.FailureNameConflict:
@@ -137,10 +137,10 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 	return ""
 }
 
-// setReplicas sets the replica counts. While replicas start, it reports no partial
-// progress: no decision depends on it, and each would cost a write. The exception is the
-// first replica of a release that was active before, with which a rollback from an
-// unavailable release begins (protocol rule 27).
+// setReplicas sets the replica counts. While replicas start, it reports no partial progress,
+// because no decision depends on it and each change would cost a write. The exception is the
+// first replica of a release that was active before: a rollback from an unavailable release
+// begins with this replica (protocol rule 27).
 func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicroserviceStatus) {
 	old, want := o.release.Status, o.release.Spec.Replicas
 	replicas, available := o.replicaCounts()
@@ -176,7 +176,7 @@ func setConditions(o *observed, done applied, f failure, next *v1alpha1.Versione
 	setReady(o, done, next)
 }
 
-// uncallableHooks describes the hooks that are retried and cannot be called.
+// uncallableHooks describes the hooks that cannot be called and are retried.
 func uncallableHooks(hooks []v1alpha1.HookStatus) []string {
 	var lines []string
 	for _, h := range hooks {
@@ -215,12 +215,12 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 }
 
 // repeats reports whether a status differs only in fields copied from the Microservice for users,
-// or is the first status of a release whose pods are starting: no controller waits for either.
+// or is the first status of a release whose pods are starting. No controller waits for either status.
 func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)
 }
 
-// onlyStarting reports whether the first status of a release would show only that it starts.
+// onlyStarting reports whether a status is the first status of a release and shows only that its pods are starting.
 func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.ObservedGeneration == 0 && now.Failure == "" && !slices.ContainsFunc(now.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.ConditionStalled || c.Type == v1alpha1.ConditionAvailable && c.Reason != reasonStarting

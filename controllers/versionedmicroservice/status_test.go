@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// scene returns a release with a Deployment of which that many replicas are available.
+// scene returns a release with a Deployment, with the given numbers of wanted and available replicas.
 func scene(wanted, available int32) *observed {
 	release := newRelease("default", wanted)
 	release.UID, release.Generation = "release", 3
@@ -45,7 +45,7 @@ func inRollout(row v1alpha1.Release, run *v1alpha1.Rollout) *v1alpha1.Microservi
 	return ms
 }
 
-// autoscaled makes a release one with an autoscaler, of at least that many replicas.
+// autoscaled returns an edit that adds an autoscaler with a minimum of replicas to a release.
 func autoscaled(least int32) func(*observed) {
 	return func(o *observed) {
 		o.release.Spec.Replicas = least
@@ -53,7 +53,7 @@ func autoscaled(least int32) func(*observed) {
 	}
 }
 
-// rejected makes a release one in a rollout whose Deployment was rejected at noon. The present one was created after that.
+// rejected changes a release to a release in a rollout whose Deployment was rejected at noon. The current Deployment was created after that.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
 	o.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.FailureForbidden, LastTransitionTime: metav1.NewTime(noon)}}
@@ -330,8 +330,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A hook that cannot be called is reported in an event, once, and in condition
-// Progressing.
+// TestHooksThatCannotBeCalled checks that a hook that cannot be called is reported once in an event, and in
+// condition Progressing.
 func TestHooksThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	const why = "cannot be called: refuse 169.254.169.254: it is the address of a metadata service"
@@ -359,7 +359,7 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// Another word for the same no is not a transition: its write is paced.
+// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so that its write is delayed.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()
 	asked := v1alpha1.HookStatus{Name: "a", Type: v1alpha1.HookConfirmPromotion, ID: "a", Phase: v1alpha1.HookWaiting}

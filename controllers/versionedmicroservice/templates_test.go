@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestRoundOfATemplate checks that a release is measured by the template of its Microservice, that the status names its generation,
-// also after an edit, and that nothing is measured while it does not exist.
+// TestRoundOfATemplate checks that a release is measured with the template of its Microservice, that the status contains the generation of
+// the template, also after an edit, and that nothing is measured while the template does not exist.
 func TestRoundOfATemplate(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

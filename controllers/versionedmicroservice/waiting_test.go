@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// What a release repeats of its Microservice waits, but not forever, and what a controller or a
-// hook reads does not wait.
+// TestWaitToWrite checks that the write of fields copied from the Microservice is delayed for a limited time,
+// and that the write of fields that a controller or a hook reads is not delayed.
 func TestWaitToWrite(t *testing.T) {
 	t.Parallel()
 	type edit = func(o *observed, next *v1alpha1.VersionedMicroserviceStatus)

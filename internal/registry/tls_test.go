@@ -114,7 +114,7 @@ func TestOwnCertificates(t *testing.T) {
 	}{
 		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
 		"unknown authority":            {server: authority.Server(t, soon, nil), want: Untrusted, says: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
-		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "another authority than that of ca.crt in the Secret of spec.certSecretRef"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "an authority other than that of ca.crt in the Secret of spec.certSecretRef"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
 		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},

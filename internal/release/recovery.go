@@ -29,7 +29,7 @@ func (b *planner) restoring() *wait {
 	if slices.ContainsFunc(lost, func(c Object) bool { return !c.Unsettled || c.Reported != "" }) {
 		return nil
 	}
-	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when a VersionedMicroservice, such as %s, reports its pods", lost[0].Release)
+	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when VersionedMicroservices, such as %s, report their pods", lost[0].Release)
 }
 
 // recorded reports whether the rollout state contains the group.

@@ -23,32 +23,33 @@ const (
 	KindSecret    = "Secret"
 )
 
-// AnnotationSource on a copy is the name of the source object. Labels and annotations of the
-// source are not copied, because tools recognize the objects that they apply by them.
+// AnnotationSource is the annotation of a copy with the name of the source object. Labels and
+// annotations of the source are not copied, because tools recognize the objects that they apply by
+// these labels and annotations.
 const AnnotationSource = "hlnr.io/source"
 
-// AnnotationClaim on a copy is the UID of the Microservice that created it. It identifies the
-// owner of the copy while there is no owner reference, because its release was deleted and
-// created again. It is removed from a copy that outlives its Microservice.
+// AnnotationClaim is the annotation of a copy with the UID of the Microservice that created the copy.
+// It identifies the Microservice while the copy has no owner reference, because the release was
+// deleted and created again. It is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
-// Source is a ConfigMap or Secret that a pod template refers to for its content.
+// Source is a ConfigMap or Secret to whose content a pod template refers.
 type Source struct {
 	// Kind is ConfigMap or Secret.
 	Kind string
-	// Name in the namespace of the Microservice.
+	// Name is the name of the object in the namespace of the Microservice.
 	Name string
 }
 
-// String returns the source for messages, as in ConfigMap "settings".
+// String returns the source for messages, for example ConfigMap "settings".
 func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 
-// Contents are the hashes of the content of sources; "" for one that is optional and does not
-// exist.
+// Contents are the hashes of the content of sources. The hash of an optional source that does not
+// exist is empty.
 type Contents map[Source]string
 
-// Tracked returns the sources that are part of a release: those that the template names and
-// spec.configuration does not exclude. The value reports whether pods start without the source.
+// Tracked returns the sources that are part of a release: the sources to which the template refers and
+// that spec.configuration does not exclude. The value reports whether pods start without the source.
 func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
 	if c := ms.Spec.Configuration; c != nil {
@@ -66,7 +67,7 @@ func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	return tracked
 }
 
-// Copies returns the copies without which pods of a release do not start.
+// Copies returns the copies that the pods of a release require to start.
 func Copies(release *v1alpha1.VersionedMicroservice) []Source {
 	needed := map[Source]bool{}
 	visit(&release.Spec.Template.Spec, func(s Source, _ *string, optional bool) {
@@ -87,8 +88,8 @@ func CopyName(release string, s Source) string {
 	return release + "-" + digest(s.Kind, s.Name)[:8]
 }
 
-// rename replaces the sources in a template by the release's copies. An optional source that does
-// not exist is renamed too: pods must not use one that is created later.
+// rename replaces the sources in a template by the copies of the release. An optional source that does
+// not exist is renamed too, because pods must not use a source that is created later.
 func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	visit(spec, func(s Source, name *string, _ bool) {
 		if _, tracked := contents[s]; tracked {
@@ -167,16 +168,17 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 // accepts contain no slash.
 const hashed = "hlnr.io/hash"
 
-// TrimConfigMap replaces the content of a ConfigMap by its hash, and removes annotations, in which
-// tools repeat the content, except for those of copies. It may be called repeatedly.
+// TrimConfigMap replaces the content of a ConfigMap by its hash. It also removes annotations, because
+// tools repeat the content in annotations, but keeps the annotations of copies. It may be called
+// repeatedly.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil
 	maps.DeleteFunc(c.Annotations, func(key, _ string) bool { return key != AnnotationSource && key != AnnotationClaim })
 }
 
-// HashOfConfigMap returns the hash of the files in a ConfigMap, trimmed or not. A file is the same
-// in data and in binaryData.
+// HashOfConfigMap returns the hash of the files in a ConfigMap, which may be trimmed. It does not
+// distinguish between files in data and in binaryData.
 func HashOfConfigMap(c *corev1.ConfigMap) string {
 	if hash, ok := c.Data[hashed]; ok {
 		return hash
@@ -202,8 +204,8 @@ func hashOf(files map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// untracked are the types of Secrets that are never part of a release: they are renewed regularly,
-// and old ones are not valid.
+// untracked are the types of Secrets that are never part of a release, because they are renewed
+// regularly and old Secrets of these types are not valid.
 var untracked = []corev1.SecretType{
 	corev1.SecretTypeTLS, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken,
 	corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson,
@@ -237,11 +239,10 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 }
 
 // IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its
-// releases, and may write and delete it. Labels are not sufficient, because any user can set them:
-// a copy is immutable, has the name that is computed from its release and its source, and is
-// controlled by the Microservice or by that release, which is nil if it does not exist. A copy
-// without such a controller, and without a controller of another kind, has the claim of the
-// Microservice.
+// releases, and may write and delete it. release is nil if it does not exist. Labels are not
+// sufficient, because any user can set them. A copy is immutable, has the name that is computed from
+// its release and its source, and is controlled by the Microservice or by the release. Otherwise it
+// must have the claim of the Microservice, and must not be controlled by a kind outside hlnr.io.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source
 	var immutable *bool
@@ -264,8 +265,8 @@ func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.Vers
 	return claimed && (by == nil || by.APIVersion == v1alpha1.GroupVersion.String())
 }
 
-// Unclaim makes a copy an ordinary object, which no Microservice manages any more. It keeps the
-// name of its source.
+// Unclaim makes a copy an ordinary object, which no Microservice manages any longer. The object keeps
+// the annotation with the name of its source.
 func Unclaim(obj client.Object) {
 	for _, label := range []string{v1alpha1.LabelMicroservice, v1alpha1.LabelRelease} {
 		delete(obj.GetLabels(), label)
@@ -273,8 +274,8 @@ func Unclaim(obj client.Object) {
 	delete(obj.GetAnnotations(), AnnotationClaim)
 }
 
-// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret; ""
-// without such a label. IsCopy decides whether it is a copy.
+// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret. They
+// are empty if there is no such label. Use IsCopy to check whether the object is a copy.
 func ReleaseOfCopy(obj client.Object) (microservice, release string) {
 	l := obj.GetLabels()
 	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]

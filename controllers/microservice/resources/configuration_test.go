@@ -31,16 +31,16 @@ func configured(t *testing.T) *v1alpha1.Microservice {
 	return ms
 }
 
-// contents of all that the configured template names, but for the certificate, which
-// its type leaves out, and for what is ignored.
+// contents are the contents of all sources of the configured template, except the certificate, which
+// is excluded because of its type, and ignored sources.
 var contents = Contents{
 	{KindConfigMap, "migrations"}: "m", {KindConfigMap, "settings"}: "s", {KindConfigMap, "absent"}: "",
 	{KindConfigMap, "files"}: "f", {KindConfigMap, "features"}: "e",
 	{KindSecret, "admin"}: "a", {KindSecret, "database"}: "d", {KindSecret, "licence"}: "l",
 }
 
-// The identity of a release with configuration, and the names of its copies: when
-// this test fails, every service that names a ConfigMap gets a new release on its
+// TestGoldenConfiguredRelease checks the identity of a release with configuration, and the names of its
+// copies. If this test fails, every service that refers to a ConfigMap gets a new release on its
 // next upgrade of Heighliner.
 func TestGoldenConfiguredRelease(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestGoldenConfiguredRelease(t *testing.T) {
 	}
 }
 
-// Without configuration the identity is what it was before there was any.
+// TestConfigWithoutContents checks that the identity without configuration has not changed since configuration was introduced.
 func TestConfigWithoutContents(t *testing.T) {
 	t.Parallel()
 	ms := microservice(t)
@@ -139,7 +139,7 @@ func TestTracked(t *testing.T) {
 	}
 }
 
-// What is named once as needed is needed, wherever it is named as optional.
+// TestTrackedIsNeeded checks that a source with at least one required reference is required, even if other references are optional.
 func TestTrackedIsNeeded(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]bool{{true, false}, {false, true}} {
@@ -185,8 +185,8 @@ func TestHashOfConfigMap(t *testing.T) {
 	}
 }
 
-// A trimmed ConfigMap holds nothing that the content could be read from, and still
-// shows when it changes.
+// TestTrimConfigMap checks that a trimmed ConfigMap does not reveal its content, but differs when the content
+// changes.
 func TestTrimConfigMap(t *testing.T) {
 	t.Parallel()
 	c := &corev1.ConfigMap{
@@ -218,8 +218,8 @@ func TestTrimConfigMap(t *testing.T) {
 	}
 }
 
-// A copy is for one release, cannot be changed, and carries nothing by which a tool
-// would take it for the original.
+// TestCopies checks that a copy belongs to one release, is immutable, and has no labels or annotations by which a
+// tool would mistake it for the original.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
@@ -242,7 +242,7 @@ func TestCopies(t *testing.T) {
 	golden(t, "copies.yaml", string(raw))
 }
 
-// No one else's object is taken for a copy, whatever it looks like.
+// TestIsCopy checks that no object of another user counts as a copy.
 func TestIsCopy(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)

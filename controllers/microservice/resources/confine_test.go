@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The pods of a fork get no credential of the API server: no projected token, no
-// certificate, and nothing of a Secret that holds a token, by whatever way.
+// TestForksGetNoCredentials checks that the pods of a fork get no credential for the API server: no projected token,
+// no certificate, and no content of a Secret with a token.
 func TestForksGetNoCredentials(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }

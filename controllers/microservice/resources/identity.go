@@ -3,7 +3,7 @@
 //	identity.go       the identity of a release: the hash of its template
 //	release.go        VersionedMicroservices
 //	configuration.go  copies of ConfigMaps and Secrets
-//	confine.go        what pods of a fork do not get
+//	confine.go        removes permissions from the pods of forks
 package resources
 
 import (
@@ -25,25 +25,25 @@ import (
 // new release of every service, and requires a migration.
 const IdentityScheme = "v1"
 
-// ContainerError means that the container that gets the image does not exist or, without a name,
-// that spec.containerName is missing and there are several containers.
+// ContainerError means that the container for the image does not exist or, if Name is empty, that
+// spec.containerName is missing and there are several containers.
 type ContainerError struct{ Name string }
 
-// Error names the field and the fix.
+// Error returns a message with the field and the fix.
 func (e *ContainerError) Error() string {
 	if e.Name == "" {
 		return "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"
 	}
-	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
+	return fmt.Sprintf("spec.containerName: spec.template has no container %q; set the field to the name of one of its containers", e.Name)
 }
 
-// ImageContainerError means that there is no container for one of several images that are released
+// ImageContainerError means that there is no container for one of the images that are released
 // together.
 type ImageContainerError struct{ Policy, Name string }
 
-// Error names the field and the fix.
+// Error returns a message with the field and the fix.
 func (e *ImageContainerError) Error() string {
-	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or name one of these", e.Policy, e.Name)
+	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or set the field to the name of an existing one", e.Policy, e.Name)
 }
 
 // CheckContainers returns an error unless the template has a container for each image of an offer.
@@ -57,7 +57,7 @@ func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o 
 	return nil
 }
 
-// named returns a container or an init container by its name.
+// named returns the container or init container with a name, or nil.
 func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
 		for i := range containers {
@@ -69,9 +69,10 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// Container returns the index of the container that gets the image: the one that spec.containerName
-// names, else the one named like the Microservice, else the only one. Admission rejects a template
-// that has none of these, except in objects that were created before this check existed.
+// Container returns the index of the container that gets the image: the container in
+// spec.containerName, otherwise the container with the name of the Microservice, otherwise the only
+// container. Admission rejects a template without such a container, except in objects that were
+// created before this check existed.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
 	name := ms.Spec.ContainerName
@@ -89,11 +90,11 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 	return 0, &ContainerError{Name: ms.Spec.ContainerName}
 }
 
-// Config returns the hash of the canonical form of the pod template as set by the user: JSON with
-// sorted keys, without nulls, without the empty objects that Go's encoding adds, without the
-// protocol TCP that the schema adds to ports, and without the image of the container that gets one;
-// and of the contents of the sources that it names, if any. It does not depend on the version of
-// Heighliner or of a library; golden files verify that.
+// Config returns the hash of the pod template as set by the user, and of the contents of the sources to
+// which it refers. The canonical form of the template is JSON with sorted keys, without nulls, without
+// the empty objects that Go's encoding adds, without the protocol TCP that the schema adds to ports, and
+// without the image of the container that gets the image of the release. The hash does not depend on the
+// version of Heighliner or of a library. Golden files verify this.
 func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
@@ -129,7 +130,7 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 	return digest(parts...), nil
 }
 
-// encoded are fields that the encoding of Go writes as empty objects even if they are not set.
+// encoded contains the fields that the encoding of Go writes as empty objects if they are not set.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
 // prune removes fields that are not set.
@@ -161,9 +162,9 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// Identity returns the identity of a release: its group, version, images by digest with their
-// containers, and configuration; and whether it belongs to a fork, which runs with fewer
-// permissions. The group of a pull request contains its number.
+// Identity returns the identity of a release. It is computed from the group, the version, the images by
+// digest with their containers, the configuration, and whether the release belongs to a fork, which
+// runs with fewer permissions. The group of a pull request contains the number of the pull request.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {
@@ -186,8 +187,8 @@ func repository(image string) string {
 	return image
 }
 
-// Name returns the name of a release's object: the Microservice, the version for readability, and
-// the identity; at most 63 characters, so that it is valid as a label.
+// Name returns the name of the object of a release. It consists of the Microservice, the version for
+// readability, and the identity. It has at most 63 characters, so that it is a valid label value.
 func Name(microservice, version, identity string) string {
 	readable := strings.Trim(strings.Map(func(r rune) rune {
 		switch {

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares with a file of testdata.
+// golden compares a text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -60,7 +60,7 @@ var (
 	}
 )
 
-// goldenRelease builds the release of ms over what its references hold, and compares
+// goldenRelease builds the release of ms with the contents of its references, and compares
 // it with a golden file.
 func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, contents Contents) *v1alpha1.VersionedMicroservice {
 	t.Helper()
@@ -84,9 +84,9 @@ func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, content
 	return release
 }
 
-// The object of a release, its name, labels and annotations are an API: pods of
-// running releases carry them. When this test fails, every service on earth gets a
-// new release on its next upgrade of Heighliner.
+// TestGoldenRelease checks the object of a release. Its name, labels and annotations are an API, because pods
+// of running releases have them. If this test fails, every service gets a new release on its next upgrade
+// of Heighliner.
 func TestGoldenRelease(t *testing.T) {
 	t.Parallel()
 	object := goldenRelease(t, "release.yaml", microservice(t), nil)
@@ -95,7 +95,7 @@ func TestGoldenRelease(t *testing.T) {
 	}
 }
 
-// What no one set does not change the identity; what a user set does.
+// TestConfig checks that only fields that a user sets change the identity.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	config := func(edit func(*corev1.PodTemplateSpec)) string {
@@ -186,8 +186,8 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 	}
 }
 
-// The release of a pull request carries its number and commit, each image is in its
-// container, and code from a fork gets no permissions of the repository's own.
+// TestPreviewRelease checks that the release of a pull request has its number and commit, that each image is in its
+// container, and that code from a fork does not get the permissions of the repository.
 func TestPreviewRelease(t *testing.T) {
 	t.Parallel()
 	build := func(fork bool) *v1alpha1.VersionedMicroservice {
@@ -264,7 +264,7 @@ func TestContainer(t *testing.T) {
 		"the only one":                {"", "web", 0, ""},
 		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
 		"named":                       {"web", "shop web", 1, ""},
-		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; name one of its containers`},
+		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; set the field to the name of one of its containers`},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Name, ms.Spec.ContainerName = "shop", test.containerName
@@ -320,7 +320,7 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
-// A release that is retained keeps a budget: a deletion would be a write for each of them.
+// TestBudgetThatIsNotNeededStays checks that a retained release keeps a budget, because a deletion would be a write for each of them.
 func TestBudgetThatIsNotNeededStays(t *testing.T) {
 	t.Parallel()
 	half, one := intstr.FromString("50%"), intstr.FromInt32(1)
@@ -338,9 +338,9 @@ func TestBudgetThatIsNotNeededStays(t *testing.T) {
 	}
 }
 
-// A canary that grows with its weight has fewer pods than the budget is meant for: one that
-// lets none of them go would block the drain of a node for as long as the canary pauses, and
-// one that lets all of them go would take it out of service.
+// TestBudgetOfASmallCanary checks the budget of a canary that grows with its weight and has fewer pods than a release of
+// full size. A budget that allows no eviction would block the drain of a node while the canary pauses, and a budget that
+// allows the eviction of all pods would make the canary unavailable.
 func TestBudgetOfASmallCanary(t *testing.T) {
 	t.Parallel()
 	number, percent := func(n int32) *intstr.IntOrString { return ptr.To(intstr.FromInt32(n)) }, func(s string) *intstr.IntOrString { return ptr.To(intstr.FromString(s)) }

@@ -15,9 +15,9 @@ func Autoscaled(release *v1alpha1.VersionedMicroservice) bool {
 }
 
 // Autoscaler returns the HorizontalPodAutoscaler of a release, or nil. Its minimum is
-// spec.replicas of the release: in a rollout that is more than the user's minimum, for the
-// new release and for the one that it replaces (protocol rule 6). It is more than the
-// user's maximum if a release takes over from one that has more replicas.
+// spec.replicas of the release. In a rollout this is more than the user's minimum, for the
+// new release and for the release that it replaces (protocol rule 6). It is more than the
+// user's maximum if the replaced release has more replicas.
 func Autoscaler(release *v1alpha1.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
 	if !Autoscaled(release) {
 		return nil

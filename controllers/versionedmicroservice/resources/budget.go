@@ -8,7 +8,7 @@ import (
 )
 
 // Budget returns the PodDisruptionBudget of a release, or nil. Pods that are not ready may
-// always be evicted: they serve no traffic, and must not block the drain of a node.
+// always be evicted, because they serve no traffic and must not block the drain of a node.
 func Budget(release *v1alpha1.VersionedMicroservice) *policyv1.PodDisruptionBudget {
 	want := release.Spec.Availability.DisruptionBudget
 	if want == nil {

@@ -1,5 +1,5 @@
 // Package resources builds the child objects of a VersionedMicroservice. It is pure:
-// the same release gives the same objects.
+// the same release results in the same objects.
 //
 //	deployment.go  the Deployment
 //	autoscaler.go  the HorizontalPodAutoscaler
@@ -18,24 +18,24 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationTemplate on a Deployment is the hash of its pod template as the server stored
-// it, including defaults and changes by admission. A different hash means that the
-// template was edited.
+// AnnotationTemplate is the annotation of a Deployment with the hash of its pod template as the
+// server stores it, including defaults and changes by admission. A different hash means that
+// the template was edited.
 const AnnotationTemplate = "hlnr.io/template"
 
-// AnnotationRetry on a Deployment changes to make its ReplicaSet retry the creation of
-// rejected pods.
+// AnnotationRetry is the annotation of a Deployment whose change makes its ReplicaSet retry the
+// creation of rejected pods.
 const AnnotationRetry = "hlnr.io/retry"
 
-// history is the number of old ReplicaSets to retain: there is one only if the template
-// was edited.
+// history is the number of old ReplicaSets to retain. An old ReplicaSet exists only if the
+// template was edited.
 const history = 1
 
 // noDeadline disables the progress deadline of the Deployment: the Microservice controller
 // enforces the only deadline.
 const noDeadline = math.MaxInt32
 
-// Labels of the child objects of a release.
+// Labels returns the labels of the child objects of a release.
 func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName,
@@ -48,8 +48,8 @@ func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	return labels
 }
 
-// Selector of the pods of a release. It never changes, because the selector of a
-// Deployment is immutable.
+// Selector returns the selector of the pods of a release. It must never change, because the
+// selector of a Deployment is immutable.
 func Selector(release *v1alpha1.VersionedMicroservice) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRelease: release.Name}}
 }
@@ -72,20 +72,20 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return d
 }
 
-// annotationRevision is the number of the current template of a Deployment. Its controller sets it in a write that lets the next write
-// of the status fail, and be repeated; a new Deployment has the number that it would get.
+// annotationRevision is the number of the current template of a Deployment. The Deployment controller sets it in a write that makes its
+// next status write fail and be repeated. A new Deployment therefore gets the number that the Deployment controller would set.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy and minReadySeconds. It
-// does not change the pod template and the replicas, so that no new version of Heighliner
-// restarts pods.
+// changes neither the pod template nor the replicas, so that a new version of Heighliner does
+// not restart pods.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := live.DeepCopy()
 	setOwned(d, release)
 	return d
 }
 
-// Restore is Amend with the pod template of the release.
+// Restore returns the result of Amend with the pod template of the release.
 func Restore(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := Amend(live, release)
 	d.Spec.Template = *release.Spec.Template.DeepCopy()
@@ -98,8 +98,8 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 		d.Labels = map[string]string{}
 	}
 	maps.Copy(d.Labels, Labels(release))
-	// The attempt is copied to the Deployment, so that starting a release again changes the
-	// resourceVersion, and the scale-down of an older leader conflicts (protocol rule 2).
+	// The attempt is copied to the Deployment. A restart of the release thereby changes the
+	// resourceVersion, so that a scale-down by an older leader conflicts (protocol rule 2).
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}
@@ -110,8 +110,8 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	d.Spec.Paused = false
 }
 
-// strategy of the Deployment of a release. Its template changes only if a restored one replaces one that was edited; the pods of
-// an exclusive release do not overlap then either.
+// strategy returns the strategy of the Deployment of a release. The template of a Deployment changes only if the template of the
+// release replaces an edited template. The pods of an exclusive release do not overlap in this case either.
 func strategy(release *v1alpha1.VersionedMicroservice) appsv1.DeploymentStrategy {
 	if release.Spec.Availability.Exclusive {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

@@ -14,9 +14,9 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// Job returns the Job for a call of a hook. Its pod is that of the release with only the release's
-// container, which runs the command of the hook, and without the labels of the template, so that no
-// Service, budget or policy of the user selects it. The controller reference is not set.
+// Job returns the Job for a call of a hook. Its pod is the pod of the release with only the main
+// container, which runs the command of the hook. The pod does not have the labels of the template, so
+// that no Service, budget or policy of the user selects it. The controller reference is not set.
 func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 	spec := q.Hook.Job
 	labels := Labels(release)
@@ -42,12 +42,12 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To(spec.BackoffLimit),
-			// An eviction says nothing about the release: it neither fails the Job nor counts as a retry.
+			// An eviction is not caused by the release. It neither fails the Job nor counts as a retry.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
 				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
 			}}},
-			// Never two pods at the same time: the next one starts when the previous one has ended.
+			// Two pods never run at the same time: the next pod starts when the previous pod has ended.
 			PodReplacementPolicy: ptr.To(batchv1.Failed),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
@@ -86,8 +86,8 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// setLabelVariables replaces references of variables to the labels that pods of the release have, and the pod of a Job does not, by their values:
-// the configuration of the release is the same in both.
+// setLabelVariables replaces references to labels that only the pods of the release have by their values, because the pod of a Job does not
+// have these labels: the configuration of the release is then the same in both pods.
 func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroservice) {
 	labels := maps.Clone(release.Spec.Template.Labels)
 	if labels == nil {
@@ -111,8 +111,8 @@ func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroserv
 	}
 }
 
-// MainContainer returns the container that runs the image of the release: the one of the image without a
-// containerName. The others are additional images.
+// MainContainer returns the container that runs the image of the release, which is the image without a
+// containerName. Images with a containerName are additional images.
 func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	containers := release.Spec.Template.Spec.Containers
 	for _, image := range release.Spec.Images {
@@ -125,8 +125,8 @@ func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	return &containers[0] // The API server requires one.
 }
 
-// Confined reports whether the pods of a release have no identity, like those that run the code of forks:
-// what they report is not shown.
+// Confined reports whether the pods of a release have no identity, like pods that run the code of forks.
+// Messages of such pods are not shown.
 func Confined(release *v1alpha1.VersionedMicroservice) bool {
 	pod := &release.Spec.Template.Spec
 	return pod.ServiceAccountName == "default" && pod.AutomountServiceAccountToken != nil && !*pod.AutomountServiceAccountToken

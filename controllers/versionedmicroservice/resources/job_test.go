@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// jobRelease is a release with sidecars, probes and labels that users select by.
+// jobRelease returns a release with sidecars, probes and labels by which users select.
 func jobRelease() *v1alpha1.VersionedMicroservice {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0-abc"}}
@@ -29,7 +29,7 @@ func jobRelease() *v1alpha1.VersionedMicroservice {
 				{
 					Name: "shop", Image: "registry.example.com/shop@sha256:1", Command: []string{"/app"}, Args: []string{"serve"},
 					Ports: []corev1.ContainerPort{{ContainerPort: 8080}}, ReadinessProbe: probe, LivenessProbe: probe, StartupProbe: probe,
-					ResizePolicy:    []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}, // refused in a pod that never restarts
+					ResizePolicy:    []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}, // rejected in a pod that never restarts
 					Env:             []corev1.EnvVar{{Name: "DB", Value: "db"}, {Name: "HLNR_GROUP", Value: "from the template"}},
 					EnvFrom:         []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-1-0-0-abc-12345678"}}}},
 					SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)},
@@ -49,8 +49,8 @@ func jobCall(job v1alpha1.HookJob) hook.Call {
 	}
 }
 
-// TestJobRunsThePodOfTheRelease: with the release's identity, configuration and security context, and without what keeps it
-// from ending or what selectors find.
+// TestJobRunsThePodOfTheRelease checks that the pod of a Job has the identity, configuration and security context of the release,
+// but no fields that prevent it from ending, and no labels that selectors match.
 func TestJobRunsThePodOfTheRelease(t *testing.T) {
 	t.Parallel()
 	release := jobRelease()
@@ -113,7 +113,7 @@ func TestJobOverrides(t *testing.T) {
 	}
 }
 
-// TestJobOfAForkIsConfined: the Job has the identity of the release's pods, which is none, and its log stays where it is.
+// TestJobOfAForkIsConfined checks that the Job of a fork has no identity, like the pods of the release, and that its log is not reported.
 func TestJobOfAForkIsConfined(t *testing.T) {
 	t.Parallel()
 	release := jobRelease()
@@ -124,8 +124,8 @@ func TestJobOfAForkIsConfined(t *testing.T) {
 	}
 }
 
-// TestLabelsInVariablesOfAJob: variables that refer to labels of the pods of the release, such as the schema of a preview, have the same values in
-// a Job, whose pod does not have these labels. Other references remain.
+// TestLabelsInVariablesOfAJob checks that variables that refer to labels of the pods of the release, such as the schema of a preview, have the
+// same values in a Job, whose pod does not have these labels. Other references do not change.
 func TestLabelsInVariablesOfAJob(t *testing.T) {
 	t.Parallel()
 	field := func(name, path string) corev1.EnvVar {

@@ -103,13 +103,13 @@ func TestBuildersChangeNothing(t *testing.T) {
 	}
 }
 
-// An autoscaler goes no lower than the release needs, and at least as high.
+// TestAutoscalerBounds checks that the minimum and the maximum of an autoscaler are at least the replicas that the release requires.
 func TestAutoscalerBounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		replicas    int32
 		autoscaling *v1alpha1.Autoscaling
-		want        [2]int32 // zero: no autoscaler
+		want        [2]int32 // zero means no autoscaler
 	}{
 		"at the user's least":          {3, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
 		"replaces one that has more":   {4, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},

@@ -99,7 +99,7 @@ func TestUndescribedRequestsAreRefused(t *testing.T) {
 		"method":        {"DELETE", "/repos/acme/shop/pulls/1", "", 404, []string{"does not describe"}},
 		"query":         {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, []string{`description has no query parameter "labels"`, `reference has no query parameter "labels"`}},
 		"body":          {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, []string{`description has no field "force"`, `reference has no parameter "force"`}},
-		"not an object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, []string{"not an object", "not an object"}},
+		"not an object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, []string{"not a JSON object", "not a JSON object"}},
 		"state":         {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, []string{"query.state", "state=merged"}},
 		"page":          {"GET", "/repos/acme/shop/pulls?page=x", "", 200, []string{"query.page"}},
 		"type":          {"POST", "/repos/acme/shop/deployments", `{"ref":1}`, 422, []string{"body.ref"}},

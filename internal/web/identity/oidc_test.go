@@ -233,7 +233,7 @@ func TestTokens(t *testing.T) {
 		"other audience":     {map[string]any{"sub": "ana", "aud": "other"}, nil, 403, "audience"},
 		"other issuer":       {map[string]any{"sub": "ana", "iss": "https://evil.example.com"}, nil, 403, "issued by a different provider"},
 		"expired":            {map[string]any{"sub": "ana", "exp": 1}, nil, 403, "expired"},
-		"other login":        {map[string]any{"sub": "ana", "nonce": "other"}, nil, 403, "of another login"},
+		"other login":        {map[string]any{"sub": "ana", "nonce": "other"}, nil, 403, "belongs to another login"},
 		"wrong secret":       {map[string]any{"sub": "ana"}, func(o *OIDCOptions) { o.ClientSecret = "wrong" }, 403, "invalid_client"},
 		"too many groups":    {map[string]any{"sub": "ana", "groups": groups(200)}, nil, 403, "too many for a cookie"},
 		"those that count":   {map[string]any{"sub": "ana", "groups": groups(200)}, func(o *OIDCOptions) { o.Rules.Groups = groups(1) }, 200, "oidc:ana"},
