@@ -408,7 +408,8 @@ func installTLS(t *testing.T) {
 	create(t, &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/ingress"}})
 }
 
-// encrypted lets three providers make what TLS needs, and delete it.
+// encrypted creates NetworkPolicies with three providers whose TLS needs additional objects, and checks that the manager
+// creates and deletes these objects.
 func encrypted(t *testing.T, namespace string) {
 	t.Helper()
 	tls := func(mode v1alpha1.TLSMode) *v1alpha1.DomainTLS {
@@ -465,8 +466,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 }
 
-// pullRequests runs the life of a pull request of a repository that ImagePolicies of two
-// namespaces read.
+// pullRequests plays the life of a pull request of a repository that ImagePolicies of two namespaces read.
 func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	t.Helper()
 	hub, err := githubtest.New(githubtest.Options{})
@@ -520,7 +520,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 				pulls = append(pulls, fmt.Sprint(pr.Number, " ", pr.State))
 			}
 			if is := fmt.Sprint(pulls, " ", len(got.Status.Tags), " tags at ", got.Status.WebhookPath); is != want {
-				return fmt.Errorf("known is %q, want %q; %v", is, want, got.Status.Conditions)
+				return fmt.Errorf("the status contains %q, want %q; %v", is, want, got.Status.Conditions)
 			}
 			return nil
 		})
@@ -534,11 +534,11 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 			t.Errorf("delivery that %s: got %d, %v, want %d", secret, got, err, want)
 		}
 	}
-	known("[1 Closed] 1 tags at " + path) // without a delivery, the next scan is in an hour
+	known("[1 Closed] 1 tags at " + path) // There is no delivery, and the next scan is in an hour.
 }
 
-// copied waits until the one release owns a copy of its ConfigMap and of its Secret,
-// and those of previous releases are collected.
+// copied waits until the only release owns a copy of its ConfigMap and of its Secret, and the copies of previous releases
+// are deleted.
 func copied(t *testing.T, namespace, content string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -557,29 +557,30 @@ func copied(t *testing.T, namespace, content string) {
 			return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
 		}
 		if c.Data["file"] != content || string(s.Data["file"]) != content {
-			return errors.New("the copies hold something else")
+			return errors.New("the copies have other content")
 		}
 		from := release.Spec.Template.Spec.Containers[0].EnvFrom
 		if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {
-			return fmt.Errorf("the pods do not name the copies: %v", from)
+			return fmt.Errorf("the pods do not refer to the copies: %v", from)
 		}
 		return nil
 	})
 }
 
-// serviceAccount makes one, and gives a token of it.
+// serviceAccount creates a ServiceAccount, and returns its token.
 func serviceAccount(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	create(t, account)
 	token := &authenticationv1.TokenRequest{}
 	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatalf("ask for a token: %v", err)
+		t.Fatalf("create a token: %v", err)
 	}
 	return token.Status.Token
 }
 
-// borrowed lets a policy manage a rule of another user's route, and restores it.
+// borrowed lets a policy manage a rule of a user's route, and checks that the manager restores it when the policy is
+// deleted.
 func borrowed(t *testing.T, namespace string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}
@@ -622,7 +623,7 @@ func borrowed(t *testing.T, namespace string) {
 	})
 }
 
-// serves waits until a version alone is there, active and routed.
+// serves waits until a version is the only release, is active, and its domain is programmed.
 func serves(t *testing.T, namespace, version string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
