@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in config/samples.
+// These are the names in config/samples.
 const (
 	namespace  = "shop"
 	service    = "shop"
@@ -31,13 +31,13 @@ type options struct {
 
 // script defines a story.
 type script struct {
-	// samples is the folder to apply if no other one is given.
+	// samples is the default folder to apply.
 	samples string
-	// chapters in order.
+	// chapters are the parts of the story, in order.
 	chapters []chapter
 	// judge checks all requests.
 	judge func(*story, []harness.Report) check
-	// domains that can be opened at the end.
+	// domains are the domains that users can open at the end.
 	domains []string
 }
 
@@ -143,15 +143,14 @@ type story struct {
 	recorder recorder
 }
 
-// check is one line of the result.
+// check is a line of the result.
 type check struct {
 	what string
 	ok   bool
 	note string
 }
 
-// play plays the story from the first tag to the last; it stops at the first step that
-// fails.
+// play plays the chapters of the story. It stops at the first chapter that fails.
 func (s *story) play(ctx context.Context) error {
 	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)
@@ -196,8 +195,8 @@ func (s *story) act(ctx context.Context, args ...string) error {
 	return err
 }
 
-// ask runs hlnr, and returns its answer and its exit code, because some codes are not
-// failures.
+// ask runs hlnr, and returns its output and its exit code, because some exit codes other than 0 are
+// not failures.
 func (s *story) ask(ctx context.Context, args ...string) (answer string, code int, err error) {
 	answer, err = s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
 	var exit *exec.ExitError
@@ -207,7 +206,7 @@ func (s *story) ask(ctx context.Context, args ...string) (answer string, code in
 	return answer, 0, err
 }
 
-// command runs a program as a user would, and shows it with its output.
+// command runs a program as a user would, and shows the command with its output.
 func (s *story) command(ctx context.Context, name, program string, args []string) (string, error) {
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -242,7 +241,7 @@ func (s *story) push(ctx context.Context, version string, env map[string]string)
 	return nil
 }
 
-// load starts to send requests to a domain, once it responds.
+// load starts to send requests to a domain when the domain responds.
 func (s *story) load(ctx context.Context, domain, phase string) error {
 	if err := s.answers(ctx, domain); err != nil {
 		return err
@@ -314,7 +313,7 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 	return nil
 }
 
-// noneFailed checks that every request was answered.
+// noneFailed checks that all requests succeeded.
 func (s *story) noneFailed(reports []harness.Report) check {
 	requests, lost := 0, 0
 	for _, r := range reports {

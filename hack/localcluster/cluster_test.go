@@ -277,7 +277,7 @@ func TestFindSource(t *testing.T) {
 	}
 	t.Run("outside", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder of a checkout of Heighliner, or name its sources, such as --source ~/heighliner/hack/localcluster") {
+		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder of a checkout of Heighliner, or set its sources, such as --source ~/heighliner/hack/localcluster") {
 			t.Errorf("got %s, %v, want an error that shows what to do", got, err)
 		}
 	})
