@@ -320,7 +320,7 @@ func (o *options) imageCommand() *cobra.Command {
 		Use:   "push --binary PATH --image REF",
 		Short: "Build a one-layer image around a static binary and push it",
 		Long: "Build a one-layer image around a static binary and push it.\n\n" +
-			"A reference that names the cluster's registry by its address inside (" + nodeAddress + ") is pushed through the forwarded port.",
+			"A reference with the registry's address inside the cluster (" + nodeAddress + ") is pushed through the forwarded port.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			img, err := image.Build(spec)
@@ -422,7 +422,7 @@ func (o *options) gatewayRestartCommand() *cobra.Command {
 func (o *options) superviseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "supervise",
-		Short:  "Run all parts as child processes (started by up)",
+		Short:  "Run and supervise all parts (started by up)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

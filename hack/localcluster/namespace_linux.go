@@ -114,8 +114,8 @@ func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// keepFiles prevents child processes from inheriting open files, except the first three. Otherwise
-// a lock of the caller would last as long as the cluster.
+// keepFiles marks open files, except the first three, so that started processes do not inherit them.
+// Otherwise a lock of the caller would last as long as the cluster.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)

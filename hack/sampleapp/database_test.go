@@ -29,8 +29,8 @@ func TestDatabaseFlags(t *testing.T) {
 	}{
 		{[]string{"--database", url, "--schema", "pr-7"}, ""},
 		{[]string{"--database", url, "--schema", "pr-7", "--job-sql", "drop"}, ""},
-		{[]string{"--database", url}, "needs schema"},
-		{[]string{"--job-sql", "create", "--schema", "pr-7"}, "needs database"},
+		{[]string{"--database", url}, "requires schema"},
+		{[]string{"--job-sql", "create", "--schema", "pr-7"}, "requires database"},
 		{[]string{"--database", url, "--schema", "pr-7", "--job-sql", "move"}, `must be create or drop, not "move"`},
 		{[]string{"--database", "postgres://shop:secret@[", "--schema", "pr-7"}, "must be a URL such as"},
 	} {
