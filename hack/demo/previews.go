@@ -168,14 +168,14 @@ func (s *story) fork(ctx context.Context) error {
 		return err
 	}
 	s.note("the code of a fork does not run without approval", group(&ms, forkSlug) == nil, "")
-	s.say("   a maintainer reads it, and puts on the label that names its commit")
+	s.say("   a maintainer reads the code, and adds the label with its commit")
 	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
 		return err
 	}
 	approved := s.head(n)
 	sha := s.hub.repo.Push(n)
-	s.say("   the stranger pushes %.7s, with an image", sha)
+	s.say("   the contributor pushes %.7s, with an image", sha)
 	if err := s.image(ctx, n); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestStatements(t *testing.T) {
 		}
 	}
 	if got := statements(sqlDrop, `a"; DROP TABLE b; --`); got[0] != `DROP SCHEMA IF EXISTS "a""; DROP TABLE b; --" CASCADE` {
-		t.Errorf("a name that ends the quotes: %q", got)
+		t.Errorf("unexpected statements for a name with quotes: %q", got)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestDatabaseFlags(t *testing.T) {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q: %v, want %q", c.args, err, c.want)
 		case err != nil && strings.Contains(err.Error(), "secret"):
-			t.Errorf("%q: the error has the password: %v", c.args, err)
+			t.Errorf("%q: the error contains the password: %v", c.args, err)
 		}
 	}
 }
