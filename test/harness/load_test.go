@@ -123,7 +123,7 @@ func TestLoadCountsEveryRequest(t *testing.T) {
 		case n == 11:
 			w.WriteHeader(http.StatusBadGateway)
 		case n == 12:
-			panic(http.ErrAbortHandler) // closes the connection
+			panic(http.ErrAbortHandler) // This closes the connection.
 		}
 		fmt.Fprintln(w, r.URL.Path)
 	})
