@@ -106,7 +106,7 @@ func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, ver
 	})
 }
 
-// watchable returns the namespaces that can be watched, and what is lacking in the other namespaces. If the manager watched a
+// watchable returns the namespaces that can be watched, and the missing kinds in the other namespaces. If the manager watched a
 // namespace in which it lacks permissions, such as a deleted namespace, no controller would start.
 func (r permissions) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
 	lacking, err := r.lacking(ctx, namespaces)
