@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints how long each run took, and
-# lists each test that failed, with the number of runs in which it did. Without packages it runs those of make test, or of make
-# race if RACE is set; PLAIN are the folders that make race leaves out, FLAGS those of go test.
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints the duration of each run, and
+# lists each failed test with the number of runs in which it failed. Without packages it runs the packages of make test, or of
+# make race if RACE is set. PLAIN are the folders that make race omits, and FLAGS are flags of go test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=$1 load=$2
@@ -14,11 +14,12 @@ for _ in $(seq "$load"); do
 	busy+=($!)
 done
 
-# run FOLDER ARGUMENT...: the events of one run.
+# run FOLDER ARGUMENT...: prints the events of a run.
 if [ -n "${RACE:-}" ]; then race=-race; else race='' PLAIN='' && export CGO_ENABLED=0; fi
 run() { (cd "$1" && shift && go test $race ${FLAGS:--trimpath -shuffle=on -parallel 4} -count=1 -timeout 60m -json "$@"); }
 
-# failures of a run: "package test", and the package alone where none of its tests failed, as when it does not compile.
+# failures FILE: prints "package test" for each failed test of a run, and the package if it failed without a failed test, for
+# example because it does not compile.
 failures() {
 	sed -nE 's/^\{.*"Action":"fail","Package":"([^"]*)"(,"Test":"([^"]*)")?.*/\1 \3/p' "$1" |
 		awk 'NF > 1 { tests[$1]; print } NF == 1 { alone[$1] } END { for (p in alone) if (!(p in tests)) print p }' | sort -u

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh FUZZTIME [REGEXP]: fuzzes each target of the repository for that long, one after another, or those whose
-# "folder name" matches. An input that covers more is made shorter by twenty tries, not for a minute as by default, in which
-# nothing else would be tried. What a target finds stays in testdata/fuzz of its folder; the others are fuzzed all the same.
+# fuzz.sh FUZZTIME [REGEXP]: fuzzes the targets of the repository for this time, one after another. With REGEXP it fuzzes only
+# targets whose "folder name" matches. A new input is minimized with twenty attempts, instead of for a minute as by default, in
+# which no other input would be tried. Failing inputs are stored in testdata/fuzz of the folder. The remaining targets are
+# fuzzed even if a target fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1 chosen=${2:-}
@@ -15,7 +16,7 @@ fuzz() { # FOLDER NAME
 	(cd "$1" && go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 20x ${FUZZPARALLEL:+-parallel "$FUZZPARALLEL"} .) 2>&1 | tee "$log"
 }
 
-# Before Go 1.27 the end of the time can be reported as a failure without an input (golang/go#75804).
+# Before Go 1.27, the end of the time can be reported as a failure without an input (golang/go#75804).
 only_the_time_was_over() {
 	grep -q '^    context deadline exceeded$' "$log" && ! grep -qE 'Failing input|^    --- FAIL|panic' "$log"
 }

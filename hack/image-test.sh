@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Dockerfile with buildah, without a daemon, and checks what came out:
-# user, entry point, certificates, and that the program in it runs.
+# Builds the Dockerfile with buildah, without a daemon, and checks the image:
+# its user, entry point and certificates, and that its program runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ store=(--storage-driver vfs --root "$work/root" --runroot "$work/run")
 trap 'buildah "${store[@]}" rm --all >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
 buildah "${store[@]}" build --isolation chroot -t heighliner:test . >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-check() { # what, wanted, found
+check() { # NAME WANTED FOUND
 	[[ "$2" == "$3" ]] || { echo "image-test: $1 is $3 and not $2" >&2; exit 1; }
 	echo "ok   $1: $3"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Heighliner into the cluster of the kubeconfig, from an image that its nodes
-# reach. Usage: hack/install.sh registry.example.com/heighliner:v0.1.0
+# can pull. Usage: hack/install.sh registry.example.com/heighliner:v0.1.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ image=${1:-}
 if [ -z "$image" ]; then
   cat >&2 <<'TEXT'
 install: IMG is missing. There is no public image: build one, push it to a registry that
-your nodes reach, and name it (docs/how-to/install.md):
+your nodes can reach, and set IMG to it (docs/how-to/install.md):
   make build
   docker build -t registry.example.com/heighliner:v0.1.0 .
   docker push registry.example.com/heighliner:v0.1.0
@@ -20,11 +20,11 @@ case $image in
   *@sha256:*) name=${image%@*} field="digest: ${image#*@}" ;;
   *:*)
     name=${image%:*} field="newTag: \"${image##*:}\""
-    case ${image##*:} in */*) field= ;; esac ;; # the colon was that of a port
+    case ${image##*:} in */*) field= ;; esac ;; # The colon belongs to a port.
   *) field= ;;
 esac
 if [ -z "$field" ]; then
-  echo "install: IMG=$image names no version: add a tag, as in $image:v0.1.0, or a digest" >&2
+  echo "install: IMG=$image has no version: add a tag, as in $image:v0.1.0, or a digest" >&2
   exit 1
 fi
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Removes Heighliner and all of its objects from the cluster of the kubeconfig, in an
-# order in which nothing waits forever: the objects first, while the manager can do
-# what their deletionPolicy says, and end what it reports at GitHub; a finalizer that
-# no one takes off in time is taken off here; then the releases, which the manager waits
-# for.
-# Usage: hack/uninstall.sh [kustomization], default config/default.
+# Removes Heighliner and all its objects from the cluster of the kubeconfig, in an order
+# in which no deletion waits forever. It deletes the objects first, while the manager can
+# execute their deletionPolicy and end its reports on GitHub, and removes finalizers that
+# the manager does not remove in time. Then it waits for the deletion of the releases, and
+# removes the manager.
+# Usage: hack/uninstall.sh [KUSTOMIZATION], which defaults to config/default.
 set -euo pipefail
 
 kustomization=${1:-config/default}
@@ -22,11 +22,11 @@ for kind in "${kinds[@]}"; do
   if ! kubectl get customresourcedefinition "$kind" >/dev/null 2>&1; then continue; fi
   deadline=$((SECONDS + seconds))
   while [ -n "$(list "$kind")" ] && [ "$SECONDS" -lt "$deadline" ]; do
-    echo "waiting for $(list "$kind" | wc -l) $kind to do what they do at their end"
+    echo "waiting for $(list "$kind" | wc -l) $kind to be finalized"
     sleep 2
   done
   list "$kind" | while read -r namespace name; do
-    echo "taking the finalizer off $kind $namespace/$name: nothing did within ${seconds}s" >&2
+    echo "removing the finalizer of $kind $namespace/$name, which remained for ${seconds}s" >&2
     kubectl patch "$kind" --namespace "$namespace" "$name" --type merge --patch '{"metadata":{"finalizers":null}}'
   done
 done
@@ -39,7 +39,7 @@ if kubectl get customresourcedefinition versionedmicroservices.hlnr.io >/dev/nul
   done
 fi
 kubectl delete --ignore-not-found --kustomize "$kustomization"
-# What namespaces granted by config/components/read-secrets and config/components/secrets.
+# Remove the grants of namespaces from config/components/read-secrets and config/components/secrets.
 bindings() {
   kubectl get rolebindings --all-namespaces \
     --output "jsonpath={range .items[?(@.roleRef.name==\"$1\")]}{.metadata.namespace} {.metadata.name}{\"\\n\"}{end}"

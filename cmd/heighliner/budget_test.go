@@ -25,12 +25,12 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// What a manager may write for one service, everything included: Services, routes, statuses and
-// events. The design is in docs/explanation/write-budget.md.
+// budget is the maximum number of writes of a manager for one service, including Services, routes, statuses and events.
+// docs/explanation/write-budget.md describes the design.
 type budget struct {
 	create, upgrade int
-	// retire is of an upgrade with which the oldest release goes. One of them is at times a size that
-	// the server refuses, because the status of the release changed in between.
+	// retire is the maximum for an upgrade that removes the oldest release. It includes a resize that the server
+	// sometimes rejects because the status of the release changed in between.
 	retire int
 }
 
@@ -39,10 +39,10 @@ var (
 	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 27}
 )
 
-// budgeted are the services whose writes are counted: no name is part of another.
+// budgeted are the services whose writes are counted. No name is part of another name.
 var budgeted = []string{"bookshop", "carpool", "dogfood"}
 
-// rollout state counts the writes that a manager makes, by service and by kind.
+// rolloutState counts the writes of a manager, by service and kind.
 type rolloutState struct {
 	mu     sync.Mutex
 	last   time.Time
@@ -91,22 +91,22 @@ func (l *rolloutState) note(r *http.Request) {
 	l.writes[of][what]++
 }
 
-// reasons of events that are expected, or were before.
+// reasons matches the reasons of events that are or were expected.
 var reasons = regexp.MustCompile("Started|Promoted|Step|Removed|TrafficMoved|Succeeded|NewVersion|Programmed|Accepted|ResolvedRefs")
 
-// reasonOf finds the reason in an event, in whatever encoding it is sent.
+// reasonOf returns the reason of an encoded event.
 func reasonOf(event []byte) string {
 	return string(reasons.Find(event))
 }
 
-// quiet reports whether nothing was asked for a while.
+// quiet reports whether no request was sent for some time.
 func (l *rolloutState) quiet(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.last) > d
 }
 
-// clear forgets what was counted, and returns it.
+// clear returns the counts and resets them.
 func (l *rolloutState) clear() map[string]map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,15 +115,14 @@ func (l *rolloutState) clear() map[string]map[string]int {
 	return writes
 }
 
-// counted serves the API server like proxied, and counts writes by service.
+// counted starts a proxy of the API server, as proxied does, and counts writes by service.
 func counted(t *testing.T) (*rolloutState, string) {
 	t.Helper()
 	l := &rolloutState{writes: map[string]map[string]int{}}
 	return l, proxied(t, l.note)
 }
 
-// counts returns the writes since the last call: the mean of all services, and all of them in
-// words.
+// counts returns the writes since the last call: the mean of all services, and a description of all of them.
 func (l *rolloutState) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
@@ -139,11 +138,11 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 		totals = append(totals, total)
 	}
 	for what, n := range writes["none of them"] {
-		t.Errorf("%s: %d %s for none of the services", phase, n, what)
+		t.Errorf("%s: %d %s do not belong to a service", phase, n, what)
 	}
 	t.Logf("%s: %v writes", phase, totals)
 	if slices.Min(totals) == 0 {
-		t.Errorf("%s: nothing was written for some service: the test counts nothing", phase)
+		t.Errorf("%s: no write was counted for at least one service", phase)
 	}
 	for _, total := range totals {
 		out.mean += float64(total) / float64(len(totals))
@@ -152,23 +151,23 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 	return out
 }
 
-// played are the writes of a service in a phase, as the mean of all services, and those of all in words.
+// played contains the writes of a service in a phase: the mean of all services, and a description of all of them.
 type played struct {
 	mean float64
 	list string
 }
 
-// phases are what is counted, by the names of the fields of budget.
+// phases contains the writes of each phase, by the names of the fields of budget.
 type phases map[string]played
 
-// fewest keeps the fewest writes of a phase.
+// fewest stores the writes of a phase if they are fewer than before.
 func (p phases) fewest(phase string, x played) {
 	if was, ok := p[phase]; !ok || x.mean < was.mean {
 		p[phase] = x
 	}
 }
 
-// over returns the phases with more writes than a budget has for them.
+// over describes the phases with more writes than the budget allows.
 func (p phases) over(b budget) (out []string) {
 	for phase, most := range map[string]int{"create": b.create, "upgrade": b.upgrade, "retire": b.retire} {
 		if x, ok := p[phase]; !ok || x.mean > float64(most)+0.01 {
@@ -178,12 +177,13 @@ func (p phases) over(b budget) (out []string) {
 	return out
 }
 
-// rounds in which the budget is to be met once. Two controllers that see a fact at different times write once more, which
-// happens on a busy machine: the fewest writes count. A write that is added is added in every round.
+// rounds is the number of attempts to stay within the budget. On a busy machine, two controllers that see a change at
+// different times write one time more, so that the round with the fewest writes counts. A new unnecessary write would
+// occur in every round.
 const rounds = 4
 
-// TestWriteBudget counts what a manager writes for the creation of a service with a canary and a
-// domain, for its upgrades, and when it is stable.
+// TestWriteBudget counts the writes of a manager for the creation of a service with a canary and a domain, for its
+// upgrades, and while it is stable.
 func TestWriteBudget(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause *v1alpha1.CanaryPause
@@ -193,7 +193,7 @@ func TestWriteBudget(t *testing.T) {
 		"with pauses":    {&v1alpha1.CanaryPause{Duration: "3s"}, budgetWithPauses},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // Most of the time they wait until nothing more is written.
+			t.Parallel() // The subtests spend most of their time waiting until writes end.
 			least := phases{}
 			for round := 1; round <= rounds && len(least.over(test.budget)) > 0 && !t.Failed(); round++ {
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) { playBudget(t, test.pause, least) })
@@ -205,8 +205,8 @@ func TestWriteBudget(t *testing.T) {
 	}
 }
 
-// playBudget counts the writes of new services from their creation to the fourth upgrade, and asks that
-// nothing is written when they are stable.
+// playBudget counts the writes for new services from their creation to the fourth upgrade, and checks that nothing is
+// written while they are stable.
 func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
@@ -244,7 +244,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	for v := 1; v <= 4; v++ {
 		version, phase := fmt.Sprintf("1.%d.0", v), "upgrade"
 		if v > 2 {
-			phase = "retire" // The oldest release goes.
+			phase = "retire" // This upgrade removes the oldest release.
 		}
 		for _, service := range budgeted {
 			images.Push(t, "team/"+service, version)
@@ -258,8 +258,9 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	}
 }
 
-// slow returns how many NetworkPolicies were not Ready within the ten seconds in which a new object needs no status: each of
-// them writes once more, so that users see what it waits for. It happens with the race detector, on a busy machine.
+// slow returns the number of NetworkPolicies that were not Ready within ten seconds after their creation. After this time
+// the manager writes their status once more, to show what they wait for. This happens with the race detector on a busy
+// machine.
 func slow(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList
@@ -276,8 +277,7 @@ func slow(t *testing.T, namespace string) (n int) {
 	return n
 }
 
-// notQuiet reports that something was asked of the API server in the last seconds, in which
-// what may wait is written.
+// notQuiet reports whether requests were sent in the last five seconds, within which delayed writes happen.
 func notQuiet(l *rolloutState) string {
 	if !l.quiet(5 * time.Second) {
 		return "it still sends requests"
@@ -308,11 +308,11 @@ func createBudgeted(t *testing.T, namespace, name, repository string, pause *v1a
 	for _, obj := range []client.Object{policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may be in force for a moment.
+	// A list of domains that another test deleted may still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 }
 
-// unprogrammed reports which policy or Microservice is not Ready.
+// unprogrammed names a NetworkPolicy or Microservice that is not Ready.
 func unprogrammed(t *testing.T, namespace string) string {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList

@@ -20,13 +20,13 @@ import (
 	"github.com/heighliner/heighliner/internal/shard"
 )
 
-// leaseName is the name of the leader election Lease, without shards.
+// leaseName is the name of the leader election Lease if the manager runs without shards.
 const leaseName = "manager.hlnr.io"
 
 // checkPoll is the time between two reads of a check; a manager renews its Lease every two seconds.
 const checkPoll = 500 * time.Millisecond
 
-// checkCommand is "heighliner check".
+// checkCommand returns the command "heighliner check".
 func checkCommand() *cobra.Command {
 	var o options
 	var timeout time.Duration
@@ -34,14 +34,14 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Wait until a manager runs in the cluster, for helm test",
 		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
-election Lease, or those of all shards. It exits non-zero, with what is missing, when that takes longer than --timeout.`,
+election Lease, or those of all shards. If that takes longer than --timeout, it reports what is missing and exits non-zero.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.shards < 0 || o.shards > shard.Max {
-				return fmt.Errorf("--shards: %d must be from 0 to %d", o.shards, shard.Max)
+				return fmt.Errorf("--shards: invalid value %d: must be from 0 to %d", o.shards, shard.Max)
 			}
 			if timeout <= 0 {
-				return fmt.Errorf("--timeout: %s must be greater than 0, such as 60s", timeout)
+				return fmt.Errorf("--timeout: invalid value %s: must be greater than 0, such as 60s", timeout)
 			}
 			config, err := ctrl.GetConfig()
 			if err != nil {
@@ -57,12 +57,12 @@ election Lease, or those of all shards. It exits non-zero, with what is missing,
 		},
 	}
 	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; defaults to the namespace of the pod")
-	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, as the managers have it: the Lease of each must be renewed")
+	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, the same as for the managers; the Lease of each shard must be renewed")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Lease")
 	return cmd
 }
 
-// leaseNames returns the Leases that managers renew: one, or one for each shard.
+// leaseNames returns the names of the Leases that managers renew: a single Lease, or a Lease for each shard.
 func leaseNames(shards int) []string {
 	if shards == 0 {
 		return []string{leaseName}
@@ -74,8 +74,9 @@ func leaseNames(shards int) []string {
 	return names
 }
 
-// check returns nil when the API server serves all kinds and each Lease was renewed since its first read, so that the clocks
-// need not be synchronized. If ctx ends before that, check returns what is missing.
+// check returns nil when the API server serves all kinds and each Lease was renewed after check had first read it. It does
+// not compare times, so that the clocks need not be synchronized. If ctx ends first, check returns an error with what is
+// missing.
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -93,14 +94,14 @@ func check(ctx context.Context, config *rest.Config, namespace string, leases []
 	return nil
 }
 
-// waitRenewed returns who renews a Lease, after one renewal.
+// waitRenewed waits until a Lease is renewed, and returns the name of the manager that holds it.
 func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, lease string) (holder string, _ error) {
 	var first string
 	missing := errors.New("the API server does not respond")
 	err := wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
 		at, by, err := renewed(ctx, clients, namespace, lease)
 		if ctx.Err() != nil {
-			return false, nil // What the last read found is missing, and not an answer.
+			return false, nil // The read may have failed because ctx ended: keep the error of the read before it.
 		}
 		if err != nil {
 			missing = err
@@ -118,7 +119,7 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	return holder, nil
 }
 
-// renewed returns when a Lease was renewed, as text, and by which manager, if the API server serves all kinds.
+// renewed returns the time of the last renewal of a Lease, as text, and the manager that holds it. It returns an error if the API server does not serve all kinds.
 func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name string) (at, holder string, _ error) {
 	if err := servedKinds(clients); err != nil {
 		return "", "", err
@@ -134,7 +135,7 @@ func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name 
 	return holder + " " + lease.Spec.RenewTime.String(), holder, nil
 }
 
-// servedKinds reports which kinds of hlnr.io the API server does not serve.
+// servedKinds returns an error with the kinds of hlnr.io that the API server does not serve.
 func servedKinds(clients kubernetes.Interface) error {
 	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// check ends well only when the Lease is renewed, and reports what is missing otherwise.
+// TestCheck tests that check succeeds only after the Lease is renewed, and otherwise reports what is missing.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	go func() { done <- check(ctx, env.Config, namespace, leaseNames(0), &out) }()
-	await.Nil(t, func(ctx context.Context) error { // until the check has read it twice
+	await.Nil(t, func(ctx context.Context) error { // Wait until the check has read the Lease twice.
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		if err := env.Client.Update(ctx, lease); err != nil {
 			return err

@@ -23,10 +23,10 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// placeholder is the image in Git, which the API requires.
+// placeholder is the image in the manifest, because the API requires an image.
 const placeholder = "example.com/set-by-heighliner"
 
-// report is the CronJob of a user, as in Git.
+// report is the manifest of a user's CronJob, as in Git.
 const report = `
 apiVersion: batch/v1
 kind: CronJob
@@ -56,7 +56,7 @@ spec:
           - {name: other, configMap: {name: other}}
 `
 
-// A CronJob runs the image and the configuration of the active release, through a promotion, a
+// TestFollower tests that a CronJob runs the image and the configuration of the active release, through a promotion, a
 // rollback, a change of its manifest in Git, and the deletion of the Microservice.
 func TestFollower(t *testing.T) {
 	t.Parallel()
@@ -108,14 +108,14 @@ func TestFollower(t *testing.T) {
 	}}
 	create(t, ms)
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
-	job.Name = "paused" // Its user suspended it: it follows, and starts nothing.
+	job.Name = "paused" // Its user suspended this CronJob: it follows the release, but remains suspended.
 	follows("@"+digests["1.0.0"], true, "version 1.0.0")
 	job.Name = "report"
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 	first := job.Annotations[v1alpha1.AnnotationFollows]
 	configured(t, job, "level", "1")
 
-	// A promotion, with other settings.
+	// Promote a release with another configuration.
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "settings"}, Data: map[string]string{"level": "2"}}
 	if err := env.Client.Update(t.Context(), settings); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestFollower(t *testing.T) {
 	follows("@"+digests["1.1.0"], false, "version 1.1.0")
 	configured(t, job, "level", "2")
 
-	// Git applies its manifest again, with another schedule, and the names of ConfigMaps of the manifest.
+	// Git applies the manifest again, with another schedule and with the original names of the ConfigMaps.
 	git(strings.Replace(report, "0 3 ", "30 3 ", 1))
 	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
@@ -138,7 +138,7 @@ func TestFollower(t *testing.T) {
 	follows("@"+digests["1.1.0"], false, "version 1.1.0")
 	configured(t, job, "level", "2")
 
-	// A rollback, with the settings of its time.
+	// Roll back to a release with its previous configuration.
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(ms), ms); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestFollower(t *testing.T) {
 	configured(t, job, "level", "1")
 	ownsOnly(t, job)
 
-	// Nothing is written without a change.
+	// The manager writes nothing if nothing changes.
 	version := job.ResourceVersion
 	time.Sleep(2 * time.Second)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
@@ -160,7 +160,7 @@ func TestFollower(t *testing.T) {
 		t.Error("the CronJob was written without a change")
 	}
 
-	// Git renames the container and removes a variable: nothing of them remains.
+	// Git renames the container and removes a variable: the previous fields disappear.
 	git(strings.NewReplacer("labels:", "annotations: {hlnr.io/follow-container: main}\n  labels:", "- name: shop", "- name: main", `
             - name: LEVEL
               valueFrom: {configMapKeyRef: {name: settings, key: level}}`, "").Replace(report))
@@ -186,7 +186,7 @@ func TestFollower(t *testing.T) {
 	})
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 
-	// An empty list removes the list, which has one owner; one that is omitted does not.
+	// An empty list in the manifest removes the list, which has a single owner. An omitted list does not.
 	git(strings.Replace(report, "envFrom:\n            - configMapRef: {name: settings}", "envFrom: []", 1))
 	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
@@ -198,7 +198,7 @@ func TestFollower(t *testing.T) {
 		return nil
 	})
 
-	// Without the label it is not suspended any longer.
+	// Without the label, the CronJob is no longer suspended.
 	unfollowed := strings.NewReplacer("name: report", "name: unfollowed", "{hlnr.io/follow: shop}", "{hlnr.io/follow: none}").Replace(report)
 	git(unfollowed)
 	job.Name = "unfollowed"
@@ -208,7 +208,7 @@ func TestFollower(t *testing.T) {
 	job.Name = "report"
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 
-	// Without the Microservice it keeps what it has: an uninstallation harms no workload.
+	// Without the Microservice, the CronJob keeps its image and configuration: uninstalling does not harm workloads.
 	if err := env.Client.Delete(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
@@ -225,20 +225,20 @@ func TestFollower(t *testing.T) {
 	}
 	for _, want := range []string{"Following", "MicroserviceNotFound", "NoActiveRelease"} {
 		if !slices.Contains(reasons, want) {
-			t.Errorf("events %q, want one of %s", reasons, want)
+			t.Errorf("events %q, want an event with reason %s", reasons, want)
 		}
 	}
 }
 
-// configured fails the test unless the CronJob refers to one ConfigMap with that content, wherever
-// its manifest refers to settings, and leaves the others as they are.
+// configured fails the test unless the CronJob refers, wherever its manifest refers to settings, to one ConfigMap with
+// that content, and its other references are unchanged.
 func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	t.Helper()
 	pod := job.Spec.JobTemplate.Spec.Template.Spec
 	shop := pod.Containers[0]
 	names := []string{shop.EnvFrom[0].ConfigMapRef.Name, shop.Env[0].ValueFrom.ConfigMapKeyRef.Name, pod.Volumes[0].ConfigMap.Name}
 	if len(slices.Compact(names)) != 1 {
-		t.Errorf("refers to ConfigMaps %q, want one", names)
+		t.Errorf("refers to ConfigMaps %q, want a single one", names)
 	}
 	settings := &corev1.ConfigMap{}
 	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: job.Namespace, Name: names[0]}, settings); err != nil {
@@ -252,7 +252,7 @@ func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	}
 }
 
-// ownsOnly fails the test if the follower owns other fields than those that it has to set.
+// ownsOnly fails the test if the follower owns fields other than those that it must set.
 func ownsOnly(t *testing.T, job *batchv1.CronJob) {
 	t.Helper()
 	allowed := []string{
@@ -264,7 +264,7 @@ func ownsOnly(t *testing.T, job *batchv1.CronJob) {
 	check = func(fields map[string]any) {
 		for field, inner := range fields {
 			if !slices.Contains(allowed, field) {
-				t.Errorf("the follower owns %s", field)
+				t.Errorf("the follower owns field %s", field)
 			}
 			if inner, ok := inner.(map[string]any); ok {
 				check(inner)
@@ -283,6 +283,6 @@ func ownsOnly(t *testing.T, job *batchv1.CronJob) {
 		}
 	}
 	if !found {
-		t.Error("the follower owns nothing")
+		t.Error("the follower owns no field")
 	}
 }

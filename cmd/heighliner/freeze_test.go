@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// withShippedRights runs the manager with the permissions of config/rbac until the test ends, which
-// fails if the API server refused it anything.
+// withShippedRights runs the manager with the permissions of config/rbac until the test ends. The test fails if the API
+// server forbids a request.
 func withShippedRights(t *testing.T, namespace string) {
 	t.Helper()
 	shipped(t)
@@ -37,14 +37,14 @@ func withShippedRights(t *testing.T, namespace string) {
 	t.Cleanup(func() {
 		if len(refused.seen) > 0 {
 			slices.Sort(refused.seen)
-			t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+			t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 		}
 	})
 	startManager(t, "v1.0.0", proxiedAs(t, config, func(*http.Request) {}), namespace)
 }
 
-// A user freezes a namespace: a version that is pushed waits, with the shipped permissions of the
-// manager, and starts when the freeze is deleted, and another one at the end of a period.
+// TestFreeze freezes a namespace, with the permissions of config/rbac. A pushed version waits and starts when the
+// Freeze is deleted. Another version waits until the end of a period.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -104,7 +104,7 @@ func TestFreeze(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if row := strings.Fields(strings.Split(out, "\n")[1]); !slices.Equal(row[:len(row)-1], []string{"fair", "true", "trade", "fair", "1", alice}) {
-		t.Errorf("kubectl get frz prints\n%s", out)
+		t.Errorf("unexpected output of kubectl get frz:\n%s", out)
 	}
 
 	images.Push(t, "team/shop", "1.1.0")
@@ -118,7 +118,7 @@ func TestFreeze(t *testing.T) {
 		t.Error("the Microservice did not change")
 	}
 
-	// A calendar: its period ends by the clock, and no one has to change anything.
+	// The period of a calendar ends at its time, without a change by a user.
 	from, to := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.NewTime(time.Now().Add(15*time.Second).Truncate(time.Second))
 	f = freeze(v1alpha1.FreezeRules{Reason: "trade fair", Periods: []v1alpha1.FreezePeriod{{From: from, To: to}}})
 	images.Push(t, "team/shop", "1.2.0")
@@ -133,7 +133,7 @@ func TestFreeze(t *testing.T) {
 		return nil
 	})
 	if ended := time.Now(); ended.Before(to.Time) {
-		t.Errorf("1.2.0 is active at %s, in the freeze", ended)
+		t.Errorf("1.2.0 is active at %s, during the freeze", ended)
 	}
 	var events eventsv1.EventList
 	if err := env.Client.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {

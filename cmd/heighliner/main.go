@@ -1,7 +1,7 @@
-// Command heighliner is the manager: it runs the controllers of hlnr.io.
+// Command heighliner is the manager, which runs the controllers of hlnr.io.
 //
 //	main.go        the process
-//	check.go       "heighliner check", which helm test runs
+//	check.go       "heighliner check", the command that helm test runs
 //	manager.go     flags, and the manager with its controllers
 //	memory.go      the memory limit of the container
 //	namespaces.go  namespaces in which the manager lacks its permissions

@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	_ "time/tzdata" // deploy windows need no files of the image
+	_ "time/tzdata" // Deploy windows need time zones, and the image contains no files of them.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -54,10 +54,10 @@ import (
 	"github.com/heighliner/heighliner/internal/shard"
 )
 
-// version is set when the binary is built.
+// version is the version of the manager, which the linker sets.
 var version = "dev"
 
-// options of the manager, one for each flag.
+// options are the values of the manager's flags.
 type options struct {
 	leaderElect     bool
 	shards          int
@@ -72,13 +72,13 @@ type options struct {
 	workers         int
 	prometheus      string
 	registryRate    float64
-	// identityClouds and identityNamespaces are for images without pull Secrets.
+	// identityClouds and identityNamespaces configure the workload identity, which reads images without pull Secrets.
 	identityClouds, identityNamespaces []string
 	serviceMetrics                     int
 	outbound                           outbound.Config
 }
 
-// command returns the command line.
+// command returns the root command.
 func command() *cobra.Command {
 	var o options
 	zapOptions := zap.Options{}
@@ -104,7 +104,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
-	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect, needs as many in all replicas, and must change only while none runs; 0 disables shards")
+	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas need the same number, and it must change only while no replica runs; 0 disables shards")
 	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
@@ -113,13 +113,13 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles of net/http/pprof under /debug/pprof/, served over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
-	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server of analyses that do not name one")
+	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server for analyses that do not set an address")
 	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts may be twice as large. After a response of 429 the rate is halved, and increased again every minute")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries ImagePolicies without imagePullSecrets read with the workload identity of the manager: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
-	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group; with more there are counts only; 0 disables metrics by name")
+	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group. If there are more Microservices, there are only counts; 0 disables metrics by name")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -136,26 +136,26 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 // maxServiceMetrics is the upper bound of --service-metrics-limit.
 const maxServiceMetrics = 10_000
 
-// The bounds of --registry-requests-per-second.
+// minRegistryRate and maxRegistryRate are the bounds of --registry-requests-per-second.
 const minRegistryRate, maxRegistryRate = 0.1, 10_000.0
 
-// validate rejects invalid flags.
+// validate returns an error for invalid flags.
 func (o options) validate() error {
 	switch {
 	case o.minDrain <= 0:
-		return fmt.Errorf("--min-drain-delay: %s must be greater than 0, such as 5s", o.minDrain)
+		return fmt.Errorf("--min-drain-delay: invalid value %s: must be greater than 0, such as 5s", o.minDrain)
 	case o.shards < 0 || o.shards > shard.Max:
-		return fmt.Errorf("--shards: %d must be from 0 to %d, such as the number of replicas", o.shards, shard.Max)
+		return fmt.Errorf("--shards: invalid value %d: must be from 0 to %d, such as the number of replicas", o.shards, shard.Max)
 	case o.shards > 0 && o.leaderElect:
-		return errors.New("--shards and --leader-elect: use one of them; each shard has a Lease")
+		return errors.New("--shards and --leader-elect: set only one of them, because each shard has its own Lease")
 	case o.shards > 0 && o.ownNamespace() == "":
 		return errors.New("--shards requires --leader-election-namespace, the namespace of the Leases")
 	case o.workers < 1:
-		return fmt.Errorf("--workers: %d must be at least 1", o.workers)
+		return fmt.Errorf("--workers: invalid value %d: must be at least 1", o.workers)
 	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
-		return fmt.Errorf("--registry-requests-per-second: %g must be from %g to %g, such as %d", o.registryRate, minRegistryRate, maxRegistryRate, registry.DefaultPerSecond)
+		return fmt.Errorf("--registry-requests-per-second: invalid value %g: must be from %g to %g, such as %d", o.registryRate, minRegistryRate, maxRegistryRate, registry.DefaultPerSecond)
 	case o.serviceMetrics < 0 || o.serviceMetrics > maxServiceMetrics:
-		return fmt.Errorf("--service-metrics-limit: %d must be from 0 to %d, such as %d", o.serviceMetrics, maxServiceMetrics, servicemetrics.DefaultLimit)
+		return fmt.Errorf("--service-metrics-limit: invalid value %d: must be from 0 to %d, such as %d", o.serviceMetrics, maxServiceMetrics, servicemetrics.DefaultLimit)
 	}
 	if len(o.identityNamespaces) > 0 && len(o.identityClouds) == 0 {
 		return errors.New("--registry-workload-identity-namespaces requires --registry-workload-identity, such as aws")
@@ -168,7 +168,7 @@ func (o options) validate() error {
 	return err
 }
 
-// identity returns the identity of the manager at registries of clouds, or nil.
+// identity returns the identity with which the manager reads registries of clouds, or nil if no cloud is configured.
 func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 	if len(o.identityClouds) == 0 {
 		return nil, nil
@@ -180,11 +180,11 @@ func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 	return identity, nil
 }
 
-// podNamespace is the file that names the namespace of a pod.
+// podNamespace is the path of the file that contains the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownNamespace returns the namespace of the manager; "" if it runs outside of the cluster and the
-// flag is not set.
+// ownNamespace returns the namespace of the manager. It is empty if the manager runs outside the cluster and the flag
+// is not set.
 func (o options) ownNamespace() string {
 	if o.leaderNamespace != "" {
 		return o.leaderNamespace
@@ -196,7 +196,7 @@ func (o options) ownNamespace() string {
 	return strings.TrimSpace(string(name))
 }
 
-// run finds the cluster, and runs the manager until ctx ends.
+// run connects to the cluster, and runs the manager until ctx ends.
 func run(ctx context.Context, o options, logger logr.Logger) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
@@ -238,7 +238,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, setup(mgr, o)
 }
 
-// goVersion returns the Go version that built the binary.
+// goVersion returns the version of Go with which the binary was built.
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -246,12 +246,12 @@ func goVersion() string {
 	return "unknown"
 }
 
-// newScheme registers all kinds that the controllers read and write.
+// newScheme returns a scheme with all kinds that the controllers read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, networkpolicy.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // cannot happen: the schemes are constant
+			panic(err) // This cannot happen, because the schemes are constant.
 		}
 	}
 	return scheme
@@ -274,19 +274,19 @@ func managerOptions(o options) ctrl.Options {
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaderNamespace,
-		// The binary ends when the manager does: the Lease can be released immediately.
+		// The process ends with the manager, so that it can release the Lease immediately.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
 		Cache:                         cacheOptions(o),
 		NewCache:                      networkpolicy.NewCache,
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Secrets are read one by one and never kept.
+			// Secrets are read one by one and are not cached.
 			DisableFor: []client.Object{&corev1.Secret{}},
 		}},
 	}
 }
 
-// cacheOptions keep in memory only what is ours, and of that only what is read.
+// cacheOptions limit the cache to the objects of Heighliner, and to the fields that the controllers read.
 func cacheOptions(o options) cache.Options {
 	opts := cache.Options{
 		DefaultTransform:            cache.TransformStripManagedFields(),
@@ -307,16 +307,16 @@ func cacheOptions(o options) cache.Options {
 	return opts
 }
 
-// labelled selects what carries a label of that key.
+// labelled returns a selector of objects with a label, whatever its value.
 func labelled(key string) labels.Selector {
 	has, err := labels.NewRequirement(key, selection.Exists, nil)
 	if err != nil {
-		panic(err) // the keys are constant
+		panic(err) // This cannot happen, because the keys are constant.
 	}
 	return labels.NewSelector().Add(*has)
 }
 
-// newShards returns the shards of the namespaces, which the manager runs; nil without --shards.
+// newShards returns the shards that the manager runs, or nil without --shards.
 func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 	if o.shards == 0 {
 		return nil, nil
@@ -350,7 +350,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return err
 	}
-	// One pool for all who talk to GitHub: its limits are kept in it.
+	// All clients of GitHub share a pool, because it counts their requests against GitHub's limits.
 	pool := github.NewPool(github.Options{Outbound: allowed})
 	identity, err := o.identity(allowed)
 	if err != nil {
@@ -372,7 +372,7 @@ func setup(mgr ctrl.Manager, o options) error {
 				Packages: func(repository types.NamespacedName, _ string) {
 					select {
 					case packages <- repository:
-					default: // the interval finds it
+					default: // The queue is full: the next scan finds the change.
 					}
 				},
 			})

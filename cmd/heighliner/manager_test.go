@@ -39,22 +39,22 @@ func TestHelp(t *testing.T) {
 
 func TestRefusedFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--workers=0":                                  "--workers: 0 must be at least 1",
-		"--min-drain-delay=0s":                         "--min-drain-delay: 0s must be greater than 0, such as 5s",
-		"--min-drain-delay=-1s":                        "--min-drain-delay: -1s must be greater than 0, such as 5s",
+		"--workers=0":                                  "--workers: invalid value 0: must be at least 1",
+		"--min-drain-delay=0s":                         "--min-drain-delay: invalid value 0s: must be greater than 0, such as 5s",
+		"--min-drain-delay=-1s":                        "--min-drain-delay: invalid value -1s: must be greater than 0, such as 5s",
 		"--min-drain-delay=1":                          `invalid argument "1" for "--min-drain-delay" flag: time: missing unit in duration "1"`,
 		"--outbound-deny=a/b":                          `read --outbound-deny: "a/b" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which includes its subdomains`,
 		"--registry-workload-identity=gcp":             `--registry-workload-identity: "gcp" is not a supported cloud: use aws, azure, google`,
 		"--registry-workload-identity-namespaces=shop": "--registry-workload-identity-namespaces requires --registry-workload-identity, such as aws",
-		"--registry-requests-per-second=0":             "--registry-requests-per-second: 0 must be from 0.1 to 10000, such as 50",
-		"--registry-requests-per-second=1e9":           "--registry-requests-per-second: 1e+09 must be from 0.1 to 10000, such as 50",
-		"--registry-requests-per-second=NaN":           "--registry-requests-per-second: NaN must be from 0.1 to 10000, such as 50",
-		"--shards=-1":                                  "--shards: -1 must be from 0 to 32, such as the number of replicas",
-		"--shards=33":                                  "--shards: 33 must be from 0 to 32, such as the number of replicas",
+		"--registry-requests-per-second=0":             "--registry-requests-per-second: invalid value 0: must be from 0.1 to 10000, such as 50",
+		"--registry-requests-per-second=1e9":           "--registry-requests-per-second: invalid value 1e+09: must be from 0.1 to 10000, such as 50",
+		"--registry-requests-per-second=NaN":           "--registry-requests-per-second: invalid value NaN: must be from 0.1 to 10000, such as 50",
+		"--shards=-1":                                  "--shards: invalid value -1: must be from 0 to 32, such as the number of replicas",
+		"--shards=33":                                  "--shards: invalid value 33: must be from 0 to 32, such as the number of replicas",
 		"--shards=3":                                   "--shards requires --leader-election-namespace, the namespace of the Leases",
-		"--shards=3 --leader-elect":                    "--shards and --leader-elect: use one of them; each shard has a Lease",
-		"--service-metrics-limit=-1":                   "--service-metrics-limit: -1 must be from 0 to 10000, such as 500",
-		"--service-metrics-limit=10001":                "--service-metrics-limit: 10001 must be from 0 to 10000, such as 500",
+		"--shards=3 --leader-elect":                    "--shards and --leader-elect: set only one of them, because each shard has its own Lease",
+		"--service-metrics-limit=-1":                   "--service-metrics-limit: invalid value -1: must be from 0 to 10000, such as 500",
+		"--service-metrics-limit=10001":                "--service-metrics-limit: invalid value 10001: must be from 0 to 10000, such as 500",
 		"--unknown":                                    "unknown flag: --unknown",
 		"argument":                                     `unknown command "argument" for "heighliner"`,
 	} {
@@ -88,7 +88,7 @@ func TestManagerOptions(t *testing.T) {
 				t.Errorf("election %t of %q in %q", got.LeaderElection, got.LeaderElectionID, got.LeaderElectionNamespace)
 			}
 			if _, ok := got.Cache.DefaultNamespaces[test.namespace]; ok != (test.namespace != "") {
-				t.Errorf("it watches %v", got.Cache.DefaultNamespaces)
+				t.Errorf("the manager watches %v", got.Cache.DefaultNamespaces)
 			}
 			if !got.Cache.ReaderFailOnMissingInformer {
 				t.Error("a read may start an informer that is not intended")
@@ -100,7 +100,7 @@ func TestManagerOptions(t *testing.T) {
 				}
 			}
 			if !secrets {
-				t.Error("Secrets are read through the cache, and kept")
+				t.Error("Secrets are read through the cache")
 			}
 			for obj := range got.Cache.ByObject {
 				if _, ok := obj.(*corev1.Secret); ok {
@@ -108,7 +108,7 @@ func TestManagerOptions(t *testing.T) {
 				}
 			}
 			if *got.GracefulShutdownTimeout <= 0 || *got.GracefulShutdownTimeout > time.Minute {
-				t.Errorf("it takes %s to end", *got.GracefulShutdownTimeout)
+				t.Errorf("graceful shutdown takes %s", *got.GracefulShutdownTimeout)
 			}
 		})
 	}

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// cgroupLimits are where Linux shows the memory limit of a container: cgroups of version 2 and 1.
+// cgroupLimits are the files in which Linux shows the memory limit of a container, with version 2 and version 1 of cgroups.
 var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// limitMemory makes the garbage collector work harder near the memory limit of the container, which
-// would otherwise be reached with garbage: many large answers at a time are one reason. GOMEMLIMIT
-// takes precedence.
+// limitMemory sets a soft memory limit just below the memory limit of the container, so that the garbage collector runs
+// more often near it. Otherwise garbage, such as that of many large responses, could exceed the container's limit.
+// GOMEMLIMIT takes precedence.
 func limitMemory() {
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // none is set
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // No limit is set.
 		debug.SetMemoryLimit(memoryLimit("/"))
 	}
 }
 
-// memoryLimit returns nine tenths of the limit that a file system shows; without one no limit.
+// memoryLimit returns nine tenths of the limit that the files below root show, or math.MaxInt64 if there is no limit.
 func memoryLimit(root string) int64 {
 	for _, name := range cgroupLimits {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMemoryLimit: the limit of the container counts, less what is not the heap's.
+// TestMemoryLimit tests that the limit of the garbage collector is nine tenths of the limit of the container.
 func TestMemoryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string

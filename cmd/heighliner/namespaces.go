@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// permissionsPoll is the time after which the permissions in namespaces that are not watched are read again.
+	// permissionsPoll is the time between two reads of the permissions in namespaces that are not watched.
 	permissionsPoll = 30 * time.Second
-	// minRun is the minimum time for which the manager runs before it ends to watch another namespace. The kubelet resets
-	// its back-off for a container that ran for 10 minutes: a team that removes and creates the RoleBinding of its namespace again and again
-	// cannot keep the manager from running for the others.
+	// minRun is the minimum time for which the manager runs before it restarts to watch another namespace. The kubelet resets its back-off
+	// for a container that ran for 10 minutes. A team that repeatedly removes and creates the RoleBinding of its namespace therefore cannot
+	// keep the manager from running for other namespaces.
 	minRun = 10 * time.Minute
 )
 
-// permissions reads what the manager may do in namespaces.
+// permissions reads the permissions of the manager in namespaces.
 type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns, for each of the namespaces in which the manager cannot list a kind that it watches, these kinds. A namespace that
-// was deleted is one of them, because its roles are gone.
+// lacking returns, by namespace, the watched kinds that the manager cannot list. It includes deleted namespaces, because their roles
+// are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -53,8 +53,8 @@ func (r permissions) lacking(ctx context.Context, namespaces []string) (map[stri
 	return out, nil
 }
 
-// missing returns the kinds that the rules do not allow to list and watch. An authorizer that does not list its rules is asked for
-// each of them.
+// missing returns the kinds that the rules do not allow the manager to list and watch. If the authorizer cannot list all rules,
+// missing asks the API server about each kind.
 func (r permissions) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
 	var out []string
 	for group, resources := range watches.Kinds() {
@@ -79,7 +79,7 @@ func (r permissions) missing(ctx context.Context, namespace string, rules author
 	return out, nil
 }
 
-// ask whether the manager may do all of the verbs with a kind.
+// ask reports whether the manager may use all of the verbs with a resource.
 func (r permissions) ask(ctx context.Context, namespace, group, resource string, verbs ...string) (bool, error) {
 	for _, verb := range verbs {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -96,7 +96,7 @@ func (r permissions) ask(ctx context.Context, namespace, group, resource string,
 	return true, nil
 }
 
-// allows reports whether a rule without names allows a verb.
+// allows reports whether a rule without resource names allows a verb.
 func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, verb string) bool {
 	has := func(list []string, value string) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")
@@ -106,8 +106,8 @@ func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, ver
 	})
 }
 
-// watchable returns the namespaces that can be watched, and what is lacking in the others. A namespace in which the manager lacks its
-// permissions, such as a deleted one, would keep all controllers from starting, for the other namespaces too.
+// watchable returns the namespaces that can be watched, and the missing kinds in the other namespaces. If the manager watched a
+// namespace in which it lacks permissions, such as a deleted namespace, no controller would start.
 func (r permissions) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
 	lacking, err := r.lacking(ctx, namespaces)
 	if err != nil || len(lacking) == 0 {
@@ -128,8 +128,8 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	return out, lacking, nil
 }
 
-// omitUnwatchable removes namespaces that cannot be watched from the options. The Runnable, nil if there are none, ends the manager
-// when one of them can be.
+// omitUnwatchable removes namespaces that cannot be watched from the options. It returns a Runnable that ends the manager when one
+// of them can be watched, or nil if it removed none.
 func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log logr.Logger) (ctrlmanager.Runnable, error) {
 	if len(o.namespaces) == 0 {
 		return nil, nil
@@ -147,18 +147,18 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	return restart{permissions: r, lacks: lacking, every: permissionsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// restart is a Runnable that ends the manager when it has the permissions to watch another namespace: caches do not get namespaces later.
+// restart is a Runnable that ends the manager when it has the permissions to watch another namespace, because caches cannot add namespaces later.
 type restart struct {
 	permissions
-	lacks map[string]string // kinds by namespace
+	lacks map[string]string // The missing kinds, by namespace.
 	every time.Duration
 	after time.Time
 }
 
-// NeedLeaderElection lets each replica look for itself.
+// NeedLeaderElection returns false, because each replica reads the permissions itself.
 func (restart) NeedLeaderElection() bool { return false }
 
-// Start returns an error when the permissions are there. Where the API server does not answer, it asks again later.
+// Start returns an error when the manager has the permissions. If the API server does not respond, Start retries later.
 func (r restart) Start(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(r.lacks))
 	ticker := time.NewTicker(r.every)
@@ -178,7 +178,7 @@ func (r restart) Start(ctx context.Context) error {
 		}
 		for _, name := range names {
 			if _, lacks := still[name]; !lacks {
-				return fmt.Errorf("namespace %q can be watched now: start again", name)
+				return fmt.Errorf("namespace %q can be watched now: the manager must restart", name)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func roleOf(t *testing.T, namespace string) *rbacv1.Role {
 	return role
 }
 
-// Each kind of the Role that is watched, but for those of routes, is one without which the controllers do not start.
+// TestWatchedKinds tests that the controllers require exactly the kinds that the Role allows them to watch, except the kinds of routes.
 func TestWatchedKinds(t *testing.T) {
 	ofRoutes := map[string]bool{}
 	for _, kind := range routes.AllKinds() {
@@ -64,8 +64,7 @@ func TestWatchedKinds(t *testing.T) {
 	}
 }
 
-// Each kind of the ClusterRole of a manager of some namespaces that is watched, but for those of routes, is one without which the controllers do
-// not start.
+// TestWatchedClusterKinds tests the same for the ClusterRole of a manager of some namespaces.
 func TestWatchedClusterKinds(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(apiserver.Root(t), "charts/heighliner/files/namespaced/cluster_role.yaml"))
@@ -79,7 +78,7 @@ func TestWatchedClusterKinds(t *testing.T) {
 	want := map[string][]string{}
 	for _, rule := range role.Rules {
 		for _, group := range rule.APIGroups {
-			if slices.Contains(rule.Verbs, "watch") && group != "networking.k8s.io" { // the classes of Ingresses
+			if slices.Contains(rule.Verbs, "watch") && group != "networking.k8s.io" { // The ClusterRole also allows the manager to watch IngressClasses.
 				want[group] = append(want[group], rule.Resources...)
 			}
 		}
@@ -89,7 +88,7 @@ func TestWatchedClusterKinds(t *testing.T) {
 	}
 }
 
-// A manager of some namespaces goes without one in which it has no permissions, or not all of them, and ends when it gets them.
+// TestNamespacesWithoutRights tests that a manager of some namespaces omits a namespace in which it lacks permissions, and ends when it gets them.
 func TestNamespacesWithoutRights(t *testing.T) {
 	t.Parallel()
 	const user = "system:serviceaccount:heighliner-system:some-namespaces"
@@ -115,7 +114,7 @@ func TestNamespacesWithoutRights(t *testing.T) {
 
 	for name, only := range map[string]string{"none": without, "one that does not exist": "no-such-namespace"} {
 		if _, _, err := (permissions{client}).watchable(t.Context(), []string{only}, logr.Discard()); err == nil || !strings.Contains(err.Error(), only) {
-			t.Errorf("%s: %v, want an error that names %q", name, err, only)
+			t.Errorf("%s: %v, want an error with %q", name, err, only)
 		}
 	}
 	namespaces, lacking, err := permissions{client}.watchable(t.Context(), []string{has, partly, without, "no-such-namespace"}, logr.Discard())
@@ -148,6 +147,6 @@ func TestNamespacesWithoutRights(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Start(t.Context()) }()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), without) {
-		t.Errorf("ended with %v, want an error that names %q", err, without)
+		t.Errorf("ended with %v, want an error with %q", err, without)
 	}
 }

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{Policies: true, GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// refusals collects what the API server forbids.
+// refusals collects the requests that the API server forbids.
 type refusals struct {
 	mu   sync.Mutex
 	seen []string
@@ -78,8 +78,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// shipped applies the roles that config/default has, some components among them, as a
-// user would: over what is there.
+// shipped applies the roles of config/default and of some components over the existing roles, as a user would.
 func shipped(t *testing.T, components ...string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
@@ -91,8 +90,7 @@ func shipped(t *testing.T, components ...string) {
 	}
 }
 
-// overlay makes a kustomization of folders of config and of components, and gives its
-// folder.
+// overlay creates a kustomization of folders of config and of components, and returns its folder.
 func overlay(t *testing.T, namespace string, folders []string, components ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +119,7 @@ func overlay(t *testing.T, namespace string, folders []string, components ...str
 	return dir
 }
 
-// install applies a folder of config: what names no namespace, into this one.
+// install applies a folder of config. Objects without a namespace are created in the given namespace.
 func install(t *testing.T, folder, namespace string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", folder, "*.yaml"))
@@ -157,8 +155,8 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// freeAddress is one on loopback that no one listens on. It is below the ports that Linux gives to connections, each of which
-// might take it before the manager does.
+// freeAddress returns an unused address on loopback. Its port is below the range of ports that Linux assigns to connections,
+// so that no connection takes it before the manager starts.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -169,11 +167,11 @@ func freeAddress(t *testing.T) string {
 		defer l.Close()
 		return l.Addr().String()
 	}
-	t.Fatal("found no port on loopback that no one listens on")
+	t.Fatal("found no unused port on loopback")
 	return ""
 }
 
-// alone removes what other tests left: this manager would work on it, and count it.
+// alone removes the objects of other tests, which this manager would reconcile and count.
 func alone(t *testing.T) {
 	t.Helper()
 	var namespaces corev1.NamespaceList
@@ -183,19 +181,19 @@ func alone(t *testing.T) {
 	for _, ns := range namespaces.Items {
 		for _, o := range []client.Object{&v1alpha1.Microservice{}, &v1alpha1.ImagePolicy{}, &v1alpha1.NetworkPolicy{}, &v1alpha1.VersionedMicroservice{}} {
 			if err := env.Client.DeleteAllOf(t.Context(), o, client.InNamespace(ns.Name)); err != nil {
-				t.Fatalf("delete what remains in %s: %v", ns.Name, err)
+				t.Fatalf("delete the remaining objects in %s: %v", ns.Name, err)
 			}
 		}
 	}
 }
 
-// The manager runs a whole story with the permissions that config/rbac gives it, and not
-// one more is asked for.
+// TestShippedRightsSuffice runs the manager through a whole story with the permissions of config/rbac, and checks that
+// it needs no other permission.
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	shipped(t)
-	installTLS(t) // Before the manager, which lists and watches what there is.
-	// Made before the manager starts, and so deleted after it has ended: a namespace that goes refuses events.
+	installTLS(t) // Install the CRDs before the manager starts, because it discovers the kinds at its start.
+	// Create the namespace before the manager starts, so that it is deleted after the manager has ended: a namespace that is being deleted refuses events.
 	namespace := env.Namespace(t)
 	var refused refusals
 	config := rest.CopyConfig(env.Config)
@@ -223,7 +221,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		}
 		if len(refused.seen) > 0 {
 			slices.Sort(refused.seen)
-			t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+			t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 		}
 	})
 
@@ -257,13 +255,13 @@ func TestShippedRightsSuffice(t *testing.T) {
 	gateway.Spec.GatewayClassName = "test"
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
 	create(t, gateway)
-	// By labels, so that the manager has to read those of the Namespace.
+	// Select namespaces by labels, so that the manager must read the labels of the Namespace.
 	list := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: domains.ConfigMapName},
 		Data:       map[string]string{"shop": "namespaces: " + corev1.LabelMetadataName + "=" + namespace + "\nshop.example.com"},
 	}
 	create(t, list)
-	t.Cleanup(func() { // While it is there, other tests have no host.
+	t.Cleanup(func() { // While the list exists, other tests may use no host.
 		if err := env.Client.Delete(context.Background(), list); err != nil {
 			t.Errorf("delete the list of domains: %v", err)
 		}
@@ -309,7 +307,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	unowned := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "shop"}, Spec: *routes.Spec.DeepCopy()}
 	err = env.Client.Create(t.Context(), unowned)
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("a host of another namespace is taken: %v", err)
+		t.Errorf("a host of another namespace is accepted: %v", err)
 	}
 
 	serves(t, namespace, "1.0.0")
@@ -362,7 +360,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "scraper"}},
 	})
 	scraper := "Bearer " + serviceAccount(t, namespace, "scraper")
-	// The manager's cache hears of the last deletion a moment after the API server.
+	// The manager's cache sees the last deletion a moment after the API server.
 	await.Nil(t, func(context.Context) error {
 		code, body := get(scraper)
 		if code != http.StatusOK {
@@ -371,7 +369,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		missing := slices.DeleteFunc([]string{
 			`heighliner_releases{status="active"} 1`, `heighliner_releases{status="deprecated"} 0`,
 			`heighliner_release_events_total{reason="Promoted"} 2`, `heighliner_release_promotion_seconds_count 2`,
-			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 2`, // of the first release, and of 1.1.0
+			`heighliner_hook_calls_total{result="Yes",type="PreRollout"} 2`, // One call is for the first release, and one for 1.1.0.
 			`heighliner_hook_call_duration_seconds_count`,
 			`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
 			`heighliner_github_reads_total{operation="PullRequest",result="Ok"} 1`, `heighliner_github_rate_limit_remaining{host="127.0.0.1:`,
@@ -385,7 +383,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	})
 }
 
-// installTLS installs the kinds of certificates and listeners.
+// installTLS installs the CRDs of Certificates and ListenerSets.
 func installTLS(t *testing.T) {
 	t.Helper()
 	issued, err := apiserver.CertManager()
@@ -410,7 +408,8 @@ func installTLS(t *testing.T) {
 	create(t, &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/ingress"}})
 }
 
-// encrypted lets three providers make what TLS needs, and delete it.
+// encrypted creates NetworkPolicies with three providers whose TLS needs additional objects, and checks that the manager
+// creates and deletes these objects.
 func encrypted(t *testing.T, namespace string) {
 	t.Helper()
 	tls := func(mode v1alpha1.TLSMode) *v1alpha1.DomainTLS {
@@ -467,8 +466,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 }
 
-// pullRequests runs the life of a pull request of a repository that ImagePolicies of two
-// namespaces read.
+// pullRequests plays the life of a pull request of a repository that ImagePolicies of two namespaces read.
 func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	t.Helper()
 	hub, err := githubtest.New(githubtest.Options{})
@@ -522,7 +520,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 				pulls = append(pulls, fmt.Sprint(pr.Number, " ", pr.State))
 			}
 			if is := fmt.Sprint(pulls, " ", len(got.Status.Tags), " tags at ", got.Status.WebhookPath); is != want {
-				return fmt.Errorf("known is %q, want %q; %v", is, want, got.Status.Conditions)
+				return fmt.Errorf("the status contains %q, want %q; %v", is, want, got.Status.Conditions)
 			}
 			return nil
 		})
@@ -536,11 +534,11 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 			t.Errorf("delivery that %s: got %d, %v, want %d", secret, got, err, want)
 		}
 	}
-	known("[1 Closed] 1 tags at " + path) // without a delivery, the next scan is in an hour
+	known("[1 Closed] 1 tags at " + path) // There is no delivery, and the next scan is in an hour.
 }
 
-// copied waits until the one release owns a copy of its ConfigMap and of its Secret,
-// and those of previous releases are collected.
+// copied waits until the only release owns a copy of its ConfigMap and of its Secret, and the copies of previous releases
+// are deleted.
 func copied(t *testing.T, namespace, content string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -559,29 +557,30 @@ func copied(t *testing.T, namespace, content string) {
 			return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
 		}
 		if c.Data["file"] != content || string(s.Data["file"]) != content {
-			return errors.New("the copies hold something else")
+			return errors.New("the copies have other content")
 		}
 		from := release.Spec.Template.Spec.Containers[0].EnvFrom
 		if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {
-			return fmt.Errorf("the pods do not name the copies: %v", from)
+			return fmt.Errorf("the pods do not refer to the copies: %v", from)
 		}
 		return nil
 	})
 }
 
-// serviceAccount makes one, and gives a token of it.
+// serviceAccount creates a ServiceAccount, and returns its token.
 func serviceAccount(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	create(t, account)
 	token := &authenticationv1.TokenRequest{}
 	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatalf("ask for a token: %v", err)
+		t.Fatalf("create a token: %v", err)
 	}
 	return token.Status.Token
 }
 
-// borrowed lets a policy manage a rule of another user's route, and restores it.
+// borrowed lets a policy manage a rule of a user's route, and checks that the manager restores it when the policy is
+// deleted.
 func borrowed(t *testing.T, namespace string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}
@@ -624,7 +623,7 @@ func borrowed(t *testing.T, namespace string) {
 	})
 }
 
-// serves waits until a version alone is there, active and routed.
+// serves waits until a version is the only release, is active, and its domain is programmed.
 func serves(t *testing.T, namespace, version string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

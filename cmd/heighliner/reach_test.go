@@ -23,14 +23,14 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// A smoke test that is called before the first traffic of a release gets a URL, and
-// Services, at which that release alone answers by then: not before the Gateway has
-// accepted the domain of the canary.
+// TestSmokeTestReachesTheRelease tests that a smoke test, which is called before a release gets traffic, receives a URL
+// and Services through which only that release answers, and is not called before the Gateway has accepted the domain of
+// the canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
 	namespace := env.Namespace(t)
-	var closed atomic.Bool // the Gateway takes no change of the domain of the canary
+	var closed atomic.Bool // While this is true, the Gateway accepts no change of the domain of the canary.
 	env.PlayKubelet(t, namespace, nil)
 	env.PlayGateway(t, namespace, func(r *gatewayv1.HTTPRoute) bool {
 		return !closed.Load() || !slices.Contains(r.Spec.Hostnames, try)
@@ -80,7 +80,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	for _, obj := range []client.Object{gateway, policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may be in force for a moment.
+	// A list of domains that another test deleted may still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 	startManager(t, "v1.0.0", kubeconfig, namespace)
 
@@ -123,8 +123,8 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	active("1.1.0")
 }
 
-// reached describes what is wrong with the URL and the Services that a body names: the domain
-// is not programmed, another release answers there, or its route names another Service.
+// reached returns an error if the URL and the Services in a body are wrong: the domain is not programmed, it serves
+// another release, or its route refers to another Service.
 func reached(ctx context.Context, body hook.Body) error {
 	var policy v1alpha1.NetworkPolicy
 	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: body.Namespace, Name: body.Microservice}, &policy); err != nil {
@@ -151,7 +151,7 @@ func reached(ctx context.Context, body hook.Body) error {
 	for _, rule := range routes.Items[i].Spec.Rules {
 		for _, to := range rule.BackendRefs {
 			if !slices.Contains(body.Services, string(to.Name)) {
-				return fmt.Errorf("the route names Service %q, and the body %q", to.Name, body.Services)
+				return fmt.Errorf("the route refers to Service %q, and the body to %q", to.Name, body.Services)
 			}
 			var service corev1.Service
 			if err := env.Client.Get(ctx, client.ObjectKey{Namespace: body.Namespace, Name: string(to.Name)}, &service); err != nil {

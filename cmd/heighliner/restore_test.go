@@ -24,8 +24,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestRestoreWithoutStatuses: all statuses of a service are lost during a canary of its first release, as after the restore of a
-// backup. What served is active again, and no route ever gives the canary more than its step.
+// TestRestoreWithoutStatuses removes all statuses of a service during a canary, as after the restore of a backup. The release
+// that served becomes active again, and no route ever gives the canary more than the weight of its step.
 func TestRestoreWithoutStatuses(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"manager stopped": false, "manager running": true} {
@@ -92,11 +92,11 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	}
 }
 
-// wipeStatuses empties the statuses of all objects of hlnr.io in a namespace: those of releases and policies first.
+// wipeStatuses removes the statuses of all objects of hlnr.io in a namespace, first those of releases and policies.
 func wipeStatuses(t *testing.T, namespace string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}} // only the manager may write statuses
+	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}} // Only the manager may write statuses.
 	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func wipeStatuses(t *testing.T, namespace string) {
 	}
 }
 
-// mostWeight notes the largest share that routes give to releases, by the names of their Services.
+// mostWeight records the largest weights that routes give to releases, by the names of their Services.
 type mostWeight struct {
 	mu     sync.Mutex
 	shares map[string]int32
@@ -141,7 +141,7 @@ func (m *mostWeight) note(route *gatewayv1.HTTPRoute) {
 	}
 }
 
-// of returns the largest share, in percent, of releases whose Services have a part of a name.
+// of returns the largest weight, in percent, of releases whose Service's name contains a text.
 func (m *mostWeight) of(part string) (most int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

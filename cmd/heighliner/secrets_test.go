@@ -34,7 +34,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// tenant is a namespace with one object of each kind that names a Secret.
+// tenant is a namespace with one object of each kind that refers to a Secret.
 type tenant struct {
 	*testing.T
 	namespace string
@@ -42,9 +42,9 @@ type tenant struct {
 	webhooks  string // address
 }
 
-// newTenant makes the namespace and what it holds: an ImagePolicy with a credential, a
-// GitHubRepository with a credential and a webhook, and a Microservice whose first release
-// waits for a hook with a key. Its images come from a policy without a Secret.
+// newTenant creates the namespace and its objects: an ImagePolicy with a credential, a GitHubRepository with a
+// credential and a webhook, and a Microservice whose first release waits for a hook with a key. Its images come from an
+// ImagePolicy without a Secret.
 func newTenant(t *testing.T, private, public *registrytest.Server, hub *githubtest.Server, github, hooks, webhooks string) *tenant {
 	t.Helper()
 	a := &tenant{T: t, namespace: env.Namespace(t), webhooks: webhooks}
@@ -86,7 +86,7 @@ func newTenant(t *testing.T, private, public *registrytest.Server, hub *githubte
 	return a
 }
 
-// words are all that the status of an object says, as JSON, with its conditions.
+// words returns the status of an object, with its conditions, as JSON.
 func words(obj any) string {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -95,7 +95,7 @@ func words(obj any) string {
 	return string(text)
 }
 
-// granted waits until everything that needs a Secret has it.
+// granted waits until every object that needs a Secret works.
 func (a *tenant) granted() {
 	a.Helper()
 	await.Nil(a, func(ctx context.Context) error {
@@ -127,7 +127,7 @@ func (a *tenant) granted() {
 	a.delivery(http.StatusAccepted)
 }
 
-// denied waits until each object names the permission that it lacks, and what grants it.
+// denied waits until each object reports the permission that is missing, and how to grant it.
 func (a *tenant) denied() {
 	a.Helper()
 	says := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
@@ -164,10 +164,10 @@ func (a *tenant) denied() {
 	a.delivery(http.StatusUnauthorized)
 }
 
-// delivery sends one that is signed as the Secret says.
+// delivery sends a delivery that is signed with the key in the Secret.
 func (a *tenant) delivery(want int) {
 	a.Helper()
-	await.Nil(a, func(ctx context.Context) error { // what a Secret said counts for some seconds
+	await.Nil(a, func(ctx context.Context) error { // The manager uses the content of a Secret for some seconds.
 		url := "http://" + a.webhooks + "/github/" + a.namespace + "/shop"
 		if got, err := a.repo.PushEvent("main", strings.Repeat("a", 40)).Send(ctx, http.DefaultClient, url, []byte("signs")); got != want || err != nil {
 			return fmt.Errorf("delivery: got %d, %v, want %d", got, err, want)
@@ -176,7 +176,7 @@ func (a *tenant) delivery(want int) {
 	})
 }
 
-// requestsOf collects the requests for Secrets, and what is forbidden.
+// requestsOf collects the requests for Secrets, and the requests that are forbidden.
 type requestsOf struct {
 	refusals
 	secrets refusals
@@ -194,15 +194,15 @@ func (r *requestsOf) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// In an install with the component secrets-by-namespace the manager reads Secrets of the
-// namespaces that grant it. In others it runs all that needs none, and each object that
-// names one reports which permission is missing, until it is granted, and once it is withdrawn.
-// Uninstalling leaves no grant behind.
+// TestSecretsByNamespace tests the component secrets-by-namespace, with which the manager reads Secrets only in
+// namespaces that grant it. In other namespaces the manager reconciles everything that needs no Secret, and each object
+// that refers to a Secret reports which permission is missing, before it is granted and after it is withdrawn.
+// Uninstalling removes all grants.
 func TestSecretsByNamespace(t *testing.T) {
 	alone(t)
-	shipped(t) // an install from before, whose permission holds for the whole cluster
+	shipped(t) // Begin with an installation whose permission applies to the whole cluster.
 	shipped(t, "secrets-by-namespace")
-	defer shipped(t) // for other tests
+	defer shipped(t) // Restore the roles for other tests.
 
 	private, public := registrytest.New(t), registrytest.New(t)
 	private.RequireBasic("robot", "secret")
@@ -236,7 +236,7 @@ func TestSecretsByNamespace(t *testing.T) {
 		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: "0", probeAddress: "0", webhookAddress: webhooks,
 		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
 	}
-	// Another test of this process runs a manager too: names and metrics are those of a process.
+	// Another test of this process runs a manager too, and the names and metrics of controllers are global.
 	registry := ctrlmetrics.Registry
 	ctrlmetrics.Registry = prometheus.NewRegistry()
 	defer func() { ctrlmetrics.Registry = registry }()
@@ -266,7 +266,7 @@ func TestSecretsByNamespace(t *testing.T) {
 		for _, request := range slices.Compact(requests.seen) {
 			ours := strings.Contains(request, mine.namespace) || strings.Contains(request, yours.namespace)
 			reads := strings.HasPrefix(request, "GET ") && strings.Contains(request, "/secrets/")
-			events := strings.HasSuffix(request, "/events") // namespaces of other tests, which end, refuse them
+			events := strings.HasSuffix(request, "/events") // Namespaces of other tests that are being deleted refuse events.
 			if ours && !reads || !ours && !events {
 				t.Errorf("refused: %s", request)
 			}
@@ -276,7 +276,7 @@ func TestSecretsByNamespace(t *testing.T) {
 
 	mine.granted()
 	yours.denied()
-	t.Log("granted by the command of the guide")
+	t.Log("granted with the command of the guide")
 	if out, err := env.Kubectl(t, "", "-n", yours.namespace, "create", "rolebinding", "heighliner-read-secrets", "--clusterrole=heighliner-read-secrets", "--serviceaccount=heighliner-system:heighliner"); err != nil {
 		t.Fatalf("grant: %v: %s", err, out)
 	}
@@ -300,7 +300,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	uninstall(t, yours.namespace)
 }
 
-// uninstall removes the roles as the guide says, and finds no grant in the namespace then.
+// uninstall removes the roles as the guide describes, and checks that no grant remains in the namespace.
 func uninstall(t *testing.T, namespace string) {
 	t.Helper()
 	if out, err := env.Kubectl(t, "", "apply", "-k", overlay(t, namespace, nil, "secrets")); err != nil {
@@ -317,14 +317,14 @@ func uninstall(t *testing.T, namespace string) {
 	}
 	var repositories v1alpha1.GitHubRepositoryList
 	if err := env.Client.List(t.Context(), &repositories); err != nil || len(repositories.Items) > 0 {
-		t.Errorf("left are %d GitHubRepositories, %v", len(repositories.Items), err)
+		t.Errorf("%d GitHubRepositories remain: %v", len(repositories.Items), err)
 	}
 	var bindings rbacv1.RoleBindingList
 	if err := env.Client.List(t.Context(), &bindings, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
 	if len(bindings.Items) != 1 || bindings.Items[0].Name != "other" {
-		t.Errorf("left are %v", bindings.Items)
+		t.Errorf("RoleBindings remain: %v", bindings.Items)
 	}
 	for _, obj := range []client.Object{
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner-secrets"}},

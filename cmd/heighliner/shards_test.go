@@ -20,13 +20,13 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// writers are the managers that wrote into each namespace, in order, each once for all its writes in a row.
+// writers records the managers that wrote into each namespace, in order. Consecutive writes of a manager count once.
 type writers struct {
 	mu sync.Mutex
 	of map[string][]int
 }
 
-// note returns a function that notes the writes of a manager.
+// note returns a function that records the writes of a manager.
 func (w *writers) note(manager int) func(*http.Request) {
 	return func(r *http.Request) {
 		_, path, found := strings.Cut(r.URL.Path, "/namespaces/")
@@ -42,8 +42,9 @@ func (w *writers) note(manager int) func(*http.Request) {
 	}
 }
 
-// Three managers divide the namespaces, with the permissions of the component shards. One is killed while a version is rolled out: the
-// others take its namespaces over, each namespace is written by one manager at a time, and each version has one release.
+// TestShards tests that three managers divide the namespaces, with the permissions of the component shards. One manager is killed
+// during a rollout, and the other managers take over its namespaces. One manager at a time writes into each namespace, and each
+// version has one release.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	shipped(t)
@@ -136,12 +137,12 @@ func TestShards(t *testing.T) {
 	t.Logf("the managers held %v shards; manager %d was killed, and %d of %d namespaces were taken over", held, killed, takenOver, len(namespaces))
 	if len(refused.seen) > 0 {
 		slices.Sort(refused.seen)
-		t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+		t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 	}
 }
 
-// Shards are turned on and off with server-side apply, as Helm 4 and Flux do it: an API server refuses the strategy Recreate next to
-// the default that it had set before.
+// TestShardsByServerSideApply enables and disables shards with server-side apply, as Helm 4 and Flux do. The API server rejects the
+// strategy Recreate next to the default values that it had set before.
 func TestShardsByServerSideApply(t *testing.T) {
 	shipped(t)
 	for _, step := range []struct {
@@ -170,7 +171,7 @@ func TestShardsByServerSideApply(t *testing.T) {
 	}
 }
 
-// installShardRole grants the Leases of three shards in a namespace, as the component shards does in that of the manager.
+// installShardRole grants the Leases of three shards in a namespace, as the component shards does in the namespace of the manager.
 func installShardRole(t *testing.T, namespace string) {
 	t.Helper()
 	text, err := env.Kubectl(t, "", "kustomize", overlay(t, "", []string{"rbac", "manager"}, "shards"))
@@ -194,11 +195,11 @@ func installShardRole(t *testing.T, namespace string) {
 	}
 }
 
-// shards returns how many shards a manager holds, by its metrics.
+// shards returns the number of shards of a manager, from its metrics.
 func (m *manager) shards() (held int) {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {
-		return 0 // it has not started yet
+		return 0 // The manager has not started yet.
 	}
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {

@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/test/terminal"
 )
 
-// TestTerminal plays all commands of hlnr during rollouts, with a kubelet and a gateway that stand in for real ones. The
-// end-to-end test of that name plays the same on a node.
+// TestTerminal runs all commands of hlnr during rollouts, with stand-ins for a kubelet and a gateway. The end-to-end
+// test of the same name runs them on a node.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -41,7 +41,7 @@ func TestTerminal(t *testing.T) {
 		Push:    func(version string, _ bool) { images.Push(t, "team/shop", version, "linux/amd64") },
 		Host:    func(group string) string { return group + ".shop.example.com" },
 		Gateway: namespace + "/public",
-		Doctor:  cli.ExitNo, // there is no Deployment of the manager
+		Doctor:  cli.ExitNo, // The manager has no Deployment here.
 		Limit:   await.Limit,
 	}
 	s.Play()
@@ -51,7 +51,7 @@ func TestTerminal(t *testing.T) {
 func buildHlnr(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hlnr")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "../hlnr") // as make does, so that the cache has it
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "../hlnr") // Use the flags of the Makefile, so that the build cache is used.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build hlnr: %v\n%s", err, out)

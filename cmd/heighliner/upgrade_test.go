@@ -38,7 +38,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// asManager, when it is set, makes the test binary the manager of that version.
+// asManager is the environment variable that makes the test binary run as the manager of that version.
 const asManager = "HEIGHLINER_TEST_VERSION"
 
 // traffic is a proxy between a manager and the API server that records writes.
@@ -57,7 +57,7 @@ func (p *traffic) note(r *http.Request) {
 	}
 }
 
-// clear forgets what was written, and gives it.
+// clear returns the recorded writes and removes them.
 func (p *traffic) clear() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,22 +66,22 @@ func (p *traffic) clear() []string {
 	return writes
 }
 
-// quiet reports whether nothing was asked for a while.
+// quiet reports whether no request was sent for some time.
 func (p *traffic) quiet(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Since(p.last) > d
 }
 
-// watched serves the API server like proxied, and notes what is written.
+// watched starts a proxy of the API server, as proxied does, and records writes.
 func watched(t *testing.T) (*traffic, string) {
 	t.Helper()
 	p := &traffic{}
 	return p, proxied(t, p.note)
 }
 
-// proxied serves the API server on a loopback address without credentials, with the permissions of the manager, and gives
-// a kubeconfig for it. Each request is given to note before it is sent.
+// proxied starts a proxy of the API server on a loopback address without credentials, with the permissions of the
+// manager, and returns a kubeconfig for it. It calls note with each request before it sends the request.
 func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
@@ -89,7 +89,7 @@ func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	return proxiedAs(t, config, note)
 }
 
-// proxiedAs is proxied with the permissions, and through the transport, of a configuration.
+// proxiedAs is like proxied, with the permissions and the transport of a configuration.
 func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -126,7 +126,7 @@ func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kub
 	return file
 }
 
-// manager is a process of one build.
+// manager is the process of a manager of one build.
 type manager struct {
 	*testing.T
 	cmd     *exec.Cmd
@@ -134,7 +134,7 @@ type manager struct {
 	log     string
 }
 
-// isWrite reports whether a request changes objects. Reviews are questions about permissions: the API server stores none of them.
+// isWrite reports whether a request changes objects. Access reviews do not, because the API server does not store them.
 func isWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
 }
@@ -159,7 +159,7 @@ func startManager(t *testing.T, version, kubeconfig, namespace string, more ...s
 	return m
 }
 
-// stop ends the process, and waits for it.
+// stop ends the process and waits until it has exited.
 func (m *manager) stop() {
 	m.Helper()
 	if m.cmd.ProcessState != nil {
@@ -172,11 +172,11 @@ func (m *manager) stop() {
 	}
 }
 
-// reconciled returns how often a controller has looked at an object.
+// reconciled returns how often a controller has reconciled an object.
 func (m *manager) reconciled(controller string) int {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {
-		return 0 // it has not started yet
+		return 0 // The manager has not started yet.
 	}
 	defer resp.Body.Close()
 	sum := 0.0
@@ -190,7 +190,7 @@ func (m *manager) reconciled(controller string) int {
 	return int(sum)
 }
 
-// waitFor polls until there is nothing wrong any more.
+// waitFor polls until wrong returns an empty text.
 func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string) {
 	t.Helper()
 	end := time.Now().Add(limit)
@@ -206,8 +206,8 @@ func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string
 	}
 }
 
-// state returns what an upgrade must not touch: the resourceVersion of each object. Of Deployments
-// and Pods, whose status others write when they come to it, it is the object and its generation.
+// state returns the parts of objects that an upgrade must not change: the resourceVersion, but for Deployments and Pods
+// the UID and the generation, because other controllers write their statuses.
 func state(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -234,15 +234,14 @@ func state(t *testing.T, namespace string) map[string]string {
 	return all
 }
 
-// The size of the cluster: what a build writes without need it writes for each object of a kind. "make upgrade" plays a larger one.
+// These flags set the size of the cluster, because a build that writes unnecessarily writes for each object of a kind. "make upgrade" uses larger values.
 var (
-	upgradeServices = flag.Int("upgrade.services", 6, "Microservices over which another build starts; 2 or more")
-	upgradeVersions = flag.Int("upgrade.versions", 3, "versions of each, which it keeps; 2 or more")
+	upgradeServices = flag.Int("upgrade.services", 6, "number of Microservices when another build starts, at least 2")
+	upgradeVersions = flag.Int("upgrade.versions", 3, "number of retained versions of each Microservice, at least 2")
 )
 
-// A manager of another build, with another version in its name, that starts in a
-// stable cluster makes no release, changes no Deployment's template, and writes
-// nothing at all.
+// TestUpgradeWritesNothing tests that a manager of another build, with another version in its name, that starts in a
+// stable cluster creates no release, changes no Deployment's template, and writes nothing.
 func TestUpgradeWritesNothing(t *testing.T) {
 	t.Parallel()
 	services, versions := *upgradeServices, *upgradeVersions
@@ -267,7 +266,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
 			}}},
 		}}
-		if i%2 == 0 { // half of them have no configuration
+		if i%2 == 0 { // Half of the services have no configuration.
 			ms.Spec.Template.Spec.Containers[0].EnvFrom = nil
 		}
 		ms.Spec.Availability.StandbyReplicas = ptr.To(intstr.FromInt32(0))
@@ -309,9 +308,9 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	if writes := proxy.clear(); len(writes) > 0 {
 		t.Errorf("another build made %d writes, the first: %q", len(writes), writes[:min(len(writes), 10)])
 	}
-	t.Logf("another build looked at %d releases of %d Microservices within %s", services*versions, services, time.Since(began).Round(time.Second))
+	t.Logf("another build reconciled %d releases of %d Microservices within %s", services*versions, services, time.Since(began).Round(time.Second))
 
-	// The next upgrade stores the fields of this version.
+	// The next upgrade of the services stores the fields of this version.
 	images.Push(t, "team/shop", "1.9.0")
 	waitFor(t, "1.9.0", 15*time.Minute, func() string { return missing(t, namespace, "1.9.0", services*versions) })
 	another.stop()
@@ -328,7 +327,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	}
 }
 
-// storeEarlier stores every other rollout state as versions before status.internal did.
+// storeEarlier stores every second rollout state in the format of versions before status.internal.
 func storeEarlier(t *testing.T, namespace string) {
 	t.Helper()
 	var list v1alpha1.MicroserviceList
@@ -350,8 +349,8 @@ func storeEarlier(t *testing.T, namespace string) {
 	}
 }
 
-// missing describes what is missing until a version is active everywhere and so many
-// releases are there.
+// missing describes what is missing until a version is active in all Microservices and the given number of releases
+// exists.
 func missing(t *testing.T, namespace, version string, releases int) string {
 	t.Helper()
 	ctx := context.Background()

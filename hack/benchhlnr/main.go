@@ -1,7 +1,7 @@
-// Command benchhlnr measures how long users wait for hlnr, with an API server that has many services: until the first output
-// of status and tree, until tree --watch shows a change, and until help and completions are printed; and the memory of tree
-// --watch. It only prints its measurements, because machines and their load differ. The processor time of a call does not
-// depend on the load.
+// Command benchhlnr measures how long users wait for hlnr when the API server stores many services: until the first output
+// of status and tree, until tree --watch shows a change, and until help and completions are printed. It also measures the
+// memory of tree --watch. It only prints its measurements, because the speed and the load of machines differ. The processor
+// time of a command does not depend on the load.
 //
 //	main.go      the measurements
 //	services.go  the services
@@ -33,7 +33,7 @@ import (
 func main() {
 	b := &bench{}
 	flag.StringVar(&b.hlnr, "hlnr", "bin/hlnr", "hlnr")
-	flag.IntVar(&b.runs, "runs", 20, "how often each is measured")
+	flag.IntVar(&b.runs, "runs", 20, "number of measurements of each command")
 	flag.IntVar(&b.services, "services", 200, "services for status and tree")
 	flag.IntVar(&b.watched, "watched", 500, "services for tree --watch")
 	flag.Parse()
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// bench is one run.
+// bench contains the settings of a run.
 type bench struct {
 	hlnr                    string
 	runs, services, watched int
@@ -81,7 +81,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.watch(ctx, many, nameOf(b.watched/2))
 }
 
-// on adds the cluster and the namespace to arguments; for a completion, before the word to complete.
+// on adds the cluster and the namespace to arguments. In a completion it adds them before the word to complete.
 func (b *bench) on(namespace string, args []string) []string {
 	cluster := []string{"--kubeconfig", b.env.Kubeconfig(), "-n", namespace}
 	if args[0] == "__complete" {
@@ -118,11 +118,11 @@ func (b *bench) first(ctx context.Context, where string, args ...string) error {
 		shown = slices.Concat(args[:i], args[i+4:])
 	}
 	slices.Sort(used)
-	report("first output of hlnr "+strings.Join(shown, " "), where, took, fmt.Sprintf(", processor time until its end %d ms", used[len(used)/2].Milliseconds()))
+	report("first output of hlnr "+strings.Join(shown, " "), where, took, fmt.Sprintf(", CPU time until it exits %d ms", used[len(used)/2].Milliseconds()))
 	return nil
 }
 
-// watch measures the time from a change of a service to the line about it, and the memory.
+// watch measures the time from a change of a service to the line that shows it, and the memory.
 func (b *bench) watch(ctx context.Context, where, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,7 +164,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 	}
 	report("hlnr tree --watch shows a change", where, took, fmt.Sprintf(", at most %.1f MiB of memory", memory))
 	cancel()
-	_ = cmd.Wait() // it was interrupted
+	_ = cmd.Wait() // An error is expected, because the command was interrupted.
 	return nil
 }
 
@@ -184,7 +184,7 @@ func (b *bench) weigh(ctx context.Context, name string, weight int32) error {
 	return b.env.Client.Status().Update(ctx, ms)
 }
 
-// await waits for a line with a text.
+// await waits for a line that contains a text.
 func await(ctx context.Context, lines <-chan string, text string) error {
 	limit := time.After(time.Minute)
 	for {
@@ -192,10 +192,10 @@ func await(ctx context.Context, lines <-chan string, text string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit:
-			return fmt.Errorf("no line with %q", text)
+			return fmt.Errorf("no line contains %q", text)
 		case line, more := <-lines:
 			if !more {
-				return fmt.Errorf("tree --watch ended before a line with %q", text)
+				return fmt.Errorf("tree --watch ended before a line contained %q", text)
 			}
 			if strings.Contains(line, text) {
 				return nil

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// argoRollouts is the controller of Argo Rollouts. Without routing the canary's share is that of its pods; with "nginx" it writes
-// Ingresses with the annotations of ingress-nginx, which are not confirmed.
+// argoRollouts is the controller of Argo Rollouts. Without routing, the share of the canary is its share of the pods. With
+// "nginx" the controller writes Ingresses with the annotations of ingress-nginx, which no controller confirms.
 type argoRollouts struct {
 	*options
 	plane       *plane
@@ -121,7 +121,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 	pod.Containers[0].Image = "app:1.0.0"
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
 	if err != nil {
-		panic(err) // a PodSpec can always be converted
+		panic(err) // A PodSpec can always be converted.
 	}
 	canary := tree{"steps": rolloutSteps(nil)}
 	if a.peerRouting != "none" {
@@ -185,7 +185,7 @@ func (a *argoRollouts) set(version string, pause tree) func(context.Context, int
 	}
 }
 
-// abort does what "kubectl argo rollouts abort" does.
+// abort has the effect of "kubectl argo rollouts abort".
 func (a *argoRollouts) abort(ctx context.Context, i int) error {
 	rollout := rolloutNamed(i)
 	data := []byte(`{"status":{"abort":true}}`)
@@ -195,7 +195,7 @@ func (a *argoRollouts) abort(ctx context.Context, i int) error {
 	return nil
 }
 
-// rolloutIs reports whether a Rollout has a phase at its current generation.
+// rolloutIs reports whether a Rollout has a phase that applies to its current generation.
 func rolloutIs(phase string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		status, _ := o.(*unstructured.Unstructured).Object["status"].(tree)

@@ -25,7 +25,7 @@ type request struct {
 	failed   bool // answered with an error
 }
 
-// lease writes do not count: they depend on the time and not on what happens.
+// lease reports whether the request is for a Lease. Such requests do not count, because they depend on the time and not on the phase.
 func (r request) lease() bool { return r.resource == "leases.coordination.k8s.io" }
 
 func (r request) writes() bool {
@@ -36,8 +36,7 @@ func (r request) writes() bool {
 	return false
 }
 
-// reads reports whether the request is a get or a list. Watches are not
-// counted, because they last.
+// reads reports whether the request is a get or a list. Watches are not counted, because they do not end.
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
 // kind returns the request as a row of a table.
@@ -86,8 +85,7 @@ func (l *auditLog) read() ([]request, error) {
 	}
 }
 
-// parseRequest parses a line; it returns false for requests that concern no
-// object.
+// parseRequest parses a line. It returns false for requests without an object.
 func parseRequest(line []byte) (request, bool, error) {
 	var event auditv1.Event
 	if err := json.Unmarshal(line, &event); err != nil {
@@ -110,7 +108,7 @@ func parseRequest(line []byte) (request, bool, error) {
 	return r, true, nil
 }
 
-// agentOf returns the program of a user agent, without version and platform.
+// agentOf returns the name of the program in a user agent, without version and platform.
 func agentOf(userAgent string) string {
 	name, _, _ := strings.Cut(userAgent, " ")
 	name, _, _ = strings.Cut(name, "/")

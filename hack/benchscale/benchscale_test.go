@@ -87,12 +87,11 @@ func TestQueueSince(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if got := before.since(before).WaitedP99; got != 0 {
-		t.Errorf("nothing waited, but 99 of 100 below %g s", got)
+		t.Errorf("nothing waited, but the 99th percentile is below %g s", got)
 	}
 }
 
-// TestFlags checks that each invalid flag is reported before anything is
-// started.
+// TestFlags tests that each invalid flag is reported before anything is started.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
@@ -116,7 +115,7 @@ func TestFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error that names %s", arguments, err, want)
+			t.Errorf("%s: %v, want an error with %s", arguments, err, want)
 		}
 	}
 }

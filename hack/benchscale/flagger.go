@@ -36,7 +36,7 @@ func (f *flagger) list() client.ObjectList { return unstructuredList(canaryKind)
 func withGatewayAPI(path string) []string {
 	gateway, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "standard")
 	if err != nil {
-		gateway = err.Error() // the start fails with this text
+		gateway = err.Error() // start fails with this text.
 	}
 	return []string{path, gateway}
 }

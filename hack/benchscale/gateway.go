@@ -14,7 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// The names of the stand-in, to which routes refer.
+// These constants identify the stand-in; routes refer to gatewayNamespace and gatewayName.
 const (
 	gatewayName      = "public"
 	gatewayNamespace = "infra"
@@ -27,8 +27,8 @@ const (
 // gatewayWriters is the number of concurrent writes of statuses.
 const gatewayWriters = 8
 
-// gateway replaces the controller of a Gateway: it accepts each generation of an HTTPRoute with one write of its status, as
-// real ones do. It does not route requests.
+// gateway is a stand-in for the controller of a Gateway: it accepts each generation of an HTTPRoute with one write of the
+// status, as real controllers do. It does not route requests.
 type gateway struct {
 	plane  *plane
 	client client.WithWatch
@@ -79,7 +79,7 @@ func (g *gateway) stop() {
 	}
 }
 
-// create creates the GatewayClass and a Gateway that is programmed.
+// create creates the GatewayClass and a programmed Gateway.
 func (g *gateway) create(ctx context.Context) error {
 	all := gatewayv1.NamespacesFromAll
 	gw := &gatewayv1.Gateway{
@@ -109,7 +109,7 @@ func (g *gateway) create(ctx context.Context) error {
 	return nil
 }
 
-// accept writes the status of a route, unless it is up to date. A route that changed in the meantime is reported again.
+// accept writes the status of a route, unless it is up to date. After a conflict the watch reports the route again.
 func (g *gateway) accept(ctx context.Context, route *gatewayv1.HTTPRoute) error {
 	next := route.DeepCopy()
 	next.Status.Parents = nil
@@ -139,7 +139,7 @@ func (g *gateway) accept(ctx context.Context, route *gatewayv1.HTTPRoute) error 
 	return nil
 }
 
-// conditions returns conditions that are true at a generation; the reason is the type.
+// conditions returns conditions with status True for a generation. The reason of each condition is its type.
 func conditions(before []metav1.Condition, generation int64, kinds ...string) []metav1.Condition {
 	for _, kind := range kinds {
 		meta.SetStatusCondition(&before, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: generation})

@@ -20,10 +20,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The ServiceAccount of the shipped manifests.
+// systemNamespace and managerName identify the ServiceAccount in the shipped manifests.
 const systemNamespace, managerName = "heighliner-system", "heighliner"
 
-// administrator is the user of all changes that people would make.
+// administrator is the user that makes all changes that people would make.
 const administrator = "admin"
 
 // singleUpgrades is the number of services that are upgraded one after another.
@@ -69,7 +69,7 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 	if h.metricsAddr, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	// Without leader election: on an overloaded machine its renewals fail, which ends the manager.
+	// Leader election is disabled, because on an overloaded machine the manager would fail to renew its Lease and end.
 	arguments := []string{
 		"--kubeconfig=" + config, "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
 		"--metrics-bind-address=" + h.metricsAddr, "--metrics-insecure", "--outbound-allow=127.0.0.1",
@@ -149,7 +149,7 @@ func (h *heighliner) others(versions []string) phase {
 	}}
 }
 
-// pushed pushes a tag. With a list of tags in each ImagePolicy the image must exist as well.
+// pushed pushes an image with a tag. It must also exist if ImagePolicies contain a list of tags.
 func (h *heighliner) pushed(version string) func(context.Context) error {
 	return func(context.Context) error { return h.plane.images.push(version) }
 }
@@ -224,7 +224,7 @@ func patch(ctx context.Context, c client.Client, object client.Object, content a
 // tree is a JSON object.
 type tree = map[string]any
 
-// offer announces the last version: in the list of tags, or by a request to scan the registry.
+// offer announces the last version, by the list of tags or by a request to scan the registry.
 func (h *heighliner) offer(versions []string) func(context.Context, int) error {
 	change := tree{"spec": tree{"source": tree{"pinned": tree{"versions": versions}}}}
 	if h.source == "registry" {
@@ -257,7 +257,7 @@ func (h *heighliner) pin(version string) func(context.Context, int) error {
 	}
 }
 
-// find finds the releases of a version for abort.
+// find stores the names of the releases of a version, for abort.
 func (h *heighliner) find(version string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list v1alpha1.VersionedMicroserviceList
@@ -291,7 +291,7 @@ func observedAtGeneration(o client.Object) bool {
 	return o.(*v1alpha1.Microservice).Status.ObservedGeneration == o.GetGeneration()
 }
 
-// release finds the release of a version.
+// release returns the release of a version, or nil.
 func release(o client.Object, version string) *v1alpha1.Release {
 	ms := o.(*v1alpha1.Microservice)
 	for i := range ms.Status.ReleaseGroups {
@@ -304,7 +304,7 @@ func release(o client.Object, version string) *v1alpha1.Release {
 	return nil
 }
 
-// activeAt reports whether a version is active, available and routed everywhere, and nothing but its predecessor's drain is in progress.
+// activeAt reports whether a version is active, available and routed, and no change is in progress except the drain of the previous release.
 func activeAt(version string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		r := release(o, version)

@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// shared is the only repository that exists. Requests for all other ones read it.
+// shared is the only repository that exists. Requests for other repositories read it.
 const shared = "shared"
 
-// images is a registry in this process. Every repository has the same tags, so that a push is one request for all services.
+// images is a registry in this process. Every repository contains the same tags, so that one push offers a version to all services.
 type images struct {
 	server *httptest.Server
 
@@ -47,7 +47,7 @@ func (r *images) repository(service string) string {
 	return strings.TrimPrefix(r.server.URL, "http://") + "/" + service
 }
 
-// push makes an image with a tag, in every repository.
+// push pushes an image with a tag, which appears in every repository.
 func (r *images) push(tag string) error {
 	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{Labels: map[string]string{"tag": tag}},
@@ -62,7 +62,7 @@ func (r *images) push(tag string) error {
 	if err := remote.Write(ref, image); err != nil {
 		return fmt.Errorf("push image %s: %w", tag, err)
 	}
-	r.reset() // the push itself does not count
+	r.reset() // Do not count the requests of the push.
 	return nil
 }
 

@@ -1,8 +1,8 @@
-// Command benchscale measures what the manager costs a cluster: it starts a control plane with simulated nodes and pods,
-// creates many services, upgrades, aborts and pins all of them, and counts the requests, the processor time and the memory
-// of each phase. "make bench-scale" builds and runs it; docs/explanation/scale.md explains the results.
+// Command benchscale measures the load that the manager adds to a cluster. It starts a control plane with simulated nodes
+// and pods, creates many services, upgrades, aborts and pins all of them, and counts the requests, the processor time and
+// the memory of each phase. "make bench-scale" builds and runs it; docs/explanation/scale.md explains the results.
 //
-// It needs no root, listens on loopback only, and ends the processes that it started, by process ID.
+// It needs no root permissions, listens on loopback only, and ends the processes that it started, by process ID.
 //
 //	main.go           flags, and the runs of all products
 //	plane.go          etcd, kube-apiserver, kube-controller-manager and kwok
@@ -35,7 +35,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	services int
 	upgrades int
@@ -57,12 +57,12 @@ type options struct {
 
 func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
-	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; from the fourth on an old release is removed with each")
+	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; from the fourth on, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written at a time in each phase")
-	f.IntVar(&o.batch, "batch", 0, "number of services that are changed before the next ones, which wait until these have reached the goal of the phase; 0 for all")
-	f.StringVar(&o.until, "until", "", "name of the last phase, such as \"upgrade\", before the one in which nothing changes; defaults to all phases")
-	f.StringVar(&o.source, "source", "pinned", "where versions come from: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
-	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the phase in which nothing changes")
+	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of a batch have reached the goal of the phase; 0 means a single batch")
+	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
+	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
+	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the idle phase, in which nothing changes")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have not written for this time")
 	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
 	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as \"bin/localcluster assets\" prints it; defaults to KUBEBUILDER_ASSETS")
@@ -74,14 +74,14 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.comment, "comment", "", "text to write into the results, such as the commit")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs; it is always kept after a failure")
 	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")
-	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of that product")
-	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with its CustomResourceDefinitions")
-	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "how that product routes traffic: nginx, or none for Argo Rollouts")
-	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of that product, separated by spaces")
-	f.BoolVar(&o.only, "only-peer", false, "measure that product alone")
+	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of the product of -peer")
+	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with the CustomResourceDefinitions of the product of -peer")
+	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "traffic routing of the product of -peer: nginx, or none for Argo Rollouts")
+	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of the product of -peer, separated by spaces")
+	f.BoolVar(&o.only, "only-peer", false, "measure only the product of -peer")
 }
 
-// validate rejects invalid flags before anything is started.
+// validate returns an error for invalid flags, before anything is started.
 func (o *options) validate() error {
 	switch {
 	case o.services < 1:
@@ -91,7 +91,7 @@ func (o *options) validate() error {
 	case o.batch < 0:
 		return fmt.Errorf("check -batch: %d: give at least 0", o.batch)
 	case o.source != "pinned" && o.source != "registry":
-		return fmt.Errorf("check -source: %q: it is pinned or registry", o.source)
+		return fmt.Errorf("check -source: invalid value %q: use pinned or registry", o.source)
 	case o.assets == "":
 		return errors.New("check -assets: it is not set: give the folder that \"bin/localcluster assets\" prints")
 	case o.kwok == "":
@@ -103,7 +103,7 @@ func (o *options) validate() error {
 	case o.peer != "" && o.peerCRDs == "":
 		return errors.New("check -peer-crds: it is not set: give the file or folder with the product's CustomResourceDefinitions")
 	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
-		return fmt.Errorf("check -peer-routing: %q: it is nginx, or none for argo-rollouts", o.peerRouting)
+		return fmt.Errorf("check -peer-routing: invalid value %q: use nginx, or none for argo-rollouts", o.peerRouting)
 	}
 	if err := validateCheckout(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func run(ctx context.Context, o *options) error {
 	case "flagger":
 		products = append(products, &flagger{options: o})
 	default:
-		return fmt.Errorf("check -peer: %q: it is argo-rollouts or flagger", o.peer)
+		return fmt.Errorf("check -peer: invalid value %q: use argo-rollouts or flagger", o.peer)
 	}
 	if o.only {
 		products = products[1:]
@@ -167,7 +167,7 @@ func run(ctx context.Context, o *options) error {
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				err = errors.New("interrupted; all processes are ended")
+				err = errors.New("interrupted; all processes were ended")
 			}
 			return errors.Join(report.write(os.Stdout, o.output), err)
 		}
@@ -175,7 +175,7 @@ func run(ctx context.Context, o *options) error {
 	return report.write(os.Stdout, o.output)
 }
 
-// play plays the story with one product. After a failure it returns the results of the previous phases with the error.
+// play plays the story with one product. After a failure it returns the results of the previous phases together with the error.
 func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
 	dir, err := os.MkdirTemp("", "benchscale-")
 	if err != nil {

@@ -14,26 +14,26 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// queue is what a work queue did, in total or in a phase.
+// queue contains the counts and times of a work queue, in total or in a phase.
 type queue struct {
 	// Passes is the number of reconciles.
 	Passes float64 `json:"passes"`
 	// Waited and Worked are the sums of the times in the queue and in a reconcile, in seconds.
 	Waited float64 `json:"waitedSeconds"`
 	Worked float64 `json:"workedSeconds"`
-	// WaitedP99 is an upper bound of the 99th percentile of the time in the queue, in seconds; 0 if there is none.
+	// WaitedP99 is an upper bound of the 99th percentile of the time in the queue, in seconds. It is 0 if there is no bound.
 	WaitedP99 float64 `json:"waitedP99Seconds"`
 
-	buckets map[float64]float64 // cumulative number of objects, by upper bound of the time in the queue
+	buckets map[float64]float64 // The cumulative number of objects, by the upper bound of the time in the queue.
 }
 
-// The metrics of work queues of controller-runtime and client-go.
+// queueWaited and queueWorked are metrics of the work queues of controller-runtime and client-go.
 const (
 	queueWaited = "workqueue_queue_duration_seconds"
 	queueWorked = "workqueue_work_duration_seconds"
 )
 
-// scrape reads the work queues by name; none if the address is empty.
+// scrape returns the work queues by name. It returns nothing if the address is empty.
 func scrape(ctx context.Context, address string) (map[string]queue, error) {
 	queues := map[string]queue{}
 	if address == "" {
@@ -80,7 +80,7 @@ func label[L interface {
 	return ""
 }
 
-// since returns what a queue did since an earlier scrape.
+// since returns the difference to an earlier scrape.
 func (q queue) since(before queue) queue {
 	d := queue{Passes: q.Passes - before.Passes, Waited: q.Waited - before.Waited, Worked: q.Worked - before.Worked}
 	total := 0.0
@@ -110,7 +110,7 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("get %s: %w", url, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		_ = response.Body.Close() // the error reports the status
+		_ = response.Body.Close() // The status is the error to report.
 		return nil, fmt.Errorf("get %s: %s", url, response.Status)
 	}
 	return response.Body, nil

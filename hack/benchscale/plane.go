@@ -28,7 +28,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// namespace of all services, which is the most expensive case: a list of the namespace lists all objects.
+// namespace is the namespace of all services. A single namespace is the most expensive case, because a list of it returns all objects.
 const namespace = "bench"
 
 // nodes is the number of simulated nodes, which accept any number of pods.
@@ -54,11 +54,11 @@ type plane struct {
 	client      client.WithWatch
 	images      *images
 	gateway     *gateway
-	started     []*process // ended in reverse order
+	started     []*process // The processes in the order of their start. They end in reverse order.
 }
 
-// startPlane starts the control plane, the nodes, the registry and the gateway, and installs definitions. If it fails, nothing
-// remains running.
+// startPlane starts the control plane, the nodes, the registry and the gateway, and installs CRDs. If it fails, it ends
+// everything that it started.
 func startPlane(ctx context.Context, o *options, dir string, definitions []string) (_ *plane, err error) {
 	p := &plane{dir: dir, auditPath: filepath.Join(dir, "audit.log")}
 	defer func() {
@@ -154,12 +154,12 @@ func (p *plane) kubeconfig(user string, groups ...string) (string, error) {
 	return path, nil
 }
 
-// serviceAccount writes a kubeconfig for a user with the name and the groups of a ServiceAccount.
+// serviceAccount writes a kubeconfig for a user with the name and the groups of a ServiceAccount, and returns its path.
 func (p *plane) serviceAccount(namespace, name string) (string, error) {
 	return p.kubeconfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 }
 
-// nodeName returns the node of a service's pods, which set it, so that no scheduler is needed.
+// nodeName returns the node of a service's pods. The pods set their node, so that no scheduler is needed.
 func nodeName(service int) string { return fmt.Sprintf("node-%d", service%nodes) }
 
 func (p *plane) createNodes(ctx context.Context) error {
@@ -173,7 +173,7 @@ func (p *plane) createNodes(ctx context.Context) error {
 	return nil
 }
 
-// stages are the files of kwok that make nodes and pods ready, and remove pods, without delay.
+// stages are the files of kwok that make nodes and pods ready and remove pods without delay.
 var stages = []string{"node/fast/node-initialize.yaml", "pod/fast/pod-ready.yaml", "pod/fast/pod-delete.yaml"}
 
 func (p *plane) startKwok(o *options) error {
@@ -201,8 +201,8 @@ func (p *plane) run(binary string, environment []string, arguments ...string) er
 	return err
 }
 
-// startControllerManager starts kube-controller-manager with its default controllers, except the one that expects heartbeats of
-// nodes, and waits until it has created the ServiceAccount of a namespace.
+// startControllerManager starts kube-controller-manager with its default controllers, except the controller that expects
+// heartbeats of nodes, and waits until it has created the ServiceAccount of a namespace.
 func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 	config, err := p.kubeconfig("system:kube-controller-manager", "system:masters")
 	if err != nil {
@@ -265,8 +265,8 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace of the same name: for products whose
-// roles are not in their manifests.
+// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace of the same name. It is for products
+// whose manifests contain no roles.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return "", fmt.Errorf("create namespace %s: %w", name, err)
@@ -281,7 +281,7 @@ func (p *plane) administrator(ctx context.Context, name string) (kubeconfig stri
 	return p.serviceAccount(name, name)
 }
 
-// stop ends everything that was started, in reverse order.
+// stop ends all started processes, in reverse order.
 func (p *plane) stop() error {
 	for i := range p.started {
 		p.started[len(p.started)-1-i].stop()

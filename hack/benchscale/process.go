@@ -22,7 +22,7 @@ type process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	err    error // set before exited is closed
+	err    error // This field is set before exited is closed.
 }
 
 // startProcess starts a process in its own process group, so that an interrupt of the terminal reaches only this program,
@@ -47,7 +47,7 @@ func startProcess(dir, binary string, environment []string, arguments ...string)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
-		_ = log.Close() // the process that wrote it has ended
+		_ = log.Close() // The process has written everything to the log and has ended.
 		close(p.exited)
 	}()
 	return p, nil
@@ -83,7 +83,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// failure returns the error of a process that ended unexpectedly; nil while it runs.
+// failure returns the error of a process that ended unexpectedly. It is nil while the process runs.
 func (p *process) failure() error {
 	select {
 	case <-p.exited:
@@ -112,7 +112,7 @@ func (p *process) tail() []byte {
 
 // stop ends the process by SIGTERM, and after ten seconds by SIGKILL.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has already ended
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already ended.
 	select {
 	case <-p.exited:
 	case <-time.After(10 * time.Second):
@@ -121,11 +121,11 @@ func (p *process) stop() {
 	}
 }
 
-// usage is what a process has used so far.
+// usage is the processor time and the memory of a process.
 type usage struct {
-	CPU      time.Duration // of user and system
-	Resident int64         // bytes in memory
-	Peak     int64         // maximum number of bytes in memory so far
+	CPU      time.Duration // User and system time.
+	Resident int64         // Memory in bytes.
+	Peak     int64         // Maximum memory so far, in bytes.
 }
 
 // ticks is the number of clock ticks per second in /proc, which is constant on Linux.
@@ -156,7 +156,7 @@ func parseUsage(stat, status string) (usage, error) {
 		return usage{}, fmt.Errorf("read /proc/PID/stat: %d fields after the name: the kernel gives at least 13", len(after))
 	}
 	var u usage
-	for _, field := range after[11:13] { // utime and stime
+	for _, field := range after[11:13] { // These fields are utime and stime.
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return usage{}, fmt.Errorf("read /proc/PID/stat: %w", err)

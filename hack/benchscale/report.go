@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// controllerManager is the program in the user agents of kube-controller-manager.
+// controllerManager is the name of kube-controller-manager in user agents.
 const controllerManager = "kube-controller-manager"
 
 // report is the JSON output.
@@ -34,23 +34,23 @@ type phaseResult struct {
 	Name string `json:"name"`
 	// Services is the number of services that were changed, or that existed in a phase without changes.
 	Services int `json:"services"`
-	// Reached is the time from the first change until the last service reached the goal, AfterLast that from the last change.
+	// Reached is the time from the first change until the last service reached the goal. AfterLast is the time from the last change until then.
 	Reached   float64 `json:"reachedSeconds"`
 	AfterLast float64 `json:"afterLastSeconds"`
 	// Seconds is the time until the goal, or the duration of a phase without changes.
 	Seconds float64 `json:"seconds"`
 	// Settled is false if there were still writes five minutes after the goal.
 	Settled bool `json:"settled"`
-	// Writes and Reads of the product until there were no more writes, without those of Leases; Refused is the number of writes
-	// with an error response. Follow is the number of writes of kube-controller-manager.
+	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
+	// Refused is the number of writes with an error response. Follow is the number of writes of kube-controller-manager.
 	Writes  int `json:"writes"`
 	Refused int `json:"refused"`
 	Reads   int `json:"reads"`
 	Follow  int `json:"follow"`
 	Leases  int `json:"leases"`
-	// Kinds of requests, by program.
+	// Kinds are the numbers of requests, by program and kind.
 	Kinds map[string]map[string]int `json:"kinds"`
-	// CPUToGoal and CPU are the processor time of the product in seconds, until the goal and until there were no more writes.
+	// CPUToGoal and CPU are the processor time of the product in seconds: until the goal, and until there were no more writes.
 	CPUToGoal float64 `json:"cpuToGoalSeconds"`
 	CPU       float64 `json:"cpuSeconds"`
 	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the maximum since its start.
@@ -58,7 +58,7 @@ type phaseResult struct {
 	Peak     int64 `json:"peakBytes"`
 	// PodSeconds are the sorted times from a change to the first pod, for services that were changed one after another.
 	PodSeconds []float64 `json:"podSeconds,omitempty"`
-	// Queues by name.
+	// Queues are the work queues by name.
 	Queues map[string]queue `json:"queues"`
 	// Registry is the number of requests to the registry by kind.
 	Registry map[string]int `json:"registry"`
@@ -99,7 +99,7 @@ func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 	r.Resident, r.Peak = after.Resident, after.Peak
 }
 
-// percentile returns a percentile of sorted numbers; 0 if there are none.
+// percentile returns a percentile of sorted numbers. It is 0 if there are no numbers.
 func percentile(sorted []float64, percent int) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -113,7 +113,7 @@ func (r *phaseResult) summary() string {
 		r.Seconds, r.AfterLast, r.per(r.Writes), r.per(r.Follow), r.per(r.Reads), r.each(1000*r.CPU), r.Resident>>20)
 }
 
-// write prints tables, and writes the file if one is given.
+// write prints tables, and writes the results to a file if its name is not empty.
 func (r *report) write(out io.Writer, file string) error {
 	if len(r.Products) == 0 {
 		return nil
@@ -153,7 +153,7 @@ func (r *phaseResult) per(n int) string { return fmt.Sprintf("%.1f", r.each(floa
 func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
-	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until all was quiet.\n\n", p.Name, r.Services)
+	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services)
 	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
 	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {
@@ -175,7 +175,7 @@ func (r *report) podTimes(b *strings.Builder) {
 	for _, p := range r.Products {
 		for _, x := range p.Phases {
 			if n := len(x.PodSeconds); n > 0 {
-				fmt.Fprintf(b, "\n%s, %s: from the change to the first pod, %d services one after another: median %.0f ms, 99 of 100 below %.0f ms, longest %.0f ms.\n",
+				fmt.Fprintf(b, "\n%s, %s: from the change to the first pod, %d services one after another: median %.0f ms, 99th percentile %.0f ms, longest %.0f ms.\n",
 					p.Name, x.Name, n, 1000*percentile(x.PodSeconds, 50), 1000*percentile(x.PodSeconds, 99), 1000*x.PodSeconds[n-1])
 			}
 		}
@@ -226,7 +226,7 @@ func (r *report) kinds(b *strings.Builder, p *productResult) {
 	}
 	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(p.Phases)))
 	for _, row := range rows {
-		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // requests of the measurement itself, and rare ones
+		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // Requests of benchscale itself, and rare requests, are omitted.
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s |", row[0], row[1])
@@ -239,7 +239,7 @@ func (r *report) kinds(b *strings.Builder, p *productResult) {
 
 // queues prints the work queues.
 func (r *report) queues(b *strings.Builder, p *productResult) {
-	fmt.Fprintf(b, "\n%s: work queues\n\n| phase | queue | reconciles per service | wait, mean ms | wait, 99 of 100 below s | reconcile, mean ms |\n|---|---|---|---|---|---|\n", p.Name)
+	fmt.Fprintf(b, "\n%s: work queues\n\n| phase | queue | reconciles per service | wait, mean ms | wait, 99th percentile below s | reconcile, mean ms |\n|---|---|---|---|---|---|\n", p.Name)
 	for _, x := range p.Phases {
 		for _, name := range slices.Sorted(maps.Keys(x.Queues)) {
 			q := x.Queues[name]

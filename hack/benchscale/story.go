@@ -22,28 +22,28 @@ type product interface {
 	definitions() []string
 	// start installs and starts the product.
 	start(ctx context.Context, p *plane) (*process, error)
-	// metrics and profiles are the addresses of its metrics and of net/http/pprof; "" for none.
+	// metrics and profiles are the addresses of the product's metrics and of net/http/pprof. They are empty if the product does not serve them.
 	metrics() string
 	profiles() string
 	// list returns an empty list of the kind whose objects reach the goals of phases, one object for each service.
 	list() client.ObjectList
-	// phases of the story, in order.
+	// phases are the phases of the story, in order.
 	phases() []phase
 }
 
 // phase is a change of all services, and the state that follows.
 type phase struct {
 	name string
-	// hidden phases prepare the next one, and are not reported.
+	// hidden phases prepare the following phase, and are not reported.
 	hidden bool
 	// before is called once, before the first change; it may be nil.
 	before func(ctx context.Context) error
-	// change changes the service with this number. If it is nil, the phase lasts options.rest without changes.
+	// change changes the service with a number. If it is nil, nothing changes in the phase, which lasts options.rest.
 	change func(ctx context.Context, service int) error
-	// single is the number of services that are changed one after another, each after the previous one has a new pod; 0
-	// changes all.
+	// single is the number of services that are changed one after another: a service is changed when the previous
+	// service has a new pod. If it is 0, all services are changed.
 	single int
-	// goal reports whether an object has reached the state.
+	// goal reports whether an object has reached the goal of the phase.
 	goal func(client.Object) bool
 }
 
@@ -63,14 +63,14 @@ type story struct {
 	pods    *podTimes
 }
 
-// play plays all phases. Completed phases are returned even with an error.
+// play plays all phases. If a phase fails, play returns the completed phases and an error.
 func (s *story) play(ctx context.Context) (*productResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.tracker = track(ctx, s.plane.client, s.product.list())
 	s.pods = followPods(ctx, s.plane.client)
 	result := &productResult{Name: s.product.name()}
-	if _, err := s.audit.read(); err != nil { // the start does not count
+	if _, err := s.audit.read(); err != nil { // Do not count the requests of the start.
 		return result, err
 	}
 	phases, err := upTo(s.product.phases(), s.until)
@@ -97,14 +97,14 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	return result, nil
 }
 
-// upTo returns the phases up to the one with a name, and those without changes; all for "".
+// upTo returns the phases up to the phase with the given name, and the phases without changes. If the name is empty, it returns all phases.
 func upTo(phases []phase, name string) ([]phase, error) {
 	if name == "" {
 		return phases, nil
 	}
 	last := slices.IndexFunc(phases, func(p phase) bool { return !p.hidden && p.name == name })
 	if last < 0 {
-		return nil, fmt.Errorf("check -until: there is no phase %q", name)
+		return nil, fmt.Errorf("check -until: unknown phase %q", name)
 	}
 	return slices.Concat(phases[:last+1], slices.DeleteFunc(slices.Clone(phases[last+1:]), func(p phase) bool { return p.change != nil })), nil
 }
@@ -177,7 +177,7 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	return result, nil
 }
 
-// fileName returns the name of a phase without spaces and commas.
+// fileName replaces spaces and commas in the name of a phase.
 func fileName(name string) string {
 	out := []rune(name)
 	for i, r := range out {
@@ -211,7 +211,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	reached, err := s.tracker.await(ctx, s.services, s.patience, s.plane.failed, func(format string, arguments ...any) {
 		s.say("%s: %s", p.name, fmt.Sprintf(format, arguments...))
 	})
-	if err != nil && ctx.Err() == nil && s.plane.failed() == nil { // otherwise the error has the last lines
+	if err != nil && ctx.Err() == nil && s.plane.failed() == nil { // Otherwise the error already contains the last lines of the log.
 		return errors.Join(err, s.note())
 	}
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	return nil
 }
 
-// changeTogether changes all services, several at a time, and those of a batch before the next ones.
+// changeTogether changes all services, several at a time. It waits for the services of a batch before it changes the next batch.
 func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
 	s.tracker.aim(func(client.Object) bool { return false })
 	size := s.services
@@ -253,7 +253,7 @@ func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) err
 	return nil
 }
 
-// changeSingly changes some services one after another, and measures how long each takes to have a new pod.
+// changeSingly changes some services one after another, and measures the time until each service has a new pod.
 func (s *story) changeSingly(ctx context.Context, p phase, result *phaseResult) error {
 	s.tracker.aim(p.goal)
 	for i := range min(p.single, s.services) {
@@ -268,7 +268,7 @@ func (s *story) changeSingly(ctx context.Context, p phase, result *phaseResult) 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(s.patience):
-			return fmt.Errorf("wait for a pod of %s: none after %s", serviceName(i), s.patience)
+			return fmt.Errorf("wait for a pod of %s: no pod after %s", serviceName(i), s.patience)
 		}
 		if err := s.plane.failed(); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follow lists and watches objects until ctx ends. changed is called for each new or changed object, and deleted, which may be
-// nil, for each deleted one; calls are not concurrent.
+// follow lists and watches objects until ctx ends. It calls changed for each new or changed object, and deleted for each
+// deleted object unless deleted is nil. The calls are not concurrent.
 func follow(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, changed, deleted func(client.Object)) {
 	options := func(o metav1.ListOptions) []client.ListOption {
 		return []client.ListOption{client.InNamespace(namespace), &client.ListOptions{Raw: &o}}
@@ -81,7 +81,7 @@ func (t *tracker) deleted(o client.Object) {
 	delete(t.reached, o.GetName())
 }
 
-// check records whether an object has reached the goal. One that has left it again no longer counts.
+// check records whether an object has reached the goal. An object that no longer meets the goal no longer counts.
 func (t *tracker) check(o client.Object) {
 	if t.goal == nil {
 		return
@@ -96,7 +96,7 @@ func (t *tracker) check(o client.Object) {
 	}
 }
 
-// aim sets the goal, which some objects may already have reached.
+// aim sets the goal. Some objects may already have reached it.
 func (t *tracker) aim(goal func(client.Object) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,14 +106,14 @@ func (t *tracker) aim(goal func(client.Object) bool) {
 	}
 }
 
-// progress returns how many objects have reached the goal, and when the last one did.
+// progress returns the number of objects that have reached the goal, and the time at which the last of them did.
 func (t *tracker) progress() (int, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.reached), t.last
 }
 
-// await waits until n objects have reached the goal, and returns when the last one did. It reports progress every ten seconds.
+// await waits until n objects have reached the goal, and returns the time at which the last of them did. It reports progress every ten seconds.
 func (t *tracker) await(ctx context.Context, n int, patience time.Duration, failed func() error, say func(string, ...any)) (time.Time, error) {
 	began, reported := time.Now(), time.Now()
 	for {
@@ -125,7 +125,7 @@ func (t *tracker) await(ctx context.Context, n int, patience time.Duration, fail
 			return time.Time{}, err
 		}
 		if time.Since(began) > patience {
-			return time.Time{}, fmt.Errorf("wait for all services: %d of %d after %s; one that is missing: %s", count, n, patience, t.missing())
+			return time.Time{}, fmt.Errorf("wait for all services: %d of %d after %s; one of the missing services: %s", count, n, patience, t.missing())
 		}
 		if time.Since(reported) > 10*time.Second {
 			reported = time.Now()
@@ -156,11 +156,11 @@ func (t *tracker) missing() string {
 	return "its object does not exist"
 }
 
-// podTimes reports when services get new pods.
+// podTimes records the times at which services get new pods.
 type podTimes struct {
 	mu      sync.Mutex
 	known   map[types.UID]bool
-	waiting map[string]chan time.Time // by service
+	waiting map[string]chan time.Time // The waiting channels, by service.
 }
 
 // followPods follows the pods of all services until ctx ends.

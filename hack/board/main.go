@@ -1,4 +1,4 @@
-// Command board serves the board with made-up services, to work on its design and to take screenshots. With -pictures it
+// Command board serves the board with example services, to work on its design and to take screenshots. With -pictures it
 // opens the board in Chromium, writes the screenshots to a folder, and exits.
 package main
 
@@ -34,7 +34,7 @@ var services = []struct{ name, story string }{
 	{"loyalty", "frozen"}, {"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
 }
 
-// pictures are the screenshots by name: the page, and the window.
+// pictures are the screenshots: for each name a page and a size of the window.
 var pictures = []struct {
 	name, path    string
 	width, height int
@@ -45,7 +45,7 @@ var pictures = []struct {
 	{"board-narrow-dark.png", "/", 500, 1000, true},
 }
 
-// allow permits all acts of readers, and does nothing.
+// allow permits all actions of readers, but executes none.
 type allow struct{}
 
 func (allow) May(context.Context, string) []string {
@@ -63,17 +63,17 @@ func (allow) PreviewFreeze(_ context.Context, f web.Freeze) (web.Outcome, error)
 }
 
 func (allow) Freeze(context.Context, web.Freeze) (web.Outcome, error) {
-	return web.Outcome{}, errors.New("made-up services do not change")
+	return web.Outcome{}, errors.New("example services do not change")
 }
 
 func (allow) Do(context.Context, web.Act) (web.Outcome, error) {
-	return web.Outcome{}, errors.New("made-up services do not change")
+	return web.Outcome{}, errors.New("example services do not change")
 }
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
-	moving := flag.Bool("moving", false, "change a service every second, to see how pages follow")
-	folder := flag.String("pictures", "", "write pictures into this folder, and end")
+	moving := flag.Bool("moving", false, "change a service every second, to show how pages are updated")
+	folder := flag.String("pictures", "", "folder to write pictures to; the command exits afterwards")
 	browser := flag.String("browser", "chromium", "program that takes the pictures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -128,7 +128,7 @@ func run(ctx context.Context, listen, folder, browser string, moving bool) error
 	return nil
 }
 
-// move pauses the last service, and resumes it, every second.
+// move pauses and resumes the last service every second.
 func move(ctx context.Context, store *cluster.Store) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -147,10 +147,10 @@ func move(ctx context.Context, store *cluster.Store) {
 	}
 }
 
-// tiers are labels of services, by which a freeze selects.
+// tiers are labels of services that a freeze selects.
 var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
 
-// freezes returns freezes of the services: one that applies, for which a service waits, and a planned one.
+// freezes returns two freezes of the services: one is in effect and blocks a service, the other is planned.
 func freezes(now time.Time) []v1alpha1.Freeze {
 	var out []v1alpha1.Freeze
 	for name, by := range map[string]string{"fair": "ana", "end-of-year": "system:serviceaccount:flux-system:kustomize-controller"} {
@@ -166,7 +166,7 @@ func freezes(now time.Time) []v1alpha1.Freeze {
 	return out
 }
 
-// madeUp returns services with pods and events.
+// madeUp returns example services with pods and events.
 func madeUp(now time.Time) cluster.Objects {
 	var o cluster.Objects
 	o.Events, o.Pods = []eventsv1.Event{}, []corev1.Pod{}

@@ -1,10 +1,10 @@
-// Package boardtest opens the board in Chromium: it runs the manager's binary ("heighliner web") against a real API server with
-// the permissions of its component, and people log in with the example provider of zitadel/oidc. It is a separate module, because it
-// is not part of the product. "make test-board" runs it.
+// Package boardtest opens the board in Chromium. It runs the manager's binary ("heighliner web") against a real API server with the
+// permissions of its component. Users log in with the example provider of zitadel/oidc. It is a separate module, because it is not
+// part of the product. "make test-board" runs it.
 //
 //	board_test.go       TestBoard, on an API server
 //	node_test.go        TestNode, on the local cluster
-//	browser_test.go     people and their browsers
+//	browser_test.go     users and their browsers
 //	identities_test.go  the OpenID provider
 package boardtest
 
@@ -45,7 +45,7 @@ import (
 )
 
 var (
-	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default none are written")
+	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default no pictures are written")
 	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
 	onNode   = flag.Bool("node", false, "start no API server, for TestNode on the local cluster")
 	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
@@ -55,7 +55,7 @@ var kube *manager.Cluster
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	if err := os.Chdir("../.."); err != nil { // paths of definitions are relative to the root of the repository
+	if err := os.Chdir("../.."); err != nil { // The paths of CRDs are relative to the root of the repository.
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -66,18 +66,18 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube))
 }
 
-// limit is the time limit of a step.
+// limit is the maximum duration of a step.
 const limit = time.Minute
 
 // site is the board with its identity provider.
 type site struct {
 	*testing.T
 	url string
-	// line to the board, which can be interrupted.
+	// line connects browsers to the board. Tests can interrupt it.
 	line *line
 }
 
-// line forwards the connections of browsers to the board.
+// line forwards connections of browsers to the board.
 type line struct {
 	net.Listener
 	mu   sync.Mutex
@@ -97,7 +97,7 @@ func newLine(t *testing.T, to string) *line {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return // the test has ended
+				return // The test has ended.
 			}
 			go l.pass(conn, to)
 		}
@@ -119,7 +119,7 @@ func (l *line) pass(browser net.Conn, to string) {
 	done := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{browser, board}, {board, browser}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1]) // ends with one of the connections
+			_, _ = io.Copy(way[0], way[1]) // Copying ends with one of the connections.
 			done <- struct{}{}
 		}()
 	}
@@ -133,7 +133,7 @@ func (l *line) add(conn net.Conn) bool {
 	return !l.cut
 }
 
-// set closes all connections and rejects new ones, or accepts them again.
+// set closes all connections and rejects new connections, or accepts connections again.
 func (l *line) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,10 +146,10 @@ func (l *line) set(cut bool) {
 	}
 }
 
-// start starts a provider with the people ana and bob, and the board.
+// start starts a provider with the users ana and bob, and the board.
 func start(t *testing.T) *site {
 	t.Helper()
-	board := httptest.NewUnstartedServer(nil) // only for its address and certificate
+	board := httptest.NewUnstartedServer(nil) // The server only provides an address and a certificate.
 	address := board.Listener.Addr().String()
 	board.StartTLS()
 	certificate := board.TLS.Certificates[0]
@@ -188,7 +188,7 @@ func start(t *testing.T) *site {
 		}
 	})
 	await.Until(t, "the board to answer", func() bool {
-		c := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to check whether it responds
+		c := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // This only checks whether the server responds.
 		conn, err := c.DialContext(t.Context(), "tcp", address)
 		if err == nil {
 			_ = conn.Close()
@@ -237,10 +237,10 @@ func kubeconfig(t *testing.T, dir string) string {
 	return path
 }
 
-// TestBoard plays a day with the board.
+// TestBoard uses the board for a day.
 func TestBoard(t *testing.T) {
 	if *onNode {
-		t.Fatal("it starts an API server: run \"make test-board\", without -node")
+		t.Fatal("this test starts an API server: run \"make test-board\", without -node")
 	}
 	if _, err := os.Stat(*binary); err != nil {
 		t.Fatalf("%v: run \"make test-board\", which builds it", err)
@@ -266,7 +266,7 @@ func TestBoard(t *testing.T) {
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	o := kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 
-	// The open pages follow. Only ana, who has the permission, gets a button.
+	// The open pages are updated. Only ana, who has the permission, gets a button.
 	ana.sees("waits for approval")
 	bob.sees("waits for approval")
 	ana.picture("tour-board.png")
@@ -277,10 +277,10 @@ func TestBoard(t *testing.T) {
 	var status int
 	bob.do("forge an act", chromedp.Evaluate(fmt.Sprintf(`fetch("/services/%s/shop/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, namespace, o.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("an act that bob may not do: %d", status)
+		t.Errorf("an action that bob may not take: %d", status)
 	}
 
-	// The approval, in its panel.
+	// Ana approves in the panel.
 	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.sees("Recorded as ana")
 	ana.picture("tour-act.png")
@@ -293,7 +293,7 @@ func TestBoard(t *testing.T) {
 	ana.picture("tour-service.png")
 	ana.accessible("service")
 
-	// An interrupted stream is shown, and resumed with the changes since.
+	// The page shows that its stream is interrupted. It then resumes the stream with the changes in between.
 	s.line.set(true)
 	bob.sees("not connected, trying again")
 	kube.Edit(t, namespace, "shop", "test", func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = true })
@@ -304,7 +304,7 @@ func TestBoard(t *testing.T) {
 	bob.sees("step 2 of 2")
 	bob.sees("Weights of 1.x")
 
-	// A freeze, by its form in the panel, and its end. Only ana may.
+	// Ana creates and ends a freeze with the form in the panel. Bob may not.
 	ana.do("open the form", chromedp.Navigate(s.url+"/freezes"), chromedp.Click(`a[data-act][href^="/freezes/freeze"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.accessible("form of a freeze")
 	ana.do("fill it in", chromedp.SendKeys("dialog input[name=reason]", "trade fair"), chromedp.SendKeys("dialog input[name=until]", "4h"), chromedp.Click("dialog form button"), chromedp.WaitVisible("dialog button.primary"))
@@ -320,7 +320,7 @@ func TestBoard(t *testing.T) {
 	ana.do("end it", chromedp.Click(`a[data-act][href^="/freezes/thaw"]`), chromedp.WaitVisible("dialog button.primary"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
 	ana.sees("Nothing is frozen")
 
-	// A rollback, by the form of its page, on a telephone at night.
+	// Ana rolls back with the form of the page, on a phone at night.
 	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	ana.do("open the board", chromedp.Navigate(s.url+"/"), chromedp.WaitVisible("table.board"))
 	ana.picture("tour-narrow-dark.png")
@@ -328,7 +328,7 @@ func TestBoard(t *testing.T) {
 	var wide bool
 	ana.do("measure the page", chromedp.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &wide))
 	if wide {
-		t.Error("the board is wider than a telephone")
+		t.Error("the board is wider than a phone")
 	}
 	ana.do("roll back", chromedp.Navigate(s.url+"/services/"+namespace+"/shop/acts/rollback?target=1.0.0"), chromedp.WaitVisible("form button.primary"), chromedp.Click("form button.primary"))
 	ana.sees("pinned to 1.0.0")
@@ -338,7 +338,7 @@ func TestBoard(t *testing.T) {
 		ana.accessible(page)
 	}
 
-	// After the logout no data is shown.
+	// After the logout, no data is shown.
 	ana.do("log out", chromedp.Navigate(s.url+"/"), chromedp.Click("header form button"), chromedp.WaitVisible(`main a[href="/login"]`))
 	ana.sees("You are logged out")
 	if text := ana.text(); strings.Contains(text, "shop") {

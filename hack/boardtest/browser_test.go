@@ -14,18 +14,18 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// password is that of all people.
+// password is the password of all users.
 const password = "verysecure"
 
 // person is a user with a separate browser.
 type person struct {
 	*testing.T
 	ctx context.Context
-	// url of the board.
+	// url is the URL of the board.
 	url string
 }
 
-// browser starts a browser for the board at a URL. It finds hosts as its rules, those of Chromium's --host-resolver-rules, say.
+// browser starts a browser for the board at a URL. It resolves hosts with the given rules, which are the value of Chromium's flag --host-resolver-rules.
 func browser(t *testing.T, url, rules string) *person {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1360, 800))
@@ -41,7 +41,7 @@ func browser(t *testing.T, url, rules string) *person {
 	return &person{t, ctx, url}
 }
 
-// do executes actions of a person, within the limit.
+// do executes actions of a user within the time limit.
 func (p *person) do(what string, actions ...chromedp.Action) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
@@ -53,7 +53,7 @@ func (p *person) do(what string, actions ...chromedp.Action) {
 	}
 }
 
-// sees waits for a text on the page.
+// sees waits until the page contains a text.
 func (p *person) sees(text string) {
 	p.Helper()
 	quoted, err := json.Marshal(text)
@@ -79,11 +79,11 @@ func (p *person) login(name string) {
 	p.sees(name)
 }
 
-// picture takes a screenshot.
+// picture takes a screenshot of the page.
 func (p *person) picture(name string) {
 	p.Helper()
 	var raw []byte
-	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // after the fonts are loaded
+	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // Wait until the fonts are loaded.
 	if *pictures == "" {
 		return
 	}
@@ -92,11 +92,11 @@ func (p *person) picture(name string) {
 	}
 }
 
-// accessible checks a page with axe-core, if that is available.
+// accessible checks a page with axe-core if -axe is set.
 func (p *person) accessible(page string) {
 	p.Helper()
 	if *axe == "" {
-		p.Logf("%s is not checked for accessibility: there is no -axe", page)
+		p.Logf("%s is not checked for accessibility, because -axe is not set", page)
 		return
 	}
 	script, err := os.ReadFile(*axe)

@@ -12,7 +12,7 @@ import (
 	"github.com/zitadel/oidc/v3/example/server/storage"
 )
 
-// identities returns an OpenID provider with the people ana and bob, and the client "board" with the secret "secret".
+// identities returns an OpenID provider with the users ana and bob, and the client "board" with the secret "secret".
 func identities(t *testing.T, dir, issuer, board string) http.Handler {
 	t.Helper()
 	people := map[string]storage.User{}

@@ -37,7 +37,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names on the node.
+// These are names on the node.
 const (
 	managerNamespace = "heighliner-system"
 	boardName        = "heighliner-web"
@@ -46,7 +46,7 @@ const (
 	boardHost        = "board.board-node.localhost"
 )
 
-// patience is the time limit of what the node does: pods that start, routes that a gateway programs.
+// patience is the time limit for events on the node, such as the start of pods and the programming of routes.
 const patience = 3 * time.Minute
 
 // node is the local cluster with the installed manager.
@@ -54,22 +54,22 @@ type node struct {
 	*testing.T
 	*harness.Cluster
 	kubectl string
-	// images is the repository of the service.
+	// images is the repository of the service's images.
 	images string
 }
 
-// TestNode opens the board in the cluster, as docs/how-to/board.md installs it, on the local cluster of "make cluster-up": its pods,
-// the gateway in front of it, a service whose requests the gateway routes, and people who log in with an OpenID provider.
+// TestNode opens the board on the local cluster of "make cluster-up", as docs/how-to/board.md installs it: the pods of the board
+// behind the gateway, a service whose requests the gateway routes, and users who log in with an OpenID provider.
 func TestNode(t *testing.T) {
 	if !*onNode {
-		t.Fatal("it needs the local cluster: run \"make test-board-node\"")
+		t.Fatal("this test needs the local cluster: run \"make test-board-node\"")
 	}
 	n := openNode(t)
 	n.push("1.0.0")
 	n.apply(shop, map[string]string{"Namespace": nodeNamespace, "Image": n.RegistryInternal + "/" + n.images, "Host": shopHost})
 	n.active("1.0.0")
 	rules := n.installBoard()
-	// Behind the port at which the gateway passes TLS to pods.
+	// The board is behind the port on which the gateway passes TLS to pods.
 	_, port, err := net.SplitHostPort(n.GatewayTLS)
 	if err != nil {
 		t.Fatal(err)
@@ -94,17 +94,17 @@ func TestNode(t *testing.T) {
 	var status int
 	bob.do("forge an act", chromedp.Evaluate(fmt.Sprintf(`fetch("%s/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, service, release.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("an act that bob may not do: %d", status)
+		t.Errorf("an action that bob may not take: %d", status)
 	}
 	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.do("approve", chromedp.SendKeys("dialog input[name=reason]", "dashboards are quiet"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
 	n.active("1.1.0")
 	if by := n.release("1.1.0").Annotations[v1alpha1.AnnotationDecidedBy]; by != "ana" {
-		t.Errorf("the approval is signed by %q", by)
+		t.Errorf("the approval records user %q", by)
 	}
 	bob.sees("dashboards are quiet")
 
-	// A version that is never ready fails, and its page names the reason.
+	// A version that never becomes ready fails, and its page shows the reason.
 	n.push("1.2.0", "FAIL_READINESS", "true")
 	ana.do("open the board", chromedp.Navigate(url+"/"), chromedp.WaitVisible("table.board"))
 	ana.sees("failed")
@@ -113,12 +113,12 @@ func TestNode(t *testing.T) {
 	ana.sees("its readiness probe fails")
 	n.answers("1.1.0")
 
-	// The pod of the board is killed: open pages show it, and follow again without another login.
+	// The pods of the board are killed. Open pages show this, and are updated again without another login.
 	n.killBoard()
 	bob.sees("not connected, trying again")
 	bob.sees("● live")
 
-	// A rollback, on a telephone at night.
+	// Ana rolls back on a phone at night.
 	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	ana.do("roll back", chromedp.Navigate(url+service+"/acts/rollback?target=1.0.0"), chromedp.WaitVisible("form button.primary"), chromedp.Click("form button.primary"))
 	ana.sees("pinned to 1.0.0")
@@ -126,7 +126,7 @@ func TestNode(t *testing.T) {
 	bob.sees("pinned to 1.0.0")
 }
 
-// openNode opens the local cluster, with an empty namespace for the service.
+// openNode connects to the local cluster, and creates an empty namespace for the service.
 func openNode(t *testing.T) *node {
 	t.Helper()
 	scheme := k8sruntime.NewScheme()
@@ -153,7 +153,7 @@ func openNode(t *testing.T) *node {
 	return n
 }
 
-// remove deletes a namespace, and waits for its end.
+// remove deletes a namespace, and waits until it is removed.
 func (n *node) remove(ctx context.Context, namespace *corev1.Namespace) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -167,7 +167,7 @@ func (n *node) remove(ctx context.Context, namespace *corev1.Namespace) {
 	}
 }
 
-// push builds and pushes the image of a version; variables are NAME, value.
+// push builds and pushes the image of a version. The variables are pairs of a name and a value.
 func (n *node) push(version string, variables ...string) {
 	n.Helper()
 	environment := map[string]string{"VERSION": version}
@@ -233,7 +233,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ana}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 `))
 
-// boardOverlay is what an administrator writes, after docs/how-to/board.md, with TLS that ends in the pod.
+// boardOverlay is the overlay that an administrator writes according to docs/how-to/board.md, with TLS that the pod terminates.
 var boardOverlay = template.Must(template.New("").Parse(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 components:
@@ -268,8 +268,8 @@ patches:
 const boardRoute = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute", "metadata": {"namespace": "` + managerNamespace + `", "name": "` + boardName + `"}, "spec": {
 	"parentRefs": [{"namespace": "infra", "name": "edge", "sectionName": "tls"}], "hostnames": ["` + boardHost + `"], "rules": [{"backendRefs": [{"name": "` + boardName + `", "port": 80}]}]}}`
 
-// installBoard installs the board and its OpenID provider, and removes them with the test. It returns the rules by which a browser
-// finds both.
+// installBoard installs the board and its OpenID provider, and removes them after the test. It returns the rules with which a
+// browser resolves their hosts.
 func (n *node) installBoard() (rules string) {
 	n.Helper()
 	host, _, err := net.SplitHostPort(n.RegistryInternal)
@@ -282,7 +282,7 @@ func (n *node) installBoard() (rules string) {
 	}
 	url := "https://" + net.JoinHostPort(boardHost, port)
 
-	// The provider listens in the network of the pods, and here for browsers.
+	// The provider listens in the network of the pods, and on the host for browsers.
 	inside, err := n.ListenInside(net.JoinHostPort(host, "0"))
 	if err != nil {
 		n.Fatal(err)
@@ -299,17 +299,17 @@ func (n *node) installBoard() (rules string) {
 	}
 	server := &http.Server{Handler: identities(n.T, n.TempDir(), issuer, url), ReadHeaderTimeout: 5 * time.Second, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
 	for _, l := range []net.Listener{inside, here} {
-		go func() { _ = server.ServeTLS(l, "", "") }() // until it is closed
+		go func() { _ = server.ServeTLS(l, "", "") }() // The server runs until its listener is closed.
 	}
 	n.Cleanup(func() { _ = server.Close() })
 
 	sessions := make([]byte, 32)
-	_, _ = rand.Read(sessions) // never fails
+	_, _ = rand.Read(sessions) // This never fails.
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: boardName}, Data: map[string][]byte{
 		"tls.crt": certificate, "tls.key": private, "ca.crt": certificate, "client-secret": []byte("secret"), "session-key": []byte(base64.StdEncoding.EncodeToString(sessions)),
 	}}
 	dir := n.overlay(map[string]string{"URL": url, "Issuer": issuer})
-	n.Cleanup(func() { // its context has ended
+	n.Cleanup(func() { // The context of the test has ended here.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := exec.Command(n.kubectl, append([]string{"--kubeconfig", n.Kubeconfig}, args...)...).CombinedOutput(); err != nil {
 				n.Errorf("remove the board: %v: %s", err, out)
@@ -328,7 +328,7 @@ func (n *node) installBoard() (rules string) {
 	return fmt.Sprintf("MAP %s %s, MAP %s %s", inside.Addr(), here.Addr(), net.JoinHostPort(boardHost, port), n.GatewayTLS)
 }
 
-// overlay writes the kustomization of the board into the tree, because its paths are relative.
+// overlay writes the kustomization of the board into the repository, because its paths are relative.
 func (n *node) overlay(values map[string]string) string {
 	n.Helper()
 	var manager appsv1.Deployment
@@ -375,7 +375,7 @@ func (n *node) run(stdin string, args ...string) {
 	}
 }
 
-// until waits for a condition on the node.
+// until waits until a condition on the node is true.
 func (n *node) until(what string, poll harness.Poll) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), patience)
@@ -385,7 +385,7 @@ func (n *node) until(what string, poll harness.Poll) {
 	}
 }
 
-// active waits until a version is active, and answers the requests of its host through the gateway.
+// active waits until a version is active, and responds to requests of its host through the gateway.
 func (n *node) active(version string) {
 	n.Helper()
 	n.until(version+" to be active", func(ctx context.Context) (bool, string, error) {
@@ -396,7 +396,7 @@ func (n *node) active(version string) {
 	n.answers(version)
 }
 
-// answers waits until a version answers twenty requests in a row.
+// answers waits until a version responds to twenty requests in a row.
 func (n *node) answers(version string) {
 	n.Helper()
 	n.until(shopHost+" to be answered by "+version, func(ctx context.Context) (bool, string, error) {
@@ -419,7 +419,7 @@ func (n *node) answers(version string) {
 	})
 }
 
-// release waits for the release of a version.
+// release waits for the release of a version, and returns it.
 func (n *node) release(version string) (found *v1alpha1.VersionedMicroservice) {
 	n.Helper()
 	n.until("a release of "+version, func(ctx context.Context) (bool, string, error) {
@@ -444,7 +444,7 @@ func (n *node) killBoard() {
 	}
 }
 
-// selfSigned returns a certificate for a host and an IP, valid for a day, and its key.
+// selfSigned returns a certificate for a host and an IP address, which is valid for a day, and its key.
 func (n *node) selfSigned(ip net.IP, host string) (certificate, private []byte) {
 	n.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

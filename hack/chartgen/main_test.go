@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// The generated files of the chart, and the page of its values, are up to date.
+// TestUpToDate tests that the generated files of the chart, and the reference page of its values, are up to date.
 func TestUpToDate(t *testing.T) {
 	t.Parallel()
 	want, err := generate("../..")
@@ -32,7 +32,7 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// run writes what generate returns; a second run changes nothing and removes files that are not
+// TestRun tests that run writes the output of generate. A second run changes nothing, and removes files that are not
 // generated.
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A schema that lacks what values.yaml and the page need is rejected.
+// TestIncompleteSchema tests that a schema without the parts that values.yaml and the reference page need is rejected.
 func TestIncompleteSchema(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]string{
@@ -97,7 +97,7 @@ func TestIncompleteSchema(t *testing.T) {
 	}
 }
 
-// copied returns a folder with the sources of the generated files.
+// copied returns a folder with a copy of the sources of the generated files.
 func copied(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

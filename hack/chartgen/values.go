@@ -13,15 +13,15 @@ import (
 // reference is the page that lists the values.
 const reference = "docs/reference/helm-values.md"
 
-// value is a value of the chart, as in its schema.
+// value is a value of the chart, from its schema.
 type value struct {
-	// Path of the value, such as image.tag.
+	// path is the path of the value, such as image.tag.
 	path        string
 	description string
 	kind        string
 	enum        []string
-	// byDefault is the default as JSON; nil for an object whose fields have defaults, and for flags, which have the manager's
-	// defaults.
+	// byDefault is the default as JSON. It is nil for an object whose fields have defaults, and for flags, whose defaults the
+	// manager sets.
 	byDefault json.RawMessage
 	parts     []value
 }
@@ -73,7 +73,7 @@ func readProperties(prefix string, properties json.RawMessage) ([]value, error) 
 	return values, nil
 }
 
-// keys returns the keys of a JSON object, in their order.
+// keys returns the keys of a JSON object in their order in the text.
 func keys(object json.RawMessage) ([]string, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {

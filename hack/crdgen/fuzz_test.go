@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// A completed definition does not change any more.
+// FuzzFinish tests that finish does not change a completed CRD.
 func FuzzFinish(f *testing.F) {
 	f.Add([]byte(definition))
 	f.Add([]byte("spec: {versions: [{schema: {openAPIV3Schema: {properties: {spec: {properties: {template: {properties: {a: 1, b: {default: 2}}, items: {x-kubernetes-list-map-keys: [a], properties: {a: null}}}}}}}}}]}"))

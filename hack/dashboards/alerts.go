@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// runbooks is the URL of the folder with the pages of the alerts.
+// runbooks is the URL of the folder with the runbooks of the alerts.
 const runbooks = "https://github.com/heighliner/heighliner/blob/main/docs/how-to/runbooks/"
 
 // ruleGroup is a group of rules of Prometheus.
@@ -29,7 +29,7 @@ type rule struct {
 // subject names the group of an alert, from its labels if there are metrics by name.
 const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
 
-// alert returns an alert whose runbook is the page of that name.
+// alert returns an alert whose runbook is the given page.
 func alert(name, page, severity, wait, summary, description string, expr ...string) rule {
 	return rule{
 		Alert: name, Expr: strings.Join(expr, "\n"), For: wait, Labels: map[string]string{"severity": severity},
@@ -37,8 +37,8 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 	}
 }
 
-// inState returns expressions that are true for groups in one of some states for longer than some seconds: by name or, if there are
-// no metrics by name, over all groups.
+// inState returns the lines of an expression that is true for groups that are in one of some states for longer than some seconds.
+// It is by name or, if there are no metrics by name, over all groups.
 func inState(states string, seconds int) []string {
 	return []string{
 		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
@@ -47,8 +47,8 @@ func inState(states string, seconds int) []string {
 	}
 }
 
-// inCondition returns expressions that are true for ImagePolicies or NetworkPolicies with a condition that is False: by name or, if
-// there are no metrics by name, if there are any.
+// inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies with a condition that is False.
+// It is by name or, if there are no metrics by name, true if any object has such a condition.
 func inCondition(kind, condition string) []string {
 	return []string{
 		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
@@ -56,21 +56,21 @@ func inCondition(kind, condition string) []string {
 	}
 }
 
-// object names the policy of an alert.
+// object describes the object of an alert: its kind and name, or the number of objects.
 func object(kind string) string {
 	return `{{ with $labels.name }}` + kind + ` {{ $labels.namespace }}/{{ . }}{{ else }}{{ $value }} ` + kind + ` objects{{ end }}`
 }
 
-// calls are counters of calls to registries, GitHub and providers of metrics: all of them, and those without a usable answer.
-// Answers that require action of a user, such as a missing tag or rejected credentials, do not count: they are in the status of an
-// object.
+// calls are counters of calls to registries, GitHub and providers of metrics: all calls, and the calls without a usable response.
+// Responses that require an action of a user, such as a missing tag or rejected credentials, do not count, because the status of
+// an object reports them.
 var calls = []struct{ all, failed string }{
 	{`heighliner_registry_lookups_total`, `heighliner_registry_lookups_total{result=~"Unreachable|RateLimited|Malformed|Failed"}`},
 	{`heighliner_github_requests_total`, `heighliner_github_requests_total{code=~"none|429|5.."}`},
 	{`heighliner_analysis_queries_total`, `heighliner_analysis_queries_total{result=~"Timeout|Throttled|Unreachable|ServerError|BadAnswer"}`},
 }
 
-// failedShare returns the share of calls without a usable answer in a window.
+// failedShare returns an expression for the share of calls without a usable response in a window.
 func failedShare(window string) string {
 	sum := func(pick func(all, failed string) string) string {
 		var terms []string
@@ -82,42 +82,42 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// burnt returns an expression for a budget of 1 % failed calls: true while a long and a short window both consume it at that
-// multiple of its rate.
+// burnt returns an expression for a budget of 1 % failed calls. It is true while the budget is consumed at a multiple of its
+// rate, both in a long and in a short window.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
 }
 
-// alerts are all alerts.
+// alerts returns all alerts.
 func alerts() []ruleGroup {
 	return []ruleGroup{{Name: "heighliner", Rules: []rule{
 		alert("HeighlinerDown", "manager-down", "critical", "10m",
 			"No manager of Heighliner is scraped.",
-			"Applications keep running. No new version starts, no canary moves or is judged, and no route is corrected.",
+			"Applications keep running. No new version starts, no canary continues or is analyzed, and no route is corrected.",
 			`absent(heighliner_microservices)`),
 		alert("HeighlinerShardNotHeld", "manager-down", "critical", "10m",
 			"No manager of Heighliner holds shard {{ $labels.shard }}.",
-			"Applications of its namespaces keep running. No new version starts there, no canary moves or is judged, and no route is corrected.",
+			"Applications of its namespaces keep running. No new version starts there, no canary continues or is analyzed, and no route is corrected.",
 			`max by (shard) (heighliner_shard_held) == 0`),
 		alert("HeighlinerCanaryStuck", "canary-stuck", "warning", "5m",
-			subject+" is in state {{ $labels.state }} for more than 30 minutes.",
-			"The active release keeps serving. hlnr why shows what the rollout waits for.",
+			subject+" has been in state {{ $labels.state }} for more than 30 minutes.",
+			"The active release keeps serving. hlnr why shows what blocks the rollout.",
 			inState("Blocked|Interrupted|NoTraffic|RetryTime|Starting", 1800)...),
 		alert("HeighlinerApprovalWaiting", "approval-waiting", "info", "5m",
-			subject+" waits for a decision for more than 4 hours: {{ $labels.state }}.",
-			"The canary keeps its weight until a person, or the server of a hook, decides.",
+			subject+" has waited for a decision for more than 4 hours: {{ $labels.state }}.",
+			"The canary keeps its weight until a person or the server of a hook decides.",
 			inState("Approval|Inconclusive|TogetherHeld|Gate", 4*3600)...),
 		alert("HeighlinerGatewayNotConfirming", "gateway-not-confirming", "warning", "2m",
-			subject+" waits for a gateway to program its weight for more than 5 minutes.",
+			subject+" has waited for a gateway to program its weight for more than 5 minutes.",
 			"The canary does not continue, and is rolled back when its progress deadline ends.",
 			inState("Programming", 300)...),
 		alert("HeighlinerRoutesNotProgrammed", "gateway-not-confirming", "warning", "15m",
 			object("NetworkPolicy")+" has routes that no gateway has programmed.",
-			"Hosts without a programmed route are not served; others keep their previous routes.",
+			"Hosts without a programmed route are not served; other hosts keep their previous routes.",
 			inCondition("NetworkPolicy", "Programmed")...),
 		alert("HeighlinerDiscoveryFailing", "discovery-failing", "warning", "15m",
-			object("ImagePolicy")+" cannot read where versions come from.",
-			"What is offered stays offered; new versions are not found.",
+			object("ImagePolicy")+" cannot read the source of versions.",
+			"Offered versions stay offered; new versions are not found.",
 			inCondition("ImagePolicy", "SourceReachable")...),
 		alert("HeighlinerReleaseFailed", "release-failed", "warning", "",
 			"{{ with $labels.microservice }}A release of {{ $labels.namespace }}/{{ . }}{{ else }}A release{{ end }} failed.",
@@ -126,7 +126,7 @@ func alerts() []ruleGroup {
 			`or (max(delta(heighliner_releases{status="error"}[15m])) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`),
 		alert("HeighlinerCertificateExpiring", "certificate-expiring", "warning", "1h",
 			"A certificate of a NetworkPolicy expires in less than 14 days.",
-			"cert-manager renews certificates 30 days before their end by default: it could not.",
+			"By default, cert-manager renews a certificate 30 days before it expires. This renewal failed.",
 			`min(heighliner_certificates_earliest_expiry_timestamp_seconds) - time() < 14 * 86400`),
 		alert("HeighlinerOutboundErrorBudget", "outbound-error-budget", "warning", "",
 			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and providers of metrics fail.",
@@ -134,7 +134,7 @@ func alerts() []ruleGroup {
 			"("+burnt(14.4, "1h", "5m")+")", "or ("+burnt(6, "6h", "30m")+")"),
 		alert("HeighlinerServiceMetricsOff", "service-metrics-off", "info", "1h",
 			"There are more Microservices than --service-metrics-limit: metrics by name are not reported.",
-			"Alerts name no service, and the dashboard of one service is empty.",
+			"Alerts do not name a service, and the dashboard of a service is empty.",
 			`max(heighliner_service_metrics_enabled) == 0 and max(heighliner_service_metrics_limit) > 0`),
 	}}}
 }
@@ -160,7 +160,7 @@ func prometheusRule() []byte {
 func document(v any) []byte {
 	out, err := yaml.Marshal(v)
 	if err != nil {
-		panic(err) // cannot happen: the types are plain
+		panic(err) // This cannot happen, because the types are plain.
 	}
 	return append(bytes.NewBufferString(generated).Bytes(), out...)
 }

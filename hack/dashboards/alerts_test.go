@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// root of the repository, relative to this package.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
 // TestUpToDate checks that the committed files are up to date.
@@ -18,7 +18,7 @@ func TestUpToDate(t *testing.T) {
 	for path, want := range files() {
 		got, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what hack/dashboards writes (%v): run make dashboards", path, err)
+			t.Errorf("%s differs from the output of hack/dashboards (%v): run make dashboards", path, err)
 		}
 	}
 }
@@ -39,13 +39,13 @@ func TestAlerts(t *testing.T) {
 	for _, r := range alerts()[0].Rules {
 		silent, fires := "{alertname: "+r.Alert+", eval_time", "- alertname: "+r.Alert+"\n"
 		if !bytes.Contains(tests, []byte(silent)) || !bytes.Contains(tests, []byte(fires)) {
-			t.Errorf("no unit test shows that %s fires, and that it does not", r.Alert)
+			t.Errorf("%s needs a unit test in which it fires, and a unit test in which it does not", r.Alert)
 		}
 	}
 }
 
-// TestRunbooks checks that each alert has a page that names it, and each page an alert and the
-// same sections.
+// TestRunbooks checks that each alert has a runbook that contains its name, and that each runbook belongs to an alert
+// and has the same sections as the others.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{"README.md": true}

@@ -2,25 +2,25 @@ package main
 
 import "fmt"
 
-// dashboards returns all dashboards, by the name of their file.
+// dashboards returns all dashboards, by file name.
 func dashboards() map[string]dashboard {
 	return map[string]dashboard{"fleet": fleet(), "service": service(), "discovery": discovery(), "manager": manager()}
 }
 
-// groups counts groups by state, without duplicates if several managers were scraped.
+// groups is an expression that counts groups by state, without duplicates if several managers were scraped.
 const groups = `max by (state) (heighliner_groups)`
 
-// inStates counts groups in states.
+// inStates returns an expression that counts groups in states.
 func inStates(states string) string {
 	return fmt.Sprintf(`sum(max by (state) (heighliner_groups{state=~"%s"}))`, states)
 }
 
-// rateOf returns the rate of a counter by labels.
+// rateOf returns an expression for the rate of a counter by labels.
 func rateOf(counter, by string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, counter)
 }
 
-// quantile returns a quantile of a histogram.
+// quantile returns an expression for a quantile of a histogram.
 func quantile(q float64, histogram, by string) string {
 	if by != "" {
 		by = ", " + by
@@ -28,13 +28,12 @@ func quantile(q float64, histogram, by string) string {
 	return fmt.Sprintf("histogram_quantile(%g, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", q, by, histogram)
 }
 
-// mean returns the mean of a summary over a window, for the services of a selector.
+// mean returns an expression for the mean of a summary over a window, for the services of a selector.
 func mean(summary, selector, window string) string {
 	return fmt.Sprintf("sum(increase(%[1]s_sum%[2]s[%[3]s])) / sum(increase(%[1]s_count%[2]s[%[3]s]))", summary, selector, window)
 }
 
-// dora returns the four DORA measures of the services of a selector, such as
-// {namespace="shop"}.
+// dora returns panels with the four DORA metrics of the services of a selector, such as {namespace="shop"}.
 func dora(selector, more string) []panel {
 	failed := fmt.Sprintf(`sum(increase(heighliner_service_rollouts_total{%[1]sresult!="Promoted"}[30d])) / sum(increase(heighliner_service_rollouts_total{%[1]sresult!="RolledBack"}[30d]))`, more)
 	return []panel{
@@ -68,7 +67,7 @@ func fleet() dashboard {
 		series("Age of the active versions", "s", query{"{{namespace}}/{{microservice}} {{group}}", "topk(10, time() - max by (namespace, microservice, group) (heighliner_group_active_since_timestamp_seconds))"}),
 		series("Policies with a condition that is not True", "none", query{"{{kind}} {{condition}}", `sum by (kind, condition) (max by (kind, condition, status) (heighliner_policy_conditions{status!="True"}))`}),
 	)
-	return newDashboard("fleet", "Fleet", "All services: what is in progress, what waits, and how delivery goes.", nil, panels...)
+	return newDashboard("fleet", "Fleet", "All services: rollouts in progress, blocked rollouts, and delivery metrics.", nil, panels...)
 }
 
 // service returns the dashboard of one service.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// dashboard is the part of Grafana's JSON model of a dashboard that is used here. Field names are
-// Grafana's.
+// dashboard contains the used part of Grafana's JSON model of a dashboard. The names of its fields are those of
+// Grafana.
 type dashboard struct {
 	UID           string     `json:"uid"`
 	Title         string     `json:"title"`
@@ -48,7 +48,7 @@ type variable struct {
 	Type       string  `json:"type"`
 	Query      string  `json:"query"`
 	Datasource *source `json:"datasource,omitempty"`
-	// Refresh: 1 reads the options when the dashboard is opened, 2 also when the time range changes.
+	// Refresh is 1 to read the options when the dashboard is opened, or 2 to read them also when the time range changes.
 	Refresh int `json:"refresh"`
 	Sort    int `json:"sort"`
 }
@@ -72,7 +72,7 @@ type panel struct {
 	Targets     []target    `json:"targets,omitempty"`
 	FieldConfig fieldConfig `json:"fieldConfig"`
 	Options     any         `json:"options,omitempty"`
-	// Transformations apply to tables.
+	// Transformations are the transformations of a table.
 	Transformations []any `json:"transformations,omitempty"`
 }
 
@@ -171,13 +171,13 @@ func drawn(kind, title, unit string, width, height int, queries ...query) panel 
 	return p
 }
 
-// about returns a panel with a description.
+// about returns a copy of the panel with a description.
 func (p panel) about(text string) panel {
 	p.Description = text
 	return p
 }
 
-// wide returns a panel with a width, in columns of 24.
+// wide returns a copy of the panel with a width, in columns of 24.
 func (p panel) wide(columns int) panel {
 	p.GridPos.W = columns
 	return p
@@ -190,7 +190,7 @@ func (d dashboard) model() []byte {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(d); err != nil {
-		panic(err) // cannot happen: the types are plain
+		panic(err) // This cannot happen, because the types are plain.
 	}
 	return out.Bytes()
 }

@@ -1,9 +1,9 @@
-// Command dashboards writes the alerts of Prometheus and the dashboards of Grafana from Go.
+// Command dashboards generates the alerts of Prometheus and the dashboards of Grafana.
 //
 //	dashboards ROOT
 //
-// writes config/components/alerts and config/components/dashboards below the folder ROOT, and a copy of the dashboards for the
-// chart, which cannot read files outside of its folder.
+// It writes config/components/alerts and config/components/dashboards below the folder ROOT, and a copy of the dashboards for
+// the chart, which cannot read files outside its folder.
 //
 //	main.go        the files
 //	alerts.go      the alerts
@@ -19,7 +19,7 @@ import (
 	"slices"
 )
 
-// files returns all generated files, by path below the root.
+// files returns all generated files, by path relative to ROOT.
 func files() map[string][]byte {
 	out := map[string][]byte{
 		"config/components/alerts/rules.yaml":          ruleFile(),

@@ -18,7 +18,7 @@ type picture struct {
 	lines       []result
 }
 
-// Sizes of a picture in pixels, and the number of pictures in a row.
+// These are sizes of a picture in pixels, and the number of pictures in a row.
 const (
 	width, height, columns = 380, 170, 3
 	maxLegend              = 4
@@ -26,7 +26,7 @@ const (
 
 var colours = []string{"#3274d9", "#e0752d", "#299c46", "#a352cc", "#c4162a", "#777777"}
 
-// draw returns the results of the queries of a dashboard as an SVG.
+// draw returns an SVG with the results of the queries of a dashboard.
 func draw(name string, pictures []picture) []byte {
 	var out bytes.Buffer
 	rows := (len(pictures) + columns - 1) / columns
@@ -70,7 +70,7 @@ func (p picture) draw(out *bytes.Buffer) {
 	}
 }
 
-// legend returns the legend of a series: the values of its labels.
+// legend returns the legend of a series, which contains the values of its labels.
 func legend(labels map[string]string) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// objects of the story, with placeholders for the registry, the receiver of hooks and GitHub.
+// objects are the objects of the story, with placeholders for the registry, the receiver of hooks and GitHub.
 const objects = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -153,7 +153,7 @@ func TestQueries(t *testing.T) {
 	}
 	status(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseActive)
 	status(t, namespace, "cart", "1.1.0", v1alpha1.ReleaseCanary)
-	scraped(t, prometheus, `heighliner_group_version{microservice="shop",status="active",version="1.1.0"}`) // Of two changes between two scrapes only the last one counts.
+	scraped(t, prometheus, `heighliner_group_version{microservice="shop",status="active",version="1.1.0"}`) // If there are two changes between two scrapes, Prometheus sees only the last change.
 	pin(t, namespace, "shop", "1.0.0")
 	status(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
 	scraped(t, prometheus, `heighliner_service_rollouts_total{microservice="shop",result="RolledBack"} == 1`)
@@ -164,7 +164,7 @@ func TestQueries(t *testing.T) {
 	answered(t, prometheus, namespace)
 }
 
-// scrapeInterval of the test's Prometheus.
+// scrapeInterval is the scrape interval of the test's Prometheus.
 const scrapeInterval = time.Second
 
 // free returns an unused loopback address.
@@ -190,7 +190,7 @@ func run(t *testing.T, environment []string, name string, args ...string) {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		cancel() // ends this process
+		cancel() // This ends the process.
 		_ = process.Wait()
 		if t.Failed() {
 			t.Logf("%s:\n%s", filepath.Base(name), log.Bytes()[max(0, log.Len()-4000):])
@@ -211,7 +211,7 @@ func startManager(t *testing.T, metrics, webhooks, prometheus string) {
 		"--health-probe-bind-address=0", "--outbound-allow=127.0.0.1", "--min-drain-delay=1s", "--prometheus-address=http://"+prometheus)
 }
 
-// startPrometheus starts Prometheus, which scrapes the manager as documented.
+// startPrometheus starts a Prometheus that scrapes the manager as documented.
 func startPrometheus(t *testing.T, address, target string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,7 +223,7 @@ func startPrometheus(t *testing.T, address, target string) {
 	run(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
 }
 
-// status waits until a version has a status.
+// status waits until a version has the given status.
 func status(t *testing.T, namespace, name, version string, want v1alpha1.ReleaseStatus) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -249,7 +249,7 @@ func scraped(t *testing.T, prometheus, expr string) {
 	await.Nil(t, func(context.Context) error { return answer(prometheus, expr) })
 }
 
-// pin pins a Microservice to a version; "" removes the pin.
+// pin pins a Microservice to a version. If the version is empty, it removes the pin.
 func pin(t *testing.T, namespace, name, version string) {
 	t.Helper()
 	manual := "null"
@@ -262,7 +262,7 @@ func pin(t *testing.T, namespace, name, version string) {
 	}
 }
 
-// asked is a query of a panel with its variables replaced.
+// asked is a query of a panel whose variables were replaced.
 type asked struct {
 	dashboard, panel, unit, expr string
 }
@@ -274,7 +274,7 @@ func questions(namespace string) (out []asked) {
 		for _, p := range dashboards()[name].Panels {
 			for _, q := range p.Targets {
 				expr := values.Replace(q.Expr)
-				if strings.Contains(expr, "_canary_") || strings.Contains(expr, "_last_lead_time_") { // cart has a canary, and was not rolled back.
+				if strings.Contains(expr, "_canary_") || strings.Contains(expr, "_last_lead_time_") { // The service cart has a canary, and was not rolled back.
 					expr = strings.ReplaceAll(expr, `microservice="shop"`, `microservice="cart"`)
 				}
 				out = append(out, asked{name, p.Title, p.FieldConfig.Defaults.Unit, expr})
@@ -284,12 +284,12 @@ func questions(namespace string) (out []asked) {
 	return out
 }
 
-// answered checks that each query returns a number, and draws the results if the environment names a folder.
+// answered checks that each query returns a number. It draws the results if the environment variable PICTURES names a folder.
 func answered(t *testing.T, prometheus, namespace string) {
 	t.Helper()
 	all := questions(namespace)
 	if len(all) < 60 {
-		t.Errorf("%d queries are asked", len(all))
+		t.Errorf("there are only %d queries", len(all))
 	}
 	await.Nil(t, func(context.Context) error {
 		var missing []error
@@ -320,7 +320,7 @@ func answered(t *testing.T, prometheus, namespace string) {
 	}
 }
 
-// result of a query.
+// result is a result of a query.
 type result struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`

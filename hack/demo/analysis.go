@@ -15,10 +15,10 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// analysisFailed is the reason of a release that its analysis ended.
+// analysisFailed is the reason of a release whose rollout ended because of its analysis.
 const analysisFailed = "AnalysisFailed"
 
-// end is the end of a canary: a line of the closing table.
+// end is the end of a canary, which is a line of the table at the end.
 type end struct {
 	version, about string
 	weights        []int32
@@ -57,7 +57,7 @@ func (s *story) slow(ctx context.Context) error {
 	return s.rolledBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
 }
 
-// rolledBack pushes a version whose metric fails, and waits for its rollback in the first
+// rolledBack pushes a version whose metric fails, and waits until it is rolled back in its first
 // step.
 func (s *story) rolledBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
 	before := s.active1x(ctx)
@@ -76,7 +76,7 @@ func (s *story) rolledBack(ctx context.Context, version, about string, env map[s
 	return nil
 }
 
-// testers makes the only step one for requests with a header that no client sends.
+// testers is a patch with a single step, for requests with a header that no client sends.
 const testers = `{"spec":{"updateStrategy":{"canary":{"steps":[{"name":"testers","weight":0,"match":true}]}}}}`
 
 func (s *story) silentContinued(ctx context.Context) error {
@@ -128,7 +128,7 @@ func (s *story) decided(ctx context.Context, version string, status v1alpha1.Rel
 	}
 	e.about, e.after = "silent", time.Since(began)
 	s.close(e)
-	s.note(fmt.Sprintf("%s ended as %s by a person's word", version, status), true, "")
+	s.note(fmt.Sprintf("%s ended with status %s because of a person's decision", version, status), true, "")
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (s *story) silentFailed(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// judgement is an end with all its measurements.
+// judgement is the end of a canary with all its measurements.
 type judgement struct {
 	end
 	analysis *v1alpha1.ReleaseAnalysis
@@ -166,8 +166,8 @@ func (s *story) judged(ctx context.Context, version, about string, env map[strin
 	return e, err
 }
 
-// ended waits until a version has a status that ends its rollout, and returns the weights
-// that it had.
+// ended waits until the rollout of a version has ended with a status, and returns the weights that
+// the version got.
 func (s *story) ended(ctx context.Context, version string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	e := judgement{end: end{version: version, status: status}}
 	var name string
@@ -190,7 +190,7 @@ func (s *story) ended(ctx context.Context, version string, status v1alpha1.Relea
 	return e, err
 }
 
-// analysis returns the analysis of a release; nil if nothing was measured.
+// analysis returns the analysis of a release, or nil if nothing was measured.
 func (s *story) analysis(ctx context.Context, name string) (*v1alpha1.ReleaseAnalysis, error) {
 	var vsvc v1alpha1.VersionedMicroservice
 	err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &vsvc)
@@ -216,7 +216,7 @@ func (s *story) close(e judgement) {
 	s.ends = append(s.ends, e.end)
 }
 
-// failedMetrics names the metrics whose last value failed.
+// failedMetrics returns the names of the metrics whose last value failed.
 func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
 	var names []string
 	if a != nil {
@@ -241,8 +241,8 @@ func (s *story) active1x(ctx context.Context) string {
 	return ""
 }
 
-// onlyCanariesFailed checks that the only errors are those of the canary that returns
-// some.
+// onlyCanariesFailed checks that all failed requests were answered by the canary that returns
+// errors.
 func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 	const culprit = "1.2.0"
 	requests, lost, own := 0, 0, 0

@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// shared is how long the sample's ImagePolicy may use a list of tags that another
-// ImagePolicy has read: its interval.
+// shared is the time for which the sample's ImagePolicy may use the list of tags of another
+// ImagePolicy, which is the interval of the sample.
 const shared = 5 * time.Second
 
 // cleanUp removes the images and the namespace of an earlier demo.
@@ -44,7 +44,7 @@ func (s *story) cleanUp(ctx context.Context) error {
 	})
 }
 
-// removeImages removes the tags of the sample's repository, and counts them.
+// removeImages removes the tags of the sample's repository, and returns their number.
 func (s *story) removeImages(ctx context.Context) (int, error) {
 	repo, err := name.NewRepository(s.cluster.Registry+"/"+repository, name.Insecure)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *story) broken(ctx context.Context) error {
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: object}, &release); err != nil {
 		return err
 	}
-	s.note("its status shows which probe failed, and what it got", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
+	s.note("its status shows which probe failed, and the response", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
 	share := s.loads[0].Split("1.2.0 broken")
 	why, code, err := s.ask(ctx, "why", service, "1.2.0")
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *story) below(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("1.1.1 is active although 1.2.0 is higher: it failed", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
+	s.note("1.1.1 is active although 1.2.0 is higher, because 1.2.0 failed", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
 	return nil
 }
 
@@ -216,11 +216,11 @@ func (s *story) retention(ctx context.Context) error {
 		return err
 	}
 	rest := kept(&ms, "1-x")
-	s.note("the two that were active last are kept, 1.1.0 is removed", slices.Equal(rest, []string{"1.1.1", "1.0.0"}), "kept "+strings.Join(rest, ", "))
+	s.note("the two releases that were active last are retained, and 1.1.0 is removed", slices.Equal(rest, []string{"1.1.1", "1.0.0"}), "kept "+strings.Join(rest, ", "))
 	return s.show(ctx)
 }
 
-// kept returns the versions of a group that were active at some time.
+// kept returns the versions of a group that were active.
 func kept(ms *v1alpha1.Microservice, slug string) []string {
 	var versions []string
 	if g := group(ms, slug); g != nil {
@@ -258,8 +258,8 @@ func (s *story) active(ctx context.Context, slug, version string) error {
 	})
 }
 
-// follow waits until a version is active, marks the phases of its canary as the
-// NetworkPolicy confirms them, and returns the weights that it had.
+// follow waits until a version is active, marks the phases of its canary when the NetworkPolicy
+// confirms them, and returns the weights that the version got.
 func (s *story) follow(ctx context.Context, slug, version string) ([]int32, error) {
 	s.mark(version + " starts")
 	var weights []int32
@@ -283,8 +283,8 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	return weights, err
 }
 
-// confirmed reports whether the NetworkPolicy has confirmed a revision, and the time
-// of the gateway's throttle has passed since.
+// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago, so that
+// the gateway has loaded it despite its throttle.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &p); err != nil {
@@ -298,7 +298,7 @@ func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool
 	return false
 }
 
-// moved waits until a version is active and clients see no other.
+// moved waits until a version is active and clients see only this version.
 func (s *story) moved(ctx context.Context, slug, version string) error {
 	if err := s.active(ctx, slug, version); err != nil {
 		return err
@@ -341,7 +341,7 @@ func (s *story) answers(ctx context.Context, domain string) error {
 	})
 }
 
-// show prints the chain of objects and its results.
+// show prints the objects of the service and their statuses.
 func (s *story) show(ctx context.Context) error {
 	if err := s.run(ctx, "get", "imgp,msvc,vsvc,hnp", "-n", namespace); err != nil {
 		return err

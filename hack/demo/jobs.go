@@ -19,20 +19,20 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// jobsAddress is where the Jobs of the samples report.
+// jobsAddress is the address to which the Jobs of the samples report.
 const jobsAddress = "10.250.0.1:8020"
 
-// jobReports counts what the Jobs of hooks report, and refuses the migration of a version.
+// jobReports counts the reports of Jobs, and rejects the migration of one version.
 type jobReports struct {
 	mu      sync.Mutex
-	counts  map[string]int // by hook, version and phase
+	counts  map[string]int // The counts, by hook, version and phase.
 	refused string
 }
 
 func (r *jobReports) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var body map[string]string
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&body); err != nil {
-		return // the pod was stopped
+		return // The pod was stopped.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *story) firstWithJobs(ctx context.Context) error {
 	return s.once(ctx, "1.0.0")
 }
 
-// once waits for the last Job of a version, and checks that each ran once.
+// once waits for the last Job of a version, and checks that each Job ran once.
 func (s *story) once(ctx context.Context, version string) error {
 	err := harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "the cleanup of "+version, func(context.Context) (bool, string, error) {
 		began, ended := s.jobs.ran("cleanup", version)

@@ -1,10 +1,10 @@
 // Command demo shows Heighliner on the local cluster, with real requests through the
-// gateway. It exits with 0 if every check passed and only the expected requests failed,
-// otherwise with 1. There are six stories: the main one, the analysis of canaries, the
-// previews of pull requests, domains and TCP, Jobs of hooks, and workers of a queue.
+// gateway. It exits with 0 if every check passed and only the expected requests failed, otherwise
+// with 1. There are six stories: the main story, the analysis of canaries, the previews of pull
+// requests, domains and TCP, Jobs of hooks, and workers of a queue.
 //
-// It expects that Heighliner is installed, and that the sample application and hlnr are
-// built; "make demo", "make demo-analysis" and the like do both.
+// It requires that Heighliner is installed, and that the sample application and hlnr are built.
+// "make demo", "make demo-analysis" and the other demo targets do both.
 //
 //	main.go      flags, and the selection of the story
 //	story.go     common parts of all stories: images, load and checks
@@ -38,13 +38,13 @@ func main() {
 	var o options
 	var name string
 	flag.StringVar(&name, "story", "main", "story to play: main, analysis, previews, traffic, jobs or workers")
-	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the story's)")
+	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the folder of the story)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
-	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
-	flag.StringVar(&o.hlnr, "hlnr", "bin/hlnr", "hlnr to show and act with")
+	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl binary")
+	flag.StringVar(&o.hlnr, "hlnr", "bin/hlnr", "hlnr binary")
 	flag.Float64Var(&o.rate, "rate", 50, "requests per second")
-	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "how long a single step may take")
-	record := flag.String("record", "", "file to write weights and answers of each second to, from which hack/picture draws")
+	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "maximum duration of a step")
+	record := flag.String("record", "", "file to write the weights and answers of each second to, from which hack/picture draws a picture")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and exits non-zero on failure.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()
@@ -63,7 +63,7 @@ var errFailed = errors.New("the demo failed")
 func run(ctx context.Context, name, record string, o options) error {
 	script, ok := scripts[name]
 	if !ok {
-		return fmt.Errorf("check -story %q: it is main, analysis, previews, traffic, jobs or workers", name)
+		return fmt.Errorf("check -story: invalid value %q: use main, analysis, previews, traffic, jobs or workers", name)
 	}
 	if o.samples == "" {
 		o.samples = script.samples

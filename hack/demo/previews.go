@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in hack/demo/previews. The stand-in for GitHub listens where the manager
-// can reach it.
+// These are the names in hack/demo/previews. The stand-in for GitHub listens on an address that the
+// manager can reach.
 const (
 	gitHubAddress    = "10.250.0.1:8010"
 	gitHubRepository = "acme/shop"
@@ -31,11 +31,11 @@ const (
 	domainFork       = forkSlug + ".preview.localhost"
 )
 
-// standIn is the GitHub of the story, and the commits that were pushed to it.
+// standIn is the stand-in for GitHub, with the commits that were pushed to it.
 type standIn struct {
 	server *githubtest.Server
 	repo   *githubtest.Repository
-	// heads of pull request 1 with an image, in order.
+	// heads are the head commits of pull request 1 that have an image, in order.
 	heads []string
 }
 
@@ -84,7 +84,7 @@ func (s *story) opened(ctx context.Context) error {
 	if err := s.cluster.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
 		return err
 	}
-	s.note("nothing runs, and the Deployment at GitHub is queued", len(releases.Items) == 0, "")
+	s.note("nothing runs, and the deployment on GitHub is queued", len(releases.Items) == 0, "")
 	return s.run(ctx, "get", "ghr,imgp,msvc", "-n", namespace)
 }
 
@@ -104,16 +104,16 @@ func (s *story) built(ctx context.Context) error {
 		return err
 	}
 	url := s.lastStatus(s.head(1)).EnvironmentURL
-	s.note("the Deployment at GitHub is a success, with the preview's URL", strings.Contains(url, domainPreview), url)
+	s.note("the deployment on GitHub has state success and the URL of the preview", strings.Contains(url, domainPreview), url)
 	err := harness.WaitFor(ctx, "the comment on the pull request", func(context.Context) (bool, string, error) {
 		comments := s.hub.repo.Comments(1)
 		return len(comments) == 1 && strings.Contains(comments[0].Body, domainPreview), fmt.Sprintf("%d comments", len(comments)), nil
 	})
-	s.note("one comment on the pull request shows it", err == nil, "")
+	s.note("one comment on the pull request shows the URL", err == nil, "")
 	return errors.Join(err, s.show(ctx))
 }
 
-// pushes adds three commits, each followed by its image after a while.
+// pushes pushes three commits and, some time after each commit, its image.
 func (s *story) pushes(ctx context.Context) error {
 	for i := range 3 {
 		previous := s.head(1)
@@ -168,14 +168,14 @@ func (s *story) fork(ctx context.Context) error {
 		return err
 	}
 	s.note("the code of a fork does not run without approval", group(&ms, forkSlug) == nil, "")
-	s.say("   a maintainer reads it, and puts on the label that names its commit")
+	s.say("   a maintainer reads the code, and adds the label with its commit")
 	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
 		return err
 	}
 	approved := s.head(n)
 	sha := s.hub.repo.Push(n)
-	s.say("   the stranger pushes %.7s, with an image", sha)
+	s.say("   the contributor pushes %.7s, with an image", sha)
 	if err := s.image(ctx, n); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *story) fork(ctx context.Context) error {
 	if err := s.get(ctx, &ms); err != nil {
 		return err
 	}
-	s.note("the approval holds for the commit that was read, and no other", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
+	s.note("the approval applies only to the commit that was read", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
 	return nil
 }
 
@@ -213,13 +213,13 @@ func (s *story) closed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("both previews are gone, pods and domains too", true, "after "+since(closed))
+	s.note("both previews were removed, with their pods and domains", true, "after "+since(closed))
 	for _, sha := range s.hub.heads {
 		if err := s.deployment(ctx, sha, "inactive"); err != nil {
 			return err
 		}
 	}
-	s.note("their Deployments at GitHub are inactive", true, "")
+	s.note("their deployments on GitHub are inactive", true, "")
 	return s.run(ctx, "get", "ghr,imgp,msvc,vsvc,hnp", "-n", namespace)
 }
 
@@ -237,18 +237,18 @@ func (s *story) reported(reports []harness.Report) check {
 	for _, n := range deployments {
 		twice += n - 1
 	}
-	s.note("one Deployment at GitHub for each commit", twice == 0 && len(deployments) > 0, fmt.Sprintf("%d for %d commits", twice+len(deployments), len(deployments)))
+	s.note("one deployment on GitHub for each commit", twice == 0 && len(deployments) > 0, fmt.Sprintf("%d for %d commits", twice+len(deployments), len(deployments)))
 	comments := len(s.hub.repo.Comments(1))
 	s.note("one comment on the pull request", comments == 1, fmt.Sprint(comments))
 	failures := s.hub.server.Failures()
-	s.note("GitHub was asked nothing that its reference does not describe", len(failures) == 0, strings.Join(failures, "; "))
+	s.note("GitHub received only requests that its reference describes", len(failures) == 0, strings.Join(failures, "; "))
 	return c
 }
 
 // head returns the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
 
-// why formats the reasons why candidates are rejected.
+// why returns the reasons for which candidates are rejected, as text.
 func why(candidates []v1alpha1.RefusedCandidate) string {
 	var all []string
 	for _, c := range candidates {
@@ -285,7 +285,7 @@ func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	return githubtest.DeploymentStatus{}
 }
 
-// deployment waits until the Deployment of a commit has a state on GitHub.
+// deployment waits until the deployment of a commit has a state on GitHub.
 func (s *story) deployment(ctx context.Context, sha, state string) error {
 	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
 		last := s.lastStatus(sha).State
@@ -293,7 +293,7 @@ func (s *story) deployment(ctx context.Context, sha, state string) error {
 	})
 }
 
-// pause waits, to check that something does not happen.
+// pause waits for some time, in which something should not happen.
 func (s *story) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

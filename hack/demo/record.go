@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// record is the output of -record: one sample per second of the first load's domain.
+// record is the output of -record: one sample for each second of the load of the first domain.
 // hack/picture draws the picture of the README from it.
 type record struct {
 	Domain  string   `json:"domain"`
@@ -21,8 +21,8 @@ type record struct {
 	Marks   []mark   `json:"marks"`
 }
 
-// sample is one second: the weights that the NetworkPolicy reports, and the answers that
-// clients got, by version.
+// sample contains the data of one second, by version: the weights that the NetworkPolicy reports,
+// and the number of answers that clients got.
 type sample struct {
 	Seconds    float64          `json:"seconds"`
 	Programmed map[string]int32 `json:"programmed"`
@@ -36,8 +36,8 @@ type mark struct {
 	Text    string  `json:"text"`
 }
 
-// recorder creates a record. It is safe for concurrent use, and does nothing without a
-// file.
+// recorder creates a record. It is safe for concurrent use, and does nothing if its file name is
+// empty.
 type recorder struct {
 	file string
 
@@ -48,7 +48,7 @@ type recorder struct {
 	done  chan struct{}
 }
 
-// start starts to record the load of a domain; only the first one is recorded.
+// start starts to record the load of a domain. Only the first call has an effect.
 func (r *recorder) start(ctx context.Context, c client.Client, domain string, load *harness.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *recorder) write() error {
 	return os.WriteFile(r.file, append(text, '\n'), 0o644)
 }
 
-// programmed returns the weights of a domain, by version; nil if they cannot be read.
+// programmed returns the weights of a domain by version, or nil if they cannot be read.
 func programmed(ctx context.Context, c client.Client, domain string) map[string]int32 {
 	var policy v1alpha1.NetworkPolicy
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &policy); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in config/samples.
+// These are the names in config/samples.
 const (
 	namespace  = "shop"
 	service    = "shop"
@@ -31,13 +31,13 @@ type options struct {
 
 // script defines a story.
 type script struct {
-	// samples is the folder to apply if no other one is given.
+	// samples is the default folder to apply.
 	samples string
-	// chapters in order.
+	// chapters are the parts of the story, in order.
 	chapters []chapter
 	// judge checks all requests.
 	judge func(*story, []harness.Report) check
-	// domains that can be opened at the end.
+	// domains are the domains that users can open at the end.
 	domains []string
 }
 
@@ -50,14 +50,14 @@ var scripts = map[string]script{
 	"main": {
 		samples: "config/samples",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples, and push 1.0.0", (*story).first},
 			{"Push 1.1.0: a canary with 10 %, then 50 %, then all", (*story).canary},
 			{"Push 1.2.0, which never becomes ready", (*story).broken},
-			{"Push 1.1.1: below the one that failed, above the active one", (*story).below},
+			{"Push 1.1.1: lower than the failed version, higher than the active version", (*story).below},
 			{"Push 2.0.0: a second group with its own domain", (*story).second},
-			{"Pin group 1.x to 1.0.0 by hand: a rollback to a release that is kept", (*story).pin},
-			{"Take the pin away", (*story).unpin},
+			{"Pin group 1.x to 1.0.0 by hand: a rollback to a retained release", (*story).pin},
+			{"Remove the pin", (*story).unpin},
 			{"Keep two releases instead of three", (*story).retention},
 		},
 		judge:   (*story).noneFailed,
@@ -66,14 +66,14 @@ var scripts = map[string]script{
 	"analysis": {
 		samples: "hack/demo/analysis",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
-			{"Push 1.1.0, a good one: 30 %, then 60 %, then all", (*story).good},
+			{"Push 1.1.0, a good version: 30 %, then 60 %, then all", (*story).good},
 			{"Push 1.2.0, which answers 5 % of its requests with errors", (*story).failing},
-			{"Push 1.3.0, which takes 400 ms for each answer", (*story).slow},
+			{"Push 1.3.0, which needs 400 ms for each response", (*story).slow},
 			{"Push 1.4.0, which gets no requests: it waits, and a person continues it", (*story).silentContinued},
 			{"Push 1.5.0, which gets no requests: it waits, and a person aborts it", (*story).silentAborted},
-			{"Push 1.6.0, which gets no requests, where no traffic counts as a failure", (*story).silentFailed},
+			{"Push 1.6.0, which gets no requests, with an analysis for which no traffic is a failure", (*story).silentFailed},
 		},
 		judge:   (*story).onlyCanariesFailed,
 		domains: []string{domainV1},
@@ -81,9 +81,9 @@ var scripts = map[string]script{
 	"traffic": {
 		samples: "hack/demo/traffic",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
-			{"Push 1.1.0: 10 %, then 50 %, then all, at each of them", (*story).everywhereByWeight},
+			{"Push 1.1.0: 10 %, then 50 %, then all, for each of them", (*story).everywhereByWeight},
 			{"Pin group 1.x to 1.0.0 by hand", (*story).everywhereBack},
 		},
 		judge:   (*story).noneFailed,
@@ -92,7 +92,7 @@ var scripts = map[string]script{
 	"jobs": {
 		samples: "hack/demo/jobs",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three Jobs, and push 1.0.0", (*story).firstWithJobs},
 			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, a cleanup at its end", (*story).migrated},
 			{"Push 1.2.0, whose migration fails", (*story).locked},
@@ -104,7 +104,7 @@ var scripts = map[string]script{
 	"workers": {
 		samples: "hack/demo/workers",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Start a queue, apply the samples of a worker without requests, and push 1.0.0", (*story).work},
 			{"Push 1.1.0, which fails its jobs", (*story).badWorker},
 			{"Push 1.2.0: one pod of ten, then five, then all", (*story).goodWorker},
@@ -115,13 +115,13 @@ var scripts = map[string]script{
 	"previews": {
 		samples: "hack/demo/previews",
 		chapters: []chapter{
-			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Start a server that stands in for GitHub", (*story).gitHub},
 			{"Open a pull request, before its image exists", (*story).opened},
 			{"Push its image", (*story).built},
 			{"Push three more commits, whose images come later", (*story).pushes},
 			{"A pull request from a fork: denied, until a maintainer approves its commit", (*story).fork},
-			{"Close both", (*story).closed},
+			{"Close both pull requests", (*story).closed},
 		},
 		judge: (*story).reported,
 	},
@@ -143,15 +143,14 @@ type story struct {
 	recorder recorder
 }
 
-// check is one line of the result.
+// check is a line of the result.
 type check struct {
 	what string
 	ok   bool
 	note string
 }
 
-// play plays the story from the first tag to the last; it stops at the first step that
-// fails.
+// play plays the chapters of the story. It stops at the first chapter that fails.
 func (s *story) play(ctx context.Context) error {
 	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)
@@ -196,8 +195,8 @@ func (s *story) act(ctx context.Context, args ...string) error {
 	return err
 }
 
-// ask runs hlnr, and returns its answer and its exit code, because some codes are not
-// failures.
+// ask runs hlnr, and returns its output and its exit code, because some exit codes other than 0 are
+// not failures.
 func (s *story) ask(ctx context.Context, args ...string) (answer string, code int, err error) {
 	answer, err = s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
 	var exit *exec.ExitError
@@ -207,7 +206,7 @@ func (s *story) ask(ctx context.Context, args ...string) (answer string, code in
 	return answer, 0, err
 }
 
-// command runs a program as a user would, and shows it with its output.
+// command runs a program as a user would, and shows the command with its output.
 func (s *story) command(ctx context.Context, name, program string, args []string) (string, error) {
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -242,7 +241,7 @@ func (s *story) push(ctx context.Context, version string, env map[string]string)
 	return nil
 }
 
-// load starts to send requests to a domain, once it responds.
+// load starts to send requests to a domain when the domain responds.
 func (s *story) load(ctx context.Context, domain, phase string) error {
 	if err := s.answers(ctx, domain); err != nil {
 		return err
@@ -314,7 +313,7 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 	return nil
 }
 
-// noneFailed checks that every request was answered.
+// noneFailed checks that all requests succeeded.
 func (s *story) noneFailed(reports []harness.Report) check {
 	requests, lost := 0, 0
 	for _, r := range reports {

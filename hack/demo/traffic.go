@@ -9,11 +9,11 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in hack/demo/traffic.
+// These are the names in hack/demo/traffic.
 const (
 	domainWWW    = "www.shop.localhost"
 	domainCanary = "canary.shop.localhost"
-	lines        = "TCP" // the name of the load of the listener
+	lines        = "TCP" // The name of the load of the listener.
 )
 
 // everywhere starts to send requests to each domain and to the listener.
@@ -39,7 +39,7 @@ func (s *story) everywhere(ctx context.Context) error {
 	return nil
 }
 
-// loadLines starts to open connections to the TCP listener, once one is answered.
+// loadLines starts to open connections to the TCP listener when the listener responds.
 func (s *story) loadLines(ctx context.Context) error {
 	config := harness.LoadConfig{
 		Protocol: harness.TCP, Gateway: s.cluster.GatewayTCP, Host: lines, Rate: 20, Count: 1, Phase: "1.0.0 alone", Timeout: 2 * time.Second,
@@ -65,7 +65,7 @@ func (s *story) loadLines(ctx context.Context) error {
 	return nil
 }
 
-// everywhereByWeight follows a canary at both domains, at its own, and over TCP.
+// everywhereByWeight follows a canary at both domains, at the domain of the canary, and over TCP.
 func (s *story) everywhereByWeight(ctx context.Context) error {
 	if err := s.push(ctx, "1.1.0", nil); err != nil {
 		return err
@@ -82,13 +82,13 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 				s.note(fmt.Sprintf("at %d %% %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f %%", got))
 				continue
 			}
-			s.note(fmt.Sprintf("at %d %% clients of %s saw 1.1.0 for about as much", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
+			s.note(fmt.Sprintf("at %d %% clients of %s saw 1.1.0 for about the same share", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
 		}
 	}
 	return s.show(ctx)
 }
 
-// everywhereBack rolls back by a command: every domain and the TCP port follow.
+// everywhereBack rolls back with a command, and checks that every domain and the TCP port follow.
 func (s *story) everywhereBack(ctx context.Context) error {
 	s.mark("pinned to 1.0.0")
 	if err := s.act(ctx, "rollback", service, "--reason", "demo"); err != nil {
@@ -104,5 +104,5 @@ func (s *story) everywhereBack(ctx context.Context) error {
 		}
 	}
 	s.note("every domain and the TCP port route to 1.0.0 again", true, "after "+since(began))
-	return s.pause(ctx, 8*time.Second) // until after the drain of 1.1.0
+	return s.pause(ctx, 8*time.Second) // Wait until the drain of 1.1.0 has ended.
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// jobsOfDemo is the length of the queue; ten workers take 100 s for it.
+// jobsOfDemo is the number of jobs in the queue. Ten workers need 100 s for them.
 const jobsOfDemo = 10_000
 
-// work starts the queue, and the first release of its worker.
+// work starts the queue and the first release of its worker.
 func (s *story) work(ctx context.Context) (err error) {
 	if s.queue, err = s.cluster.StartQueue(ctx); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *story) work(ctx context.Context) (err error) {
 	return s.show(ctx)
 }
 
-// pods waits until releases have these numbers of available pods: version, number, version, number.
+// pods waits until releases have a number of available pods. The arguments are pairs of a version and a number.
 func (s *story) pods(ctx context.Context, want ...any) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, fmt.Sprintf("the available pods to be %v", want), func(ctx context.Context) (bool, string, error) {
 		var ms v1alpha1.Microservice
@@ -77,7 +77,7 @@ func (s *story) badWorker(ctx context.Context) error {
 	if err := s.pods(ctx, "1.0.0", 9, "1.1.0", 1); err != nil {
 		return err
 	}
-	s.note("1.1.0 has one pod of ten, in place of one of 1.0.0", true, "after "+since(began))
+	s.note("1.1.0 has one of ten pods, which replaces a pod of 1.0.0", true, "after "+since(began))
 	reason := ""
 	err := s.until(ctx, "1.1.0 to be rolled back", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", "1.1.0")
@@ -101,7 +101,7 @@ func (s *story) badWorker(ctx context.Context) error {
 	return nil
 }
 
-// goodWorker pushes a version that takes over pod by pod.
+// goodWorker pushes a version that replaces the previous version pod by pod.
 func (s *story) goodWorker(ctx context.Context) error {
 	if err := s.push(ctx, "1.2.0", nil); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *story) goodWorker(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// shareOfJobs counts for ten seconds which part of the jobs the canary does.
+// shareOfJobs measures for ten seconds which share of the jobs the canary does.
 func (s *story) shareOfJobs(ctx context.Context) error {
 	counts := func() (old, canary int, err error) {
 		if old, err = s.queue.DoneBy(ctx, "1.0.0"); err != nil {
@@ -155,7 +155,7 @@ func (s *story) emptyQueue(ctx context.Context) error {
 	})
 }
 
-// noJobLost checks that each job is done, and ends the queue.
+// noJobLost checks that each job is done, and stops the queue.
 func (s *story) noJobLost([]harness.Report) check {
 	if s.queue == nil {
 		return check{"no job was lost", false, "the queue did not start"}

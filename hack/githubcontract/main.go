@@ -1,6 +1,6 @@
-// Command githubcontract creates the copy of GitHub's published contract by which tests check
-// internal/github and its stand-in server: the operations that they use, from the OpenAPI
-// description, and the examples of webhooks that they receive.
+// Command githubcontract creates the copy of GitHub's published API description with which tests
+// check internal/github and its stand-in server. The copy contains the operations that they use,
+// from the OpenAPI description, and examples of the webhooks that they receive.
 //
 // To update it, fetch the two packages from the npm registry, and run the command at the root of
 // the repository:
@@ -30,8 +30,8 @@ import (
 
 const home = "internal/github/githubtest"
 
-// events are the events whose examples are kept: those that the guides name, and those about a
-// repository or an installation as a whole.
+// events are the events whose examples are in the copy: the events that the guides mention, and
+// events about a repository or an installation as a whole.
 var events = []string{
 	"create", "delete", "installation", "installation_repositories", "package", "ping",
 	"pull_request", "pull_request_review", "push", "release", "repository",
@@ -99,7 +99,7 @@ func unpack(name string, wanted ...string) (map[string][]byte, error) {
 	}
 	for _, want := range wanted {
 		if files[want] == nil {
-			return nil, fmt.Errorf("read %s: it has no file %s", name, want)
+			return nil, fmt.Errorf("read %s: file %s is missing", name, want)
 		}
 	}
 	return files, nil
@@ -135,7 +135,7 @@ func writeOperations(text []byte) error {
 		name := route.Method + " " + route.Path
 		found, ok := paths[parameter.ReplaceAllString(route.Path, "{}")][strings.ToLower(route.Method)].(object)
 		if !ok {
-			return fmt.Errorf("the description has no operation %s", name)
+			return fmt.Errorf("operation %s is missing in the description", name)
 		}
 		operations[name] = d.operation(found)
 		if example := d.example(found); example != nil {
@@ -149,8 +149,8 @@ func writeOperations(text []byte) error {
 }
 
 // incomplete are the fields of responses that the description declares as never null, by mistake.
-// They are null if the fork of a pull request, or the account of its owner, was deleted, as the
-// same description specifies for pull requests in webhooks.
+// They are null if the fork of a pull request or the account of its owner was deleted, as the
+// description of webhooks specifies.
 var incomplete = map[string][]string{
 	"GET /repos/{owner}/{repo}/pulls":               {"items", "properties", "head", "properties", "repo"},
 	"GET /repos/{owner}/{repo}/pulls/{pull_number}": {"properties", "head", "properties", "repo"},
@@ -165,7 +165,7 @@ func correct(operations object) error {
 		}
 		o, ok := at.(object)
 		if !ok || o["nullable"] == true {
-			return fmt.Errorf("the description has changed in %s %q: look at the list of what is incomplete", name, path)
+			return fmt.Errorf("the description of %s has changed in %q: update the list of incomplete fields", name, path)
 		}
 		o["nullable"] = true
 	}
@@ -187,11 +187,11 @@ func (d description) resolve(value any) any {
 	}
 }
 
-// words are the keys of a description that do not affect what is valid.
+// words are the keys of a description that do not affect validation.
 var words = map[string]bool{"description": true, "summary": true, "example": true, "title": true, "externalDocs": true, "examples": true, "x-github-breaking-changes": true, "x-octokit": true, "deprecated": true, "discriminator": true}
 
-// expand returns a schema with its references replaced by their targets, and without words. A
-// property may have the name of one of them, and is a schema then.
+// expand returns a schema without the keys in words, and with its references replaced by their
+// targets. A property whose name is such a key is a schema, and is kept.
 func (d description) expand(value any, properties bool) any {
 	switch v := d.resolve(value).(type) {
 	case object:
@@ -203,7 +203,7 @@ func (d description) expand(value any, properties bool) any {
 			expanded[name] = d.expand(part, !properties && name == "properties")
 		}
 		if !properties && expanded["default"] == "" {
-			delete(expanded, "format") // an address that may be empty
+			delete(expanded, "format") // The address may be empty.
 		}
 		return expanded
 	case []any:

@@ -19,10 +19,10 @@ import (
 // folder is the folder of the Lua files, below the root.
 const folder = "config/gitops/argocd"
 
-// kinds are the kinds with a health check for Argo CD; those with actions have a folder.
+// kinds are the kinds with a health check for Argo CD. The kinds with actions have a folder.
 var kinds = []string{"GitHubRepository", "ImagePolicy", "Microservice", "NetworkPolicy", "VersionedMicroservice"}
 
-// actionSet is the form of resource.customizations.actions.
+// actionSet is the format of resource.customizations.actions.
 type actionSet struct {
 	Discovery   string   `json:"discovery.lua"`
 	Definitions []action `json:"definitions"`
@@ -33,7 +33,7 @@ type action struct {
 	Lua  string `json:"action.lua"`
 }
 
-// actionsOf reads the actions of a kind; nil if there are none.
+// actionsOf reads the actions of a kind. It returns nil if the kind has no actions.
 func actionsOf(root, kind string) (*actionSet, error) {
 	paths, err := filepath.Glob(filepath.Join(root, folder, "actions", kind, "*.lua"))
 	if err != nil || len(paths) == 0 {
@@ -54,7 +54,7 @@ func actionsOf(root, kind string) (*actionSet, error) {
 	return &out, nil
 }
 
-// configMap returns the part of argocd-cm about these kinds.
+// configMap returns the entries of argocd-cm for these kinds.
 func configMap(root string) ([]byte, error) {
 	health, err := os.ReadFile(filepath.Join(root, folder, "health.lua"))
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// root of the repository, relative to this package.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
-// objects are objects in YAML by name, with their health.
+// objects are objects as YAML, by name, with their expected health.
 var objects = map[string]struct{ text, argo, flux string }{
 	"new":           {`{kind: ImagePolicy, metadata: {generation: 1}}`, "Progressing", "inProgress"},
 	"no conditions": {`{kind: ImagePolicy, metadata: {generation: 1}, status: {observedGeneration: 1}}`, "Progressing", "inProgress"},
@@ -38,8 +38,8 @@ func object(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// run runs a script as Argo CD does: with the object as obj, and the libraries available to scripts of
-// resources.
+// run runs a script as Argo CD does: with the object in the variable obj, and with the libraries that are available to
+// scripts of resources.
 func run(t *testing.T, script string, obj map[string]any) map[string]any {
 	t.Helper()
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -49,7 +49,7 @@ func run(t *testing.T, script string, obj map[string]any) map[string]any {
 			t.Fatal(err)
 		}
 	}
-	clock := state.NewTable() // Of the library os, only date is available.
+	clock := state.NewTable() // Only date is available from the library os.
 	clock.RawSetString("date", state.NewFunction(func(l *lua.LState) int { l.Push(lua.LString("20300131T120000Z")); return 1 }))
 	state.SetGlobal("os", clock)
 	state.SetGlobal("obj", value(state, obj))
@@ -162,7 +162,7 @@ func TestFluxHealth(t *testing.T) {
 	}
 	for _, e := range file.HealthCheckExprs {
 		for name, o := range objects {
-			if o.flux == "" { // It is not stored in Git.
+			if o.flux == "" { // This object is not stored in Git.
 				continue
 			}
 			obj, got := object(t, o.text), []string{}
@@ -171,7 +171,7 @@ func TestFluxHealth(t *testing.T) {
 					got = append(got, state)
 				}
 			}
-			// Without a status Flux cannot evaluate them, and waits.
+			// Without a status, Flux cannot evaluate the expressions, and waits.
 			if want := o.flux; fmt.Sprint(got) != "["+want+"]" && !(obj["status"] == nil && len(got) == 0) {
 				t.Errorf("%s %s: %v, want %s", e.Kind, name, got, want)
 			}
@@ -188,8 +188,8 @@ func TestActions(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		kind, object string
-		offered      string // sorted
-		action, want string // the change of the object
+		offered      string // The names of the actions, sorted.
+		action, want string // The action, and the expected change of the object.
 	}{
 		"canary that waits": {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 2/3 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "2"`) + `, status: {release: canary, step: 2/3 Paused}}`},
 		"step 12":           {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 12/20 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "12"`) + `, status: {release: canary, step: 12/20 Paused}}`},
@@ -234,6 +234,6 @@ func TestConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := script(t, "argocd-cm.yaml"); got != string(want) {
-		t.Error("config/gitops/argocd/argocd-cm.yaml has earlier files: run make gitops")
+		t.Error("config/gitops/argocd/argocd-cm.yaml is not up to date: run make gitops")
 	}
 }

@@ -58,7 +58,7 @@ type helmRelease struct {
 	chart  *chartv2.Chart
 }
 
-// newRelease connects to the API server as the command helm does.
+// newRelease connects to the API server in the same way as the command helm.
 func newRelease(t *testing.T) *helmRelease {
 	t.Helper()
 	chart, err := loader.LoadDir(chartPath)
@@ -84,7 +84,7 @@ func (r *helmRelease) install(values map[string]any) {
 	}
 }
 
-// refused installs values that do not fit the cluster: the error names the value, and nothing is installed.
+// refused installs values that do not fit the cluster, and checks that the error contains the value and nothing is installed.
 func (r *helmRelease) refused(values map[string]any, want string) {
 	r.Helper()
 	install := action.NewInstall(r.config)
@@ -115,7 +115,7 @@ func (r *helmRelease) uninstall() {
 	}
 }
 
-// definition returns the CRD of a kind; nil if it does not exist.
+// definition returns the CRD of a kind, or nil if it does not exist.
 func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	t.Helper()
 	found := &unstructured.Unstructured{}
@@ -130,7 +130,7 @@ func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	return found
 }
 
-// removeDefinitions deletes the CRDs, and with them all objects, and waits until they no longer exist.
+// removeDefinitions deletes the CRDs, and with them all their objects, and waits until they are removed.
 func removeDefinitions(t *testing.T) {
 	t.Helper()
 	for _, plural := range kinds(t) {
@@ -158,7 +158,7 @@ func namespace(t *testing.T, name string) {
 	}
 }
 
-// service creates an ImagePolicy, a Microservice and a NetworkPolicy at the Gateway infra/public.
+// service creates an ImagePolicy, a Microservice, and a NetworkPolicy with routes to the Gateway infra/public.
 func service(t *testing.T, namespace, repository string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}
@@ -183,7 +183,7 @@ func service(t *testing.T, namespace, repository string) {
 	}
 }
 
-// credentials creates the Secret that the ImagePolicies of service name.
+// credentials creates the Secret to which the ImagePolicies of service refer.
 func credentials(t *testing.T, namespace, repository string) {
 	t.Helper()
 	host, _, _ := strings.Cut(repository, "/")
@@ -224,7 +224,7 @@ func serves(t *testing.T, namespace, version string) {
 	})
 }
 
-// workloads returns all objects that serve traffic in a namespace, by kind and name, with their UID and generation.
+// workloads returns the UIDs and generations of all objects that serve traffic in a namespace, by kind and name.
 func workloads(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -250,7 +250,8 @@ func workloads(t *testing.T, namespace string) map[string]string {
 	return found
 }
 
-// A real API server accepts installations with each set of values, one after the other as upgrades, and back.
+// TestUpgradesBetweenVariants tests that a real API server accepts an installation with each set of values, as a series
+// of upgrades, and an upgrade back to the first set.
 func TestUpgradesBetweenVariants(t *testing.T) {
 	defer removeDefinitions(t)
 	for _, name := range []string{"shop", "infra"} {
@@ -259,7 +260,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r := newRelease(t)
 	values := maps.Clone(variants["everything"])
 	metrics := maps.Clone(values["metrics"].(map[string]any))
-	delete(metrics, "serviceMonitor") // the CRDs of these kinds are not installed
+	delete(metrics, "serviceMonitor") // The CRDs of these kinds are not installed.
 	delete(metrics, "alerts")
 	values["metrics"] = metrics
 	r.install(nil)
@@ -303,9 +304,9 @@ func changedChart(t *testing.T) *chartv2.Chart {
 	return chart
 }
 
-// A manager with the permissions of a release for some namespaces reconciles these without denied requests, and ignores others. An
-// upgrade of the chart changes the CRDs and no workload; the uninstall keeps CRDs, objects and workloads; a second install
-// continues with them. Then everything is removed.
+// TestSomeNamespaces runs a manager with the permissions of a release for some namespaces. It reconciles them without denied
+// requests, and ignores other namespaces. An upgrade of the chart changes the CRDs and no workload. The uninstall keeps CRDs,
+// objects and workloads. A second install continues with them. Then everything is removed.
 func TestSomeNamespaces(t *testing.T) {
 	defer removeDefinitions(t)
 	binary := buildManager(t)
@@ -371,13 +372,13 @@ func TestSomeNamespaces(t *testing.T) {
 	serves(t, "shop", "1.2.0")
 	again.stop()
 
-	// First the CRDs, then the release: the uninstall succeeds. The garbage collector deletes the child objects only if it receives the deletion
-	// of their owners before the API server ends its watches of the CRDs' objects, so that some Deployments may remain.
+	// If the CRDs are removed before the release, the uninstall succeeds. The garbage collector deletes the owned objects only if it receives
+	// the deletion of their owners before the API server ends the watches of the CRDs' objects, so that some Deployments may remain.
 	removeDefinitions(t)
 	r.uninstall()
 }
 
-// established waits until the API server serves the kinds of the objects below: it needs a moment after the install.
+// established waits until the API server serves the kinds of the following objects, which takes a moment after the install.
 func established(t *testing.T) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -390,7 +391,7 @@ func established(t *testing.T) {
 	})
 }
 
-// same fails if the workloads of shop have changed.
+// same fails the test if the workloads of shop have changed.
 func same(t *testing.T, after string, before map[string]string) {
 	t.Helper()
 	now := workloads(t, "shop")
@@ -419,7 +420,7 @@ func forbidden(t *testing.T, namespace string) {
 	})
 }
 
-// untouched fails if the manager changed or created an object in a namespace.
+// untouched fails the test if the manager changed or created an object in a namespace.
 func untouched(t *testing.T, namespace string) {
 	t.Helper()
 	var policy v1alpha1.ImagePolicy
@@ -427,11 +428,11 @@ func untouched(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	if len(policy.Status.Conditions) > 0 {
-		t.Errorf("%s: the ImagePolicy has %+v", namespace, policy.Status.Conditions)
+		t.Errorf("%s: the ImagePolicy has conditions %+v", namespace, policy.Status.Conditions)
 	}
 	for name := range workloads(t, namespace) {
 		if strings.Contains(name, "Deployment") || strings.Contains(name, "VersionedMicroservice") {
-			t.Errorf("%s: there is %s", namespace, name)
+			t.Errorf("%s: unexpected object %s", namespace, name)
 		}
 	}
 }

@@ -1,3 +1,4 @@
-// Package helm contains the tests of the chart charts/heighliner: it renders what kustomize renders from config, and a
-// real API server accepts it from Helm's Go library. It is a separate module, so that the product's go.mod stays small.
+// Package helm contains the tests of the chart charts/heighliner. They check that it renders the same objects as
+// kustomize renders from config, and that a real API server accepts them from Helm's Go library. It is a separate
+// module, so that the go.mod of the product remains small.
 package helm

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Values that the schema admits render to objects of valid YAML, in which the labels by which the Deployment, the Services and the
-// PodDisruptionBudget select the manager stay; else the schema refuses them.
+// TestLabelsOfUsers tests that values that the schema accepts render to valid YAML. The objects contain the labels with which the
+// Deployment, the Services and the PodDisruptionBudget select the manager. The schema rejects other values.
 func TestLabelsOfUsers(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]map[string]any{
@@ -36,7 +36,7 @@ func TestLabelsOfUsers(t *testing.T) {
 			}
 			for key, value := range pod {
 				if _, ok := value.(string); !ok {
-					t.Errorf("label %s is %v, and not a text: the API server refuses it", key, value)
+					t.Errorf("label %s is %v, which is not a string, so that the API server rejects it", key, value)
 				}
 			}
 		})

@@ -49,10 +49,10 @@ type managerProcess struct {
 	kubeconfig string
 
 	mu     sync.Mutex
-	denied map[string]bool // requests that the API server denied
+	denied map[string]bool // The requests that the API server denied.
 }
 
-// startManager runs the command of the Deployment with a token of its ServiceAccount.
+// startManager runs the command of the Deployment, with a token of its ServiceAccount.
 func startManager(t *testing.T, binary string) *managerProcess {
 	t.Helper()
 	var deployment appsv1.Deployment
@@ -63,7 +63,7 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: deployment.Spec.Template.Spec.ServiceAccountName}}
 	token := &authenticationv1.TokenRequest{}
 	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatalf("token of the ServiceAccount: %v", err)
+		t.Fatalf("create a token of the ServiceAccount: %v", err)
 	}
 	m := &managerProcess{T: t, denied: map[string]bool{}, log: filepath.Join(t.TempDir(), "log")}
 	m.kubeconfig = m.proxy(token.Status.Token)
@@ -101,7 +101,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// proxy records the requests of a token that the API server denies, and returns the path of a kubeconfig with both.
+// proxy starts a proxy that sends requests with a token and records the requests that the API server denies. It returns the path of a kubeconfig for the proxy.
 func (m *managerProcess) proxy(token string) string {
 	m.Helper()
 	config := rest.AnonymousClientConfig(env.Config)
@@ -147,7 +147,7 @@ func (m *managerProcess) check() {
 		m.Fatal(err)
 	}
 	if len(r.Hooks) != 1 {
-		m.Fatalf("there are %d hooks", len(r.Hooks))
+		m.Fatalf("the release has %d hooks", len(r.Hooks))
 	}
 	pod := objects(m.T, r.Hooks[0].Manifest)["Pod heighliner-system heighliner-check"]
 	var args []string
@@ -161,7 +161,7 @@ func (m *managerProcess) check() {
 	}
 }
 
-// stop ends the process, and shows its log if the test failed.
+// stop ends the process, and prints its log if the test failed.
 func (m *managerProcess) stop() {
 	m.Helper()
 	if m.cmd.ProcessState != nil {
@@ -183,7 +183,7 @@ func (m *managerProcess) forbidden() []string {
 	return slices.Sorted(maps.Keys(m.denied))
 }
 
-// refused fails if the API server denied a request that is not expected, or none of the expected ones.
+// refused fails the test unless the API server denied exactly the expected requests.
 func (m *managerProcess) refused(want map[string]bool) {
 	m.Helper()
 	m.mu.Lock()
@@ -195,7 +195,7 @@ func (m *managerProcess) refused(want map[string]bool) {
 	}
 	for request := range want {
 		if !m.denied[request] {
-			m.Errorf("not forbidden: %s", request)
+			m.Errorf("the API server did not deny %s", request)
 		}
 	}
 }

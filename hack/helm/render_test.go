@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The root of the repository, and the chart, relative to this package.
+// root and chartPath are the paths of the repository and of the chart, relative to this package.
 const (
 	root      = "../.."
 	chartPath = root + "/charts/heighliner"
@@ -34,7 +34,7 @@ const system = "heighliner-system"
 // image is the image of the manager in all variants.
 var image = map[string]any{"repository": "registry.example.com/heighliner", "tag": "v0.1.0"}
 
-// rendered renders the chart; it fails if the chart rejects the values.
+// rendered renders the chart. It returns an error if the chart rejects the values.
 func rendered(t *testing.T, values map[string]any) (*release.Release, error) {
 	t.Helper()
 	chart, err := loader.LoadDir(chartPath)
@@ -59,13 +59,13 @@ func dryRun(namespace string) *action.Install {
 // object is an object of a manifest, decoded from JSON.
 type object map[string]any
 
-// key names an object.
+// key returns the kind, namespace and name of an object.
 func (o object) key() string {
 	m := o["metadata"].(map[string]any)
 	return strings.TrimSpace(fmt.Sprintf("%s %v %v", o["kind"], m["namespace"], m["name"]))
 }
 
-// objects returns the objects of a manifest by name.
+// objects returns the objects of a manifest by key.
 func objects(t *testing.T, manifest string) map[string]object {
 	t.Helper()
 	found := map[string]object{}
@@ -95,7 +95,7 @@ func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	return objects(t, r.Manifest)
 }
 
-// with returns values with the image.
+// with returns values with the values of the image added.
 func with(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -107,7 +107,7 @@ func with(values map[string]any) map[string]any {
 	return values
 }
 
-// kustomized returns the objects of a kustomization, whose paths start with config.
+// kustomized returns the objects of a kustomization, whose paths begin with config.
 func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 	t.Helper()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ var chartLabels = []string{
 	"app.kubernetes.io/name", // kustomize sets it on some objects too
 }
 
-// onlyChart removes labels and annotations that only the chart sets, and reports objects that lack them.
+// onlyChart removes the labels and annotations that only the chart sets, and reports objects without them.
 func onlyChart(t *testing.T, all, others map[string]object) {
 	t.Helper()
 	for key, o := range all {
@@ -178,14 +178,14 @@ func onlyChart(t *testing.T, all, others map[string]object) {
 		if o["kind"] == "CustomResourceDefinition" {
 			annotations := m["annotations"].(map[string]any)
 			if annotations["helm.sh/resource-policy"] != "keep" {
-				t.Errorf("%s is not kept", key)
+				t.Errorf("%s lacks the annotation that keeps it", key)
 			}
 			delete(annotations, "helm.sh/resource-policy")
 		}
 	}
 }
 
-// folded removes empty lines from expressions: kustomize writes some into folded scalars, where CEL ignores them.
+// folded removes empty lines from expressions. Kustomize writes some empty lines into folded scalars, and CEL ignores them.
 func folded(value any) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -205,7 +205,7 @@ func folded(value any) any {
 	return value
 }
 
-// addArgs returns a patch of the board's Deployment, as in an overlay.
+// addArgs returns a patch that adds arguments to the board's Deployment, as in an overlay.
 func addArgs(args ...string) map[string]any {
 	var patch strings.Builder
 	for _, arg := range args {
@@ -214,19 +214,19 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that removes the board's permission to impersonate.
+// remove returns a patch that removes the permission of the board to impersonate users.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }
 
-// The chart and kustomize render the same objects. The differences are the labels of charts, the annotation that keeps CRDs, empty
-// lines in CEL, and the Namespace, which Helm must find or create before it installs.
+// TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the labels of charts, the annotation
+// that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or create before it installs.
 func TestSameAsKustomize(t *testing.T) {
 	t.Parallel()
 	install := map[string]any{"resources": []string{"config/default"}}
 	for name, test := range map[string]struct {
 		values map[string]any
-		// kustomizations to build separately.
+		// kustomizations are built separately.
 		kustomizations []map[string]any
 	}{
 		"default": {nil, []map[string]any{install}},
@@ -276,7 +276,7 @@ func TestSameAsKustomize(t *testing.T) {
 			}
 			const namespace = "Namespace <nil> " + system
 			if want[namespace] == nil {
-				t.Errorf("kustomize renders no Namespace")
+				t.Errorf("kustomize does not render a Namespace")
 			}
 			delete(want, namespace)
 			got := chartObjects(t, test.values)
@@ -292,7 +292,7 @@ func TestSameAsKustomize(t *testing.T) {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
 			for key := range want {
-				if !reflect.DeepEqual(want[key], got[key]) { // a diff of CRDs takes minutes
+				if !reflect.DeepEqual(want[key], got[key]) { // A diff of CRDs takes minutes.
 					diff := cmp.Diff(want[key], got[key])
 					t.Errorf("%s (-kustomize +chart):\n%s", key, diff)
 				}
@@ -301,7 +301,7 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// A release in another namespace uses its name wherever kustomize uses heighliner-system.
+// TestOtherNamespace tests that a release in another namespace uses its name wherever kustomize uses heighliner-system.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	chart, err := loader.LoadDir(chartPath)
@@ -314,7 +314,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 	r := result.(*release.Release)
 	if strings.Contains(r.Manifest+r.Info.Notes, system) {
-		t.Error("the manifest names heighliner-system")
+		t.Error("the manifest contains heighliner-system")
 	}
 	for _, want := range []string{"system:serviceaccount:platform:heighliner'", "namespace: platform"} {
 		if !strings.Contains(r.Manifest, want) {
@@ -323,7 +323,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// The schema rejects unknown and invalid values, and names them.
+// TestRefusedValues tests that the schema rejects unknown and invalid values with an error that contains their names.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -358,7 +358,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// helm lint reports only the missing icon.
+// TestLint tests that helm lint reports only the missing icon.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	version, err := common.ParseKubeVersion("v1.35.0")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the chart into the local cluster as a user would, with the images in its registry, and prints how long it takes
-# from "helm install" to a served first release. Then it runs helm test, upgrades, uninstalls, and checks that the application
-# keeps serving. An installation that is there before, and all of its objects, are removed.
+# Installs the chart into the local cluster as a user would, with the images in its registry, and prints the time from
+# "helm install" until the first release is served. Then it runs helm test, upgrades and uninstalls the chart, and checks that
+# the application keeps serving. It first removes an existing installation with all its objects.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,7 +9,7 @@ cluster=bin/localcluster
 PATH="$($cluster assets):$PATH"
 KUBECONFIG="$($cluster kubeconfig)"
 export PATH KUBECONFIG
-limit=${HLNR_SMOKE_SECONDS:-60} # Exits non-zero when the first release takes longer.
+limit=${HLNR_SMOKE_SECONDS:-60} # Exits non-zero if the first release takes longer.
 registry=10.250.0.1:5000
 url=http://1-x.shop.localhost:8000/
 kinds=()
@@ -33,7 +33,7 @@ clear_all() {
 tag="$(sha256sum bin/heighliner | cut -c1-12)"
 $cluster image push --binary bin/heighliner --image "$registry/heighliner:$tag" --user 65532 --ca-certs >/dev/null
 $cluster image push --binary bin/sampleapp --image "$registry/shop:1.0.0" --env VERSION=1.0.0 >/dev/null
-echo "removing what is there"
+echo "removing an existing installation"
 clear_all
 
 began=$(now)
@@ -54,7 +54,7 @@ helm uninstall heighliner --wait --timeout 2m >/dev/null
 sleep 5
 served || fail "the application is not served after the uninstall"
 for kind in "${kinds[@]}"; do kubectl get customresourcedefinition "$kind.hlnr.io" >/dev/null; done
-[ "$(kubectl get -n shop microservices.hlnr.io -o name)" ] || fail "the Microservice is gone"
+[ "$(kubectl get -n shop microservices.hlnr.io -o name)" ] || fail "the uninstall removed the Microservice"
 echo "helm test, an upgrade to two replicas and the uninstall: the application kept serving"
 clear_all
 awk -v s="$seconds" -v l="$limit" 'BEGIN {exit !(s <= l)}' || fail "the first release took $seconds s, more than $limit s"

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// values of a board with an identity provider, and of boards behind a proxy.
+// These are values of a board with an identity provider, and of boards behind a proxy.
 var (
 	board = map[string]any{
 		"enabled": true, "url": "https://board.example.com", "title": "production", "groups": []any{"oidc:shop", "oidc:ops"}, "sessionDuration": "30m",
@@ -64,7 +64,7 @@ var variants = map[string]map[string]any{
 	},
 }
 
-// field returns a field of an object by path; nil if it is absent.
+// field returns the field of an object at a path, or nil if it is absent.
 func field(o object, path string) any {
 	var at any = map[string]any(o)
 	for step := range strings.SplitSeq(path, "/") {
@@ -84,8 +84,7 @@ func field(o object, path string) any {
 	return at
 }
 
-// TestVariants checks the differences of variants from the default: added and removed
-// objects.
+// TestVariants checks which objects a variant adds to the default objects, and which it removes.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	standard := chartObjects(t, variants["default"])
@@ -133,7 +132,7 @@ func TestVariants(t *testing.T) {
 		}
 		for _, key := range want.fewer {
 			if !expected[key] {
-				t.Errorf("%s: the default has no %s", name, key)
+				t.Errorf("%s: the default does not contain %s", name, key)
 			}
 			delete(expected, key)
 		}
@@ -147,7 +146,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// The values are rendered in the fields for which they are meant.
+// TestFields tests that values are rendered in the intended fields.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, variants["everything"])
@@ -179,7 +178,7 @@ func TestFields(t *testing.T) {
 	}
 	namespaced := chartObjects(t, variants["granted secrets"])["Deployment heighliner-system heighliner"]
 	if args := fmt.Sprint(field(namespaced, "spec/template/spec/containers/0/args")); !strings.Contains(args, "--namespace=shop,infra") {
-		t.Errorf("the manager does not watch the namespaces: %s", args)
+		t.Errorf("the arguments of the manager lack the namespaces: %s", args)
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)
 	byDigest := chartObjects(t, map[string]any{"image": map[string]any{"repository": "localhost:5000/heighliner", "digest": digest, "tag": "v1"}})
@@ -188,7 +187,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// The values of the board are rendered in its flags, its role and its NetworkPolicy.
+// TestBoard tests that the values of the board are rendered in its flags, its role and its NetworkPolicy.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, map[string]any{"web": board, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}})
@@ -227,12 +226,12 @@ func TestBoard(t *testing.T) {
 	}
 	for key := range proxy {
 		if strings.Contains(key, "impersonate") {
-			t.Errorf("a board that only reads has %s", key)
+			t.Errorf("a read-only board has %s", key)
 		}
 	}
 }
 
-// The rules of a manager that watches some namespaces equal those of one that watches all.
+// TestNamespacedRules tests that a manager that watches some namespaces has the same rules as a manager that watches all namespaces.
 func TestNamespacedRules(t *testing.T) {
 	t.Parallel()
 	rules := func(o object) map[string]bool {
@@ -266,7 +265,7 @@ func TestNamespacedRules(t *testing.T) {
 	}
 }
 
-// The notes show what to do next, for the values of the release.
+// TestNotes tests that the notes show the next steps for the values of the release.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{

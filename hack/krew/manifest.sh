@@ -3,8 +3,8 @@
 #
 #   manifest.sh VERSION BASE-URL FOLDER
 #
-# FOLDER holds kubectl-hlnr-OS-ARCH.tar.gz, each with the binary kubectl-hlnr (or kubectl-hlnr.exe) and
-# LICENSE; BASE-URL is where they are published.
+# FOLDER contains kubectl-hlnr-OS-ARCH.tar.gz, each with the binary kubectl-hlnr (or kubectl-hlnr.exe) and
+# LICENSE. BASE-URL is the URL below which they are published.
 set -euo pipefail
 [ $# = 3 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 version=$1 base=$2 folder=$3

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// api reads from the cluster's API server what health checks need.
+// api is a client that reads the objects for health checks from the API server of the cluster.
 type api struct {
 	client *http.Client
 	server string
 }
 
-// newAPI returns a client with the permissions of admin, from the host.
+// newAPI returns a client with the permissions of admin, for use on the host.
 func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }
 
-// newAPIAs returns a client of a server with a certificate in folder.
+// newAPIAs returns a client of a server with the certificate of an identity in a folder.
 func newAPIAs(identity, server, folder string) (*api, error) {
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -76,7 +76,7 @@ type conditioned struct {
 
 type condition struct{ Type, Status, Reason, Message string }
 
-// vital lists the objects and conditions that must be true in a healthy cluster.
+// vital are the objects and conditions that must be True in a healthy cluster.
 var vital = []struct{ path, condition string }{
 	{"/api/v1/nodes/" + nodeName, "Ready"},
 	{"/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik", "Accepted"},
@@ -84,7 +84,7 @@ var vital = []struct{ path, condition string }{
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
-// healthy returns an error that describes what is missing for a healthy cluster.
+// healthy returns an error that describes what a healthy cluster lacks.
 func (a *api) healthy(ctx context.Context) error {
 	for _, v := range vital {
 		var object conditioned
@@ -106,7 +106,7 @@ func (a *api) healthy(ctx context.Context) error {
 func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	last := errors.New("no check was done yet")
+	last := errors.New("no check was made yet")
 	for {
 		err := a.healthy(ctx)
 		if err == nil {
@@ -123,8 +123,8 @@ func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// awaitRoutes waits until a restarted gateway serves routes, if there are any:
-// until then it only answers its ping, and 404 to all other requests.
+// awaitRoutes waits until a restarted gateway serves routes, if there are any. Until then it only
+// answers its ping, and responds with 404 to all other requests.
 func (c *Config) awaitRoutes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -171,16 +171,16 @@ func routesServed(ctx context.Context, api *api, gateway *http.Client) (bool, er
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gatewayAPI+"/api/http/routers?per_page=1000", nil)
 	if err != nil {
-		return false, fmt.Errorf("ask gateway: %w", err)
+		return false, fmt.Errorf("call gateway: %w", err)
 	}
 	response, err := gateway.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("ask gateway: %w", err)
+		return false, fmt.Errorf("call gateway: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return false, fmt.Errorf("ask gateway: %w", err)
+		return false, fmt.Errorf("call gateway: %w", err)
 	}
 	var routers []struct{ Provider string }
 	if err := unmarshal(body, &routers); err != nil {

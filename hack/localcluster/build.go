@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// kubernetesVersion is the version that the API server reports; it must be that of k8s.io/kubernetes in kubernetes/go.mod.
+// kubernetesVersion is the version that the API server reports. It must equal the version of k8s.io/kubernetes in kubernetes/go.mod.
 const kubernetesVersion = "v1.35.4"
 
 // kubeComponents are the names under which the kube binary is linked.
@@ -26,14 +26,14 @@ var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager
 // binary is one program that the cluster builds from source.
 type binary struct {
 	name   string
-	folder string // below hack/localcluster; a separate module, or part of this one
+	folder string // The folder below hack/localcluster, which is a separate module or a part of this module.
 	pkg    string
 	flags  []string
 	env    []string
 	links  []string
-	// module of pkg. Defaults to pkg.
+	// module is the path of the module that contains pkg. Defaults to pkg.
 	module string
-	// assets are folders of the module that the program reads: they are copied next to it.
+	// assets are folders of the module that the program reads. The build copies them next to the program.
 	assets []string
 	about  string
 }
@@ -85,18 +85,18 @@ var testBinaries = []binary{
 	},
 }
 
-// otherKubernetes are the versions, in addition to that of the cluster, for tests that need an API server, oldest first, each
-// with its module file in the folder apiservers.
+// otherKubernetes are the versions of Kubernetes, in addition to the version of the cluster, for tests that need an API
+// server. They are in ascending order, each with its module file in the folder apiservers.
 var otherKubernetes = []struct{ version, modfile string }{
 	{"v1.33.13", "v1.33.mod"}, {"v1.34.4", "v1.34.mod"}, {"v1.36.3", "v1.36.mod"}, {"v1.37.2", "go.mod"},
 }
 
-// minorOf returns the minor version: 1.33 for v1.33.13.
+// minorOf returns the minor version, such as 1.33 for v1.33.13.
 func minorOf(version string) string {
 	return strings.TrimPrefix(version[:strings.LastIndex(version, ".")], "v")
 }
 
-// otherBinary returns the control plane of one of otherKubernetes, by its minor version such as 1.33; false if it is unknown.
+// otherBinary returns the control plane of a minor version such as 1.33, and false if otherKubernetes does not contain it.
 func otherBinary(minor string) (binary, bool) {
 	for _, k := range otherKubernetes {
 		if minorOf(k.version) != minor {
@@ -114,7 +114,7 @@ func otherBinary(minor string) (binary, bool) {
 	return binary{}, false
 }
 
-// controlPlane returns the folder with the programs of a control plane of one of otherKubernetes, and the cluster's etcd.
+// controlPlane returns the folder with the programs of a control plane of otherKubernetes, and with the etcd of the cluster.
 func (b *builder) controlPlane(ctx context.Context, minor string) (string, error) {
 	bin, known := otherBinary(minor)
 	if !known {
@@ -122,7 +122,7 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 		for _, k := range otherKubernetes {
 			all = append(all, minorOf(k.version))
 		}
-		return "", fmt.Errorf("Kubernetes %q cannot be built here: choose one of %s, or omit it for that of the cluster, %s", minor, strings.Join(all, ", "), kubernetesVersion)
+		return "", fmt.Errorf("Kubernetes %q cannot be built here: choose one of %s, or omit it for the version of the cluster, %s", minor, strings.Join(all, ", "), kubernetesVersion)
 	}
 	keys, err := b.ensure(ctx, "kube")
 	if err != nil {
@@ -148,9 +148,9 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 	return filepath.Dir(path), nil
 }
 
-// builder builds the binaries in a cache that all checkouts of a user share.
+// builder builds the binaries in a cache, which all checkouts of a user share.
 type builder struct {
-	source string // the folder hack/localcluster of a checkout
+	source string // The folder hack/localcluster of a checkout.
 	cache  string
 	say    func(format string, arguments ...any)
 }
@@ -191,7 +191,7 @@ func findSource() (string, error) {
 			}
 		}
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("find sources: no hack/localcluster above the current folder: change to a folder of a checkout of Heighliner, or name its sources, such as --source ~/heighliner/hack/localcluster")
+			return "", errors.New("find sources: no hack/localcluster above the current folder: change to a folder of a checkout of Heighliner, or set its sources, such as --source ~/heighliner/hack/localcluster")
 		}
 		dir = filepath.Dir(dir)
 	}
@@ -203,7 +203,7 @@ func (b *builder) checkout() string { return filepath.Dir(filepath.Dir(b.source)
 // key returns the hash of everything that determines a binary.
 func (b *builder) key(bin binary) (string, error) {
 	folder := filepath.Join(b.source, bin.folder)
-	var files []string // in lexical order
+	var files []string // The files, in lexical order.
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(path)) {
 			files = append(files, path)
@@ -261,7 +261,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	if _, err := exec.LookPath("go"); err != nil {
 		return nil, fmt.Errorf("build binaries: %w: install Go, see go.mod for the version", err)
 	}
-	b.say("building %d binaries; the first build takes minutes, later ones come from %s", len(missing), b.cache)
+	b.say("building %d binaries; the first build takes minutes, later builds use the cache %s", len(missing), b.cache)
 	for i, bin := range missing {
 		if err := b.build(ctx, bin, keys[bin.name], fmt.Sprintf("%d of %d", i+1, len(missing))); err != nil {
 			return nil, err
@@ -270,7 +270,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	return keys, nil
 }
 
-// build builds one binary; another builder of the same one waits.
+// build builds one binary. It waits if another builder builds the same binary.
 func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) error {
 	target := b.binaryPath(bin, key)
 	folder := filepath.Dir(target)
@@ -331,7 +331,7 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	return nil
 }
 
-// copyAssets copies the folders that a program reads, and overwrites those of an interrupted build.
+// copyAssets copies the folders that a program reads, and overwrites the folders of an interrupted build.
 func (b *builder) copyAssets(ctx context.Context, bin binary, target string) error {
 	if len(bin.assets) == 0 {
 		return nil

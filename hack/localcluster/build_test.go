@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// The version that a control plane reports is that of its modules.
+// TestVersionsOfKubernetes tests that the version that a control plane reports is the version of its modules.
 func TestVersionsOfKubernetes(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{filepath.Join("kubernetes", "go.mod"): kubernetesVersion}
 	for _, k := range otherKubernetes {
 		files[filepath.Join("apiservers", k.modfile)] = k.version
 		if bin, known := otherBinary(minorOf(k.version)); !known || !strings.Contains(strings.Join(bin.flags, " "), "gitVersion="+k.version+" ") {
-			t.Errorf("%s is built as %v", k.version, bin)
+			t.Errorf("unexpected binary for %s: %v", k.version, bin)
 		}
 	}
 	for file, version := range files {
@@ -24,7 +24,7 @@ func TestVersionsOfKubernetes(t *testing.T) {
 		}
 		for _, want := range []string{"k8s.io/kubernetes " + version, "k8s.io/apiserver => k8s.io/apiserver v0." + strings.TrimPrefix(version, "v1.")} {
 			if !strings.Contains(string(content), want) {
-				t.Errorf("%s does not have %q", file, want)
+				t.Errorf("%s does not contain %q", file, want)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// testConfig returns a complete configuration with one change.
+// testConfig returns a complete configuration after the given change.
 func testConfig(t *testing.T, change func(*Config)) Config {
 	t.Helper()
 	c := defaultConfig()
@@ -69,7 +69,7 @@ func TestCompleteNamesFlagAndFix(t *testing.T) {
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Fatalf("complete: got %v, want an error that names %s", err, test.want)
+				t.Fatalf("complete: got %v, want an error with %s", err, test.want)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := decide(test.found, want)
 			if got.Reason == "" {
-				t.Error("no reason given")
+				t.Error("the decision has no reason")
 			}
 			got.Reason = ""
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -125,7 +125,7 @@ func TestPartsStayInsideTheRunFolder(t *testing.T) {
 	stage := 0
 	for _, p := range c.parts() {
 		if names[p.Name] {
-			t.Errorf("%s: named twice", p.Name)
+			t.Errorf("%s: duplicate name", p.Name)
 		}
 		names[p.Name] = true
 		if p.Stage < stage || p.Stage >= stageCount {
@@ -133,7 +133,7 @@ func TestPartsStayInsideTheRunFolder(t *testing.T) {
 		}
 		stage = p.Stage
 		if p.Ready == "" || p.Address == "" {
-			t.Errorf("%s: lacks a readiness probe or an address", p.Name)
+			t.Errorf("%s: no readiness probe or no address", p.Name)
 		}
 		for path, content := range p.Files {
 			if !strings.HasPrefix(path, "/srv/throw-away/") {
@@ -141,7 +141,7 @@ func TestPartsStayInsideTheRunFolder(t *testing.T) {
 			}
 			for _, placeholder := range []string{"RUN", "PODS", "PAUSE", "CGROUP", "NODE", "NAME", "GATEWAY", "ADDRESS", "TARGETS"} {
 				if slices.Contains(strings.FieldsFunc(content, func(r rune) bool { return r < 'A' || r > 'Z' && r != '_' }), placeholder) {
-					t.Errorf("%s: %s still holds the placeholder %s", p.Name, path, placeholder)
+					t.Errorf("%s: %s still contains the placeholder %s", p.Name, path, placeholder)
 				}
 			}
 		}
@@ -238,7 +238,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	}
 }
 
-// Each binary has sources here, in a folder with its own name.
+// TestBinariesHaveSources tests that each binary has sources, in a folder with its own name.
 func TestBinariesHaveSources(t *testing.T) {
 	b, err := newBuilder("", t.Logf)
 	if err != nil {
@@ -251,7 +251,7 @@ func TestBinariesHaveSources(t *testing.T) {
 			t.Error(err)
 		}
 		if other, taken := keys[key]; taken {
-			t.Errorf("%s and %s have one key", bin.name, other)
+			t.Errorf("%s and %s have the same key", bin.name, other)
 		}
 		keys[key] = bin.name
 	}
@@ -277,7 +277,7 @@ func TestFindSource(t *testing.T) {
 	}
 	t.Run("outside", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder of a checkout of Heighliner, or name its sources, such as --source ~/heighliner/hack/localcluster") {
+		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder of a checkout of Heighliner, or set its sources, such as --source ~/heighliner/hack/localcluster") {
 			t.Errorf("got %s, %v, want an error that shows what to do", got, err)
 		}
 	})
@@ -371,7 +371,7 @@ func TestPKIServesClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(content, []byte("server: https://127.0.0.1:6443")) {
-		t.Errorf("kubeconfig points elsewhere:\n%s", content)
+		t.Errorf("kubeconfig refers to another server:\n%s", content)
 	}
 	info, err := os.Stat(c.kubeconfig())
 	if err != nil {
@@ -401,7 +401,7 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		taken <- err
 	}()
 	<-waiting
-	if err := os.Remove(path); err != nil { // as down does before it unlocks
+	if err := os.Remove(path); err != nil { // The command down also removes the file before it unlocks it.
 		t.Fatal(err)
 	}
 	unlock()
@@ -433,6 +433,6 @@ func TestStatusWithoutCluster(t *testing.T) {
 	c := &cluster{config: testConfig(t, func(c *Config) { c.RunDir = "/nonexistent/run" }), say: t.Logf}
 	err := c.status(t.Context(), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "run up") {
-		t.Errorf("got %v, want an error that says run up", err)
+		t.Errorf("got %v, want an error with \"run up\"", err)
 	}
 }

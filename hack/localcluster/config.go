@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The addresses inside the cluster's network namespace. They cannot conflict
-// with others, because the namespace has no route to the outside.
+// These are the addresses in the network namespace of the cluster. They cannot conflict with other
+// addresses, because the namespace has no route to the outside.
 const (
 	nodeName       = "local"
 	nodeAddress    = "10.250.0.1"
@@ -37,8 +37,8 @@ const (
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
 )
 
-// mark is the environment variable that every process of a cluster has, with the
-// run folder as its value. It identifies the remains of a cluster.
+// mark is an environment variable that every process of a cluster has. Its value is the run folder.
+// It identifies the remaining processes of a cluster.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
 // Ports are the loopback ports of the host that are forwarded into the cluster.
@@ -61,7 +61,7 @@ type Owner struct {
 
 // Config determines the processes of a cluster.
 type Config struct {
-	// Name of the cluster; its cgroup is /Name. Defaults to heighliner-localcluster.
+	// Name is the name of the cluster and of its cgroup. Defaults to heighliner-localcluster.
 	Name string `json:"name"`
 	// RunDir contains all files of the cluster. Defaults to /var/lib/Name.
 	RunDir string `json:"runDir"`
@@ -69,8 +69,7 @@ type Config struct {
 	// GatewayThrottle is the minimum time between two configurations of the gateway.
 	// Defaults to 100ms; Traefik's default is 2s.
 	GatewayThrottle time.Duration `json:"gatewayThrottle"`
-	// Binaries are the keys of the build cache, so that changes of binaries are
-	// detected.
+	// Binaries are the keys of the build cache, with which a changed binary is detected.
 	Binaries map[string]string `json:"binaries"`
 	Owner    Owner             `json:"owner"`
 	// Fingerprint is the hash of all parts of the running cluster.
@@ -88,7 +87,7 @@ func defaultConfig() Config {
 
 var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
-// complete sets derived fields and validates the others.
+// complete sets derived fields and validates the other fields.
 func (c *Config) complete() error {
 	if !namePattern.MatchString(c.Name) {
 		return fmt.Errorf("check --name %q: use at most 40 lower-case letters, digits and dashes, a letter first", c.Name)
@@ -104,7 +103,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("check --run-dir %q: at most 60 characters, because socket paths below it are limited", c.RunDir)
 	}
 	if c.RunDir == "/run" || strings.HasPrefix(c.RunDir, "/run/") || strings.HasPrefix(c.RunDir, "/proc/") || strings.HasPrefix(c.RunDir, "/sys/") {
-		return fmt.Errorf("check --run-dir %q: the cluster hides /run from its parts; use a folder on disk", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: the cluster hides /run from its parts: use a folder on disk", c.RunDir)
 	}
 	if c.GatewayThrottle < 0 {
 		return fmt.Errorf("check --gateway-throttle %s: must not be negative", c.GatewayThrottle)
@@ -122,7 +121,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// forward is one loopback port of the host and its target.
+// forward is a loopback port of the host with its target.
 type forward struct {
 	flag, what    string
 	host, cluster int
@@ -158,7 +157,7 @@ func (c *Config) save() error {
 	return writeFile(c.path("config.json"), data, 0o644)
 }
 
-// loadConfig reads the record of the cluster in runDir; nil if there is none.
+// loadConfig reads the record of the cluster in runDir. It returns nil if there is no record.
 func loadConfig(runDir string) (*Config, error) {
 	data, err := os.ReadFile(filepath.Join(runDir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,7 +20,7 @@ type PartState struct {
 	Starts  int       `json:"starts"`
 	// Running is true while the process is alive.
 	Running bool `json:"running"`
-	// Exit is how the process ended; empty while it runs.
+	// Exit describes how the process ended. It is empty while the process runs.
 	Exit string `json:"exit,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type State struct {
 	Parts      []PartState `json:"parts"`
 }
 
-// dead returns the names of the parts that do not run.
+// dead returns the names of the parts that are not running.
 func (s State) dead() []string {
 	var names []string
 	for _, p := range s.Parts {
@@ -74,7 +74,7 @@ func (c *control) state(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// start starts a part unless it runs, and waits until it is ready.
+// start starts a part unless it is running, and waits until it is ready.
 func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
@@ -87,16 +87,16 @@ func (c *control) stop(ctx context.Context, part string) error {
 func (c *control) do(ctx context.Context, method, path string, out any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)
 	if err != nil {
-		return fmt.Errorf("ask supervisor: %w", err)
+		return fmt.Errorf("call supervisor: %w", err)
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask supervisor: %w", err)
+		return fmt.Errorf("call supervisor: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("ask supervisor: %w", err)
+		return fmt.Errorf("call supervisor: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s", bytes.TrimSpace(body))
@@ -109,7 +109,7 @@ func (c *control) do(ctx context.Context, method, path string, out any) error {
 
 func unmarshal(data []byte, out any) error {
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("decode answer: %w", err)
+		return fmt.Errorf("decode response: %w", err)
 	}
 	return nil
 }

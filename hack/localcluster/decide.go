@@ -5,46 +5,44 @@ import (
 	"strings"
 )
 
-// Observation is what exists of a cluster in its run folder and among the processes
-// of the machine.
+// Observation describes the cluster in its run folder and among the processes of the machine.
 type Observation struct {
-	// Config is the record of the cluster; nil if there is none.
+	// Config is the record of the cluster, or nil if there is no record.
 	Config *Config
 	// Answers is true if the supervisor responds on its socket.
 	Answers bool
 	// State is the state of the supervisor, if it responds.
 	State State
-	// Processes and Mounts are the numbers of those that belong to the cluster.
+	// Processes and Mounts are the numbers of processes and mounts of the cluster.
 	Processes, Mounts int
 	// RunDir is true if the run folder exists.
 	RunDir bool
 }
 
-// Action is what up does after an observation.
+// Action is the action that up takes after an observation.
 type Action string
 
-// The actions of up.
+// These are the actions of up.
 const (
-	ActionStart   Action = "Start"   // nothing exists
-	ActionRebuild Action = "Rebuild" // remains, or a cluster with other parts: remove everything and start
-	ActionRepair  Action = "Repair"  // start the parts that ended
-	ActionKeep    Action = "Keep"    // everything runs
+	ActionStart   Action = "Start"   // Nothing exists: start the cluster.
+	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start.
+	ActionRepair  Action = "Repair"  // Some parts ended: start them.
+	ActionKeep    Action = "Keep"    // Everything runs: change nothing.
 )
 
 // Decision is an action with its reason.
 type Decision struct {
 	Action Action
 	Reason string
-	// Parts to start in a repair.
+	// Parts are the parts to start in a repair.
 	Parts []string
 	// Gateway is true if the gateway must restart with a new throttle.
 	Gateway bool
-	// From is the checkout that owned the cluster until now, if another one takes it
-	// over.
+	// From is the checkout that owned the cluster until now, if another checkout takes it over.
 	From string
 }
 
-// decide compares the observed with the wanted cluster.
+// decide compares the observed cluster with the wanted cluster.
 func decide(found Observation, want Config) Decision {
 	if !found.RunDir && found.Processes == 0 && found.Mounts == 0 {
 		return Decision{Action: ActionStart, Reason: "no cluster"}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs bin/heighliner into the local cluster as a user would: an image in a
-# registry, and a kustomize overlay over config/default that names it.
+# Installs bin/heighliner into the local cluster as a user would: with an image in a
+# registry, and a kustomize overlay over config/default that sets the image.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -26,7 +26,7 @@ images:
   newName: $image
   newTag: "$tag"
 YAML
-# The kinds first: the API server needs a moment to serve them.
+# Apply the CRDs first, because the API server needs a moment to serve their kinds.
 $kubectl apply -k config/crd >/dev/null
 $kubectl wait --for=condition=Established --timeout=60s -f config/crd/ >/dev/null 2>&1 || $kubectl wait --for=condition=Established --timeout=60s crd -l '!nothing' >/dev/null
 $kubectl apply -k "$overlay" >/dev/null

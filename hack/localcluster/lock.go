@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lockFile locks the file at path and returns the function that unlocks it.
-// waiting is called once if another process has the lock. A file that its last
-// owner removed is not mistaken for the lock.
+// lockFile locks the file at path and returns a function that unlocks it. It calls waiting once if
+// another process has locked the file. If the previous owner removed the file, lockFile creates and
+// locks a new file.
 func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	reported := false
 	for {

@@ -4,12 +4,12 @@
 //
 //	main.go             the command line
 //	up.go               starts and ends the cluster
-//	decide.go           what up does in each situation (pure)
+//	decide.go           the decision of up (a pure function)
 //	parts.go            the processes of the cluster
-//	supervise.go        their supervisor
+//	supervise.go        the supervisor of the processes
 //	control.go          requests to the supervisor
 //	config.go           addresses, ports and folders
-//	manifests.go        configuration and objects, with values filled in
+//	manifests.go        configuration and objects, with inserted values
 //	pki.go              certificates and kubeconfig files
 //	registry.go         the image registry
 //	api.go              requests to the API server
@@ -43,13 +43,13 @@ import (
 	"github.com/heighliner/heighliner/hack/localcluster/image"
 )
 
-// elsewhere is the alternative for machines that cannot run this cluster.
+// elsewhere is the advice for machines that cannot run this cluster.
 const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/how-to/install.md"
 
-// exitDown is the exit code of status if not all of the cluster runs.
+// exitDown is the exit code of status if a part of the cluster does not run.
 const exitDown = 3
 
-var errDown = errors.New("check cluster: it does not run as a whole: run up")
+var errDown = errors.New("check cluster: not all parts run: run up")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -78,15 +78,15 @@ func rootCommand() *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:               "localcluster",
-		Short:             "A one-node Kubernetes with gateway and registry, closed off from the network",
+		Short:             "Run a one-node Kubernetes cluster with a gateway and a registry, isolated from the network",
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.config.complete() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several may run side by side, with other ports")
+	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several clusters with different ports may run side by side")
 	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
-	flags.StringVar(&o.source, "source", "", "the folder hack/localcluster of a checkout (default: found above the current folder)")
+	flags.StringVar(&o.source, "source", "", "folder hack/localcluster of a checkout (default: found above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
 		o.assetsCommand(), o.programsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
 		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())
@@ -96,7 +96,7 @@ func rootCommand() *cobra.Command {
 func (o *options) upCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Build what is missing and make the cluster run, over the remains of an earlier one",
+		Short: "Build missing programs, and start or repair the cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			started := time.Now()
@@ -114,11 +114,11 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.AuthRegistry, "auth-registry-port", ports.AuthRegistry, "loopback port of the registry with basic auth")
 	flags.IntVar(&ports.Gateway, "gateway-port", ports.Gateway, "loopback port of the gateway for HTTP")
 	flags.IntVar(&ports.HTTPS, "https-port", ports.HTTPS, "loopback port of the gateway for HTTPS")
-	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods end")
+	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods terminate")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
-	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; not its own, which a Prometheus of the host may have")
+	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default differs from 9090, which a Prometheus of the host may use")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
-		"least time between two configurations of the gateway; Traefik's own default is 2s")
+		"minimum time between two configurations of the gateway; Traefik's own default is 2s")
 	return command
 }
 
@@ -130,7 +130,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 		c.Ports.AuthRegistry, nodeAddress, authPort, registryUser, registrySecret)
 	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
 	fmt.Fprintf(table, "gateway, HTTPS\thttps://127.0.0.1:%d (Gateway infra/edge, listener https; authority %s)\n", c.Ports.HTTPS, c.path("pki", "ca.crt"))
-	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls, ended by the pods)\n", c.Ports.TLS)
+	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls, terminated by the pods)\n", c.Ports.TLS)
 	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d (listener tcp; tcp-2 is %s:%d, inside)\n", c.Ports.TCP, nodeAddress, secondTCPPort)
 	fmt.Fprintf(table, "Prometheus\thttp://127.0.0.1:%d, inside the cluster http://%s:%d\n", c.Ports.Prometheus, nodeAddress, prometheusPort)
 	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
@@ -140,7 +140,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 func (o *options) downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster and remove all that it left",
+		Short: "End the cluster and remove all its remains",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.down(cmd.Context()); err != nil {
@@ -155,7 +155,7 @@ func (o *options) downCommand() *cobra.Command {
 func (o *options) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: fmt.Sprintf("Show every part; the exit code is %d when not all runs", exitDown),
+		Short: fmt.Sprintf("Show every part; the exit code is %d if a part does not run", exitDown),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.status(cmd.Context(), cmd.OutOrStdout())
@@ -201,7 +201,7 @@ func (o *options) kubeconfigCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !exists(o.config.kubeconfig()) {
-				return fmt.Errorf("find kubeconfig: none at %s: run up", o.config.kubeconfig())
+				return fmt.Errorf("find kubeconfig: %s does not exist: run up", o.config.kubeconfig())
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), o.config.kubeconfig())
 			return nil
@@ -227,7 +227,7 @@ func (o *options) buildCommand() *cobra.Command {
 func (o *options) programsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "programs NAME...",
-		Short: "Build programs that tests need, no cluster, and print their paths: distribution, gitea, kwok; needs no root",
+		Short: "Build programs that tests need (distribution, gitea, kwok), and print their paths; needs no cluster and no root",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -238,7 +238,7 @@ func (o *options) programsCommand() *cobra.Command {
 			for _, name := range names {
 				i := slices.IndexFunc(testBinaries, func(b binary) bool { return b.name == name })
 				if i < 0 {
-					return fmt.Errorf("build programs: none for tests is called %q", name)
+					return fmt.Errorf("build programs: unknown test program %q", name)
 				}
 				wanted = append(wanted, testBinaries[i])
 			}
@@ -266,7 +266,7 @@ func printBinaries(cmd *cobra.Command, builder *builder, wanted []binary) error 
 func (o *options) packagesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "packages [PROGRAM...]",
-		Short: "Install the Debian packages of these programs, of all that the cluster needs by default",
+		Short: "Install the Debian packages of programs; defaults to all programs that the cluster needs",
 		RunE: func(cmd *cobra.Command, programs []string) error {
 			needed := tools
 			if len(programs) > 0 {
@@ -284,7 +284,7 @@ func (o *options) assetsCommand() *cobra.Command {
 	var kubernetes string
 	command := &cobra.Command{
 		Use:   "assets",
-		Short: "Print a folder with kube-apiserver, etcd, kubectl and the rest, for KUBEBUILDER_ASSETS; needs no root",
+		Short: "Print a folder for KUBEBUILDER_ASSETS, with kube-apiserver, etcd, kubectl and others; needs no root",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -307,7 +307,7 @@ func (o *options) assetsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	command.Flags().StringVar(&kubernetes, "kubernetes", "", "minor version of the control plane, such as 1.33; defaults to that of the cluster, "+kubernetesVersion)
+	command.Flags().StringVar(&kubernetes, "kubernetes", "", "minor version of the control plane, such as 1.33; defaults to the version of the cluster, "+kubernetesVersion)
 	return command
 }
 
@@ -320,7 +320,7 @@ func (o *options) imageCommand() *cobra.Command {
 		Use:   "push --binary PATH --image REF",
 		Short: "Build a one-layer image around a static binary and push it",
 		Long: "Build a one-layer image around a static binary and push it.\n\n" +
-			"A reference that names the cluster's registry by its address inside (" + nodeAddress + ") is pushed through the forwarded port.",
+			"A reference with the registry's address inside the cluster (" + nodeAddress + ") is pushed through the forwarded port.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			img, err := image.Build(spec)
@@ -361,8 +361,8 @@ func (o *options) imageCommand() *cobra.Command {
 	return command
 }
 
-// reachable replaces the address of the registry inside the cluster by the forwarded port of
-// the running cluster.
+// reachable replaces the address of the registry inside the cluster with the forwarded port of the
+// running cluster.
 func (o *options) reachable(ref string) string {
 	ports := o.config.Ports
 	if running, err := loadConfig(o.config.RunDir); err == nil && running != nil {
@@ -380,7 +380,7 @@ func (o *options) reachable(ref string) string {
 func (o *options) killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill PART",
-		Short: "End a part immediately, for fault tests; PART as in status, or supervisor",
+		Short: "End a part immediately, for fault tests; PART is a part of the status, or supervisor",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
@@ -405,7 +405,7 @@ func (o *options) gatewayRestartCommand() *cobra.Command {
 	throttle := o.config.GatewayThrottle
 	command := &cobra.Command{
 		Use:   "gateway-restart",
-		Short: "Restart the gateway, with another throttle when given",
+		Short: "Restart the gateway, optionally with another throttle",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.restart(cmd.Context(), "traefik", func(c *Config) {
@@ -415,14 +415,14 @@ func (o *options) gatewayRestartCommand() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().DurationVar(&throttle, "gateway-throttle", throttle, "least time between two configurations of the gateway (default: as it is)")
+	command.Flags().DurationVar(&throttle, "gateway-throttle", throttle, "minimum time between two configurations of the gateway (default: unchanged)")
 	return command
 }
 
 func (o *options) superviseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "supervise",
-		Short:  "Be the parent of all parts (started by up)",
+		Short:  "Run and supervise all parts (started by up)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -454,7 +454,7 @@ func registryCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&listen, "listen", "", "address to listen on")
 	command.Flags().StringVar(&data, "data", "", "folder of blobs and manifests")
-	command.Flags().StringVar(&credential, "credential", "", "USER:PASSWORD to ask for, empty for none")
+	command.Flags().StringVar(&credential, "credential", "", "required USER:PASSWORD; empty for a registry without authentication")
 	return command
 }
 
@@ -462,7 +462,7 @@ func scrapeTargetsCommand() *cobra.Command {
 	var listen, pki string
 	command := &cobra.Command{
 		Use:    "scrape-targets",
-		Short:  "List for Prometheus which pods to scrape (started by the supervisor)",
+		Short:  "List the pods that Prometheus scrapes (started by the supervisor)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {

@@ -2,8 +2,8 @@ package main
 
 import _ "embed"
 
-// In the files below, RUN stands for the run folder, and other words in capital
-// letters for values that parts.go inserts.
+// In these files, RUN stands for the run folder. Other words in capital letters stand for values
+// that parts.go inserts.
 var (
 	//go:embed manifests/containerd.toml
 	containerdConfig string

@@ -59,8 +59,8 @@ func inNamespace(path string, work func() error) error {
 	})
 }
 
-// onOwnThread runs work on a separate thread. If work leaves the thread in its
-// initial namespace, the thread is reused; otherwise it ends.
+// onOwnThread runs work on a separate thread, and then returns the thread to its initial network
+// namespace. If this fails, the thread ends and is not reused.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -80,11 +80,10 @@ func onOwnThread(work func() error) error {
 	return <-result
 }
 
-// configureNamespace configures the loopback of the namespace, a bridge with the
-// node's address, and a route for service addresses, which the proxy rewrites. All
-// other addresses are rejected immediately, so that no process waits for something
-// that a cluster without a route to the outside cannot reach; therefore rejections
-// are not rate-limited either.
+// configureNamespace configures the loopback interface of the namespace, a bridge with the address
+// of the node, and a route for service addresses, which kube-proxy rewrites. All other addresses
+// are rejected immediately, so that no process waits for a timeout. Rejections are therefore not
+// rate-limited.
 func configureNamespace(path string) error {
 	commands := [][]string{
 		{"link", "set", "lo", "up"},
@@ -109,15 +108,14 @@ func configureNamespace(path string) error {
 	})
 }
 
-// ownMounts returns attributes that start a process in its own mount namespace and
-// session, so that it outlives the terminal and its mounts end with it.
+// ownMounts returns attributes that start a process in a new mount namespace and session. The
+// process survives the end of the terminal, and its mounts end with it.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// keepFiles prevents processes that this process starts from inheriting its open
-// files, except the first three: otherwise a lock that its caller has on one would
-// last as long as the cluster.
+// keepFiles marks open files, except the first three, so that started processes do not inherit them.
+// Otherwise a lock of the caller would last as long as the cluster.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)
@@ -125,9 +123,9 @@ func keepFiles() error {
 	return nil
 }
 
-// hideHost hides the folders of the host that parts would write to, within this
-// process's own mount namespace: /run and /var become empty, except the run
-// folder, and no name is resolved.
+// hideHost hides the folders of the host to which parts would write, within the mount namespace of
+// this process: /run and /var become empty, except the run folder. It also disables the resolution
+// of names.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
 	resolver := filepath.Join(runDir, "resolv.conf")
@@ -143,7 +141,7 @@ func hideHost(runDir string) error {
 			if err := unix.Mount(resolver, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != unix.ENOENT {
 				return err
 			}
-			return nil // without the file, names are resolved through loopback too
+			return nil // Without the file, names are resolved through loopback too.
 		}},
 		{"cover /run", func() error { return unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755") }},
 		{"make folder", func() error { return os.Mkdir(keep, 0o755) }},
@@ -179,7 +177,7 @@ func cgroupRoots(name string) ([]string, error) {
 	return roots, nil
 }
 
-// createCgroup creates the cgroup in which the kubelet creates those of pods.
+// createCgroup creates the cgroup in which the kubelet creates the cgroups of pods.
 func createCgroup(name string) error {
 	roots, err := cgroupRoots(name)
 	if err != nil {
@@ -190,7 +188,7 @@ func createCgroup(name string) error {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
 		enableControllers(filepath.Dir(root))
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new cgroup of version 1
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // These files are empty in a new cgroup of version 1.
 			inherited, err := os.ReadFile(filepath.Join(filepath.Dir(root), file))
 			if err != nil || exists(filepath.Join(root, "cgroup.controllers")) {
 				continue
@@ -203,13 +201,13 @@ func createCgroup(name string) error {
 	return nil
 }
 
-// enableControllers enables for the cgroups below root, a hierarchy of version 2,
-// the controllers that the kubelet needs. A controller that is rejected or missing
-// is omitted: the kubelet reports those that it requires.
+// enableControllers enables the controllers that the kubelet needs for the cgroups below root,
+// which is a hierarchy of version 2. It ignores rejected and missing controllers, because the
+// kubelet reports the controllers that it requires.
 func enableControllers(root string) {
 	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
-		return // version 1
+		return // This is a hierarchy of version 1.
 	}
 	for _, controller := range strings.Fields(string(available)) {
 		if slices.Contains([]string{"cpu", "cpuset", "memory", "pids", "hugetlb", "io"}, controller) {
@@ -218,8 +216,7 @@ func enableControllers(root string) {
 	}
 }
 
-// removeCgroup removes the cgroup and all below it, which must not contain
-// processes.
+// removeCgroup removes the cgroup and all cgroups below it. They must not contain processes.
 func removeCgroup(name string) error {
 	roots, err := cgroupRoots(name)
 	if err != nil {
@@ -244,8 +241,7 @@ func removeCgroup(name string) error {
 
 type mount struct{ path, kind string }
 
-// readMounts returns the mounts that this process sees, in the order in which they
-// were made.
+// readMounts returns the mounts that this process sees, in the order of their creation.
 func readMounts() ([]mount, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -262,8 +258,8 @@ func readMounts() ([]mount, error) {
 	return list, lines.Err()
 }
 
-// parseMount parses a line of mountinfo: the mount point is the fifth field, the
-// type of the file system follows the dash.
+// parseMount parses a line of mountinfo. The fifth field is the mount point, and the type of the
+// file system follows the dash.
 func parseMount(line string) (mount, bool) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)
@@ -303,9 +299,9 @@ func unmountBelow(folder string) error {
 	return nil
 }
 
-// clusterProcesses returns the processes of the cluster: those with its mark in
-// their environment, those in its network namespace, and those in its cgroup. It
-// never includes the calling process and its ancestors.
+// clusterProcesses returns the processes of the cluster: the processes with its mark in their
+// environment, in its network namespace, or in its cgroup. It does not include the calling process
+// and its ancestors.
 func clusterProcesses(name, runDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -346,7 +342,7 @@ func marked(environment []byte, runDir string) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), mark+"="+runDir)
 }
 
-// inCgroup reports whether /proc/PID/cgroup with this content is below /name.
+// inCgroup reports whether the given content of /proc/PID/cgroup is of a process below the cgroup /name.
 func inCgroup(groups []byte, name string) bool {
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -357,7 +353,7 @@ func inCgroup(groups []byte, name string) bool {
 	return false
 }
 
-// fileIdentity returns the device and inode of a file; zero if it does not exist.
+// fileIdentity returns the device and inode of a file. They are 0 if the file does not exist.
 func fileIdentity(path string) [2]uint64 {
 	var s unix.Stat_t
 	if unix.Stat(path, &s) != nil {

@@ -63,7 +63,7 @@ func TestInCgroup(t *testing.T) {
 func TestAncestors(t *testing.T) {
 	list := ancestors(os.Getpid())
 	if len(list) < 2 || list[0] != os.Getpid() || list[1] != os.Getppid() {
-		t.Errorf("got %v, want to begin with %d, %d", list, os.Getpid(), os.Getppid())
+		t.Errorf("got %v, want a list that begins with %d, %d", list, os.Getpid(), os.Getppid())
 	}
 	if slices.Contains(list, 0) {
 		t.Errorf("got %v, want no 0", list)
@@ -76,7 +76,7 @@ func TestKeepFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	given, err := unix.Dup(int(file.Fd())) // as a caller passes it: for all processes that are started
+	given, err := unix.Dup(int(file.Fd())) // A caller passes the file in this way, so that all started processes inherit it.
 	if err != nil {
 		t.Fatal(err)
 	}

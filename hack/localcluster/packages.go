@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tool is a program of the system and its Debian package.
+// tool is a program of the system with its Debian package.
 type tool struct{ program, pkg string }
 
 var tools = []tool{
@@ -39,14 +39,14 @@ var testTools = []tool{
 	{"psql", "postgresql"},
 }
 
-// toolsNamed returns the tools of these programs.
+// toolsNamed returns the tools with these programs.
 func toolsNamed(programs []string) ([]tool, error) {
 	var named []tool
 	for _, program := range programs {
 		known := slices.Concat(tools, testTools)
 		i := slices.IndexFunc(known, func(t tool) bool { return t.program == program })
 		if i < 0 {
-			return nil, fmt.Errorf("install packages: no package is known that brings %q", program)
+			return nil, fmt.Errorf("install packages: no known package contains %q", program)
 		}
 		named = append(named, known[i])
 	}
@@ -75,7 +75,7 @@ func installPackages(ctx context.Context, needed []tool, say func(string, ...any
 	}
 	list := strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return errors.New("install packages: no apt-get here: install by hand what brings " + list + " (CNI plugins in /usr/lib/cni)")
+		return errors.New("install packages: apt-get is missing: install by hand the packages that contain " + list + " (CNI plugins in /usr/lib/cni)")
 	}
 	say("installing Debian packages: %s", list)
 	install := append([]string{"install", "--yes", "--no-install-recommends"}, packages...)

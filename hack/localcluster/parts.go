@@ -12,26 +12,26 @@ import (
 // Part is one process of the cluster.
 type Part struct {
 	Name string `json:"name"`
-	// Stage orders the start: parts of one stage start together, after the previous stage is ready.
+	// Stage determines the order of the start. The parts of a stage start together, after the previous stage is ready.
 	Stage int `json:"stage"`
-	// Command is the command with its arguments; the first element is an absolute path or is looked up in PATH.
+	// Command is the command with its arguments. The first element is an absolute path, or a name that is looked up in PATH.
 	Command []string `json:"command"`
 	Env     []string `json:"env,omitempty"`
-	// Files are written before the part starts, by absolute path.
+	// Files are the contents of files that are written before the part starts, by absolute path.
 	Files map[string]string `json:"files,omitempty"`
-	// Ready is polled inside the network namespace until it succeeds: unix:PATH must accept a connection, http and https
-	// must answer 200.
+	// Ready is polled inside the network namespace until it succeeds: a unix:PATH must accept a connection, and an http
+	// or https URL must return 200.
 	Ready string `json:"ready"`
-	// Address is shown in the status.
+	// Address is the address that the status shows.
 	Address string `json:"address"`
 }
 
-// The stages of a start.
+// These are the stages of a start.
 const (
-	stageStores = iota // without dependencies
-	stageAPI           // depends on etcd
-	stageRest          // depends on the API server and its CRDs
-	stageProxy         // depends on the Node object
+	stageStores = iota // No dependencies.
+	stageAPI           // Depends on etcd.
+	stageRest          // Depends on the API server and its CRDs.
+	stageProxy         // Depends on the Node object.
 	stageCount
 )
 
@@ -47,7 +47,7 @@ func (c *Config) parts() []Part {
 	return list
 }
 
-// part returns the part with a name.
+// part returns the part with the given name.
 func (c *Config) part(name string) (Part, error) {
 	var names []string
 	for _, p := range c.parts() {
@@ -59,8 +59,9 @@ func (c *Config) part(name string) (Part, error) {
 	return Part{}, fmt.Errorf("find part %q: the parts are %s", name, strings.Join(names, ", "))
 }
 
-// fingerprint returns the hash of everything that determines the parts; a running cluster with another fingerprint is
-// rebuilt. The gateway's throttle is omitted, because a change of it only needs a restart of the gateway.
+// fingerprint returns the hash of everything that determines the parts. A running cluster with another fingerprint is
+// rebuilt. The hash does not include the gateway's throttle, because a change of the throttle requires only a restart
+// of the gateway.
 func (c *Config) fingerprint() (string, error) {
 	plain := *c
 	plain.GatewayThrottle = 0
@@ -170,7 +171,7 @@ func (c *Config) apiServer() Part {
 	}
 }
 
-// auditLog returns the path of the file with one line per request to the API server.
+// auditLog returns the path of the audit log, which contains one line for each request to the API server.
 func (c *Config) auditLog() string { return c.path("audit", "audit.log") }
 
 func (c *Config) controllerManager() Part {
@@ -271,7 +272,7 @@ func (c *Config) traefik() Part {
 			"--metrics.prometheus.entrypoint=metrics",
 			"--metrics.prometheus.addrouterslabels=true",
 			"--metrics.prometheus.addserviceslabels=true",
-			// finer than the default 0.1, 0.3, 1.2 and 5 s, which makes percentiles inaccurate
+			// These buckets are finer than the default of 0.1, 0.3, 1.2 and 5 s, which makes percentiles inaccurate.
 			"--metrics.prometheus.buckets=0.005,0.01,0.025,0.05,0.1,0.15,0.2,0.3,0.4,0.5,0.75,1,2.5,5,10",
 			"--providers.providersthrottleduration=" + c.GatewayThrottle.String(),
 			"--providers.kubernetesgateway=true",
@@ -280,8 +281,8 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress=true",
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
-			// Ingresses of the class nginx, with the annotations of ingress-nginx. It reads its configuration as often as the other
-			// providers.
+			// This provider serves Ingresses of the class nginx, with the annotations of ingress-nginx. The throttle of the other
+			// providers applies to it too.
 			"--providers.kubernetesingressnginx=true",
 			"--providers.kubernetesingressnginx.ingressclass=nginx",
 			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",
@@ -295,7 +296,7 @@ func (c *Config) traefik() Part {
 	}
 }
 
-// scrapeTargets lists for Prometheus the pods that have the annotations for scraping.
+// scrapeTargets is the part that lists the pods with the annotations for scraping, for Prometheus.
 func (c *Config) scrapeTargets() Part {
 	return Part{
 		Name: "scrape-targets", Stage: stageRest,
@@ -305,7 +306,7 @@ func (c *Config) scrapeTargets() Part {
 	}
 }
 
-// prometheus scrapes the gateway, and the pods with the annotations.
+// prometheus is the part that scrapes the gateway and the pods with the annotations.
 func (c *Config) prometheus() Part {
 	config, address := c.path("prometheus.yaml"), fmt.Sprintf("%s:%d", nodeAddress, prometheusPort)
 	return Part{

@@ -21,7 +21,7 @@ type identity struct {
 	file   string
 	name   string
 	groups []string
-	names  []string // DNS names and IP addresses; a serving certificate if not empty
+	names  []string // DNS names and IP addresses. If there are any, the certificate is a serving certificate.
 }
 
 var identities = []identity{
@@ -39,8 +39,8 @@ var identities = []identity{
 	{file: "gateway", name: "localcluster:gateway", names: []string{"localhost", "*.localhost", "*.shop.localhost", "*.preview.localhost"}},
 }
 
-// writePKI creates a new authority, a certificate for each identity, the key
-// pair of the service accounts and the kubeconfig files.
+// writePKI creates a new authority, a certificate for each identity, the key pair of the service
+// accounts and the kubeconfig files.
 func (c *Config) writePKI(now time.Time) error {
 	authority, authorityKey, err := newAuthority(now)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// newRegistry returns an OCI registry that stores blobs and manifests in
-// folder, so that a restart loses nothing. A credential USER:PASSWORD, if not
-// empty, is required by basic auth. /healthz needs no credential.
+// newRegistry returns an OCI registry that stores blobs and manifests in folder, so that they
+// survive a restart. If credential is not empty, it has the form USER:PASSWORD and is required by
+// basic authentication. /healthz requires no credential.
 func newRegistry(folder, credential string) (http.Handler, error) {
 	blobs := filepath.Join(folder, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
@@ -72,8 +72,8 @@ func basicAuth(credential string, next http.Handler) http.Handler {
 	})
 }
 
-// manifestKeeper stores the manifests that pass through it on disk, because the
-// registry behind it keeps them only in memory, and replays them at the start.
+// manifestKeeper stores the manifests of writes on disk, because the registry behind it keeps them
+// only in memory, and replays them at the start.
 type manifestKeeper struct {
 	next   http.Handler
 	folder string
@@ -81,7 +81,7 @@ type manifestKeeper struct {
 	mu sync.Mutex
 }
 
-// kept is one manifest with one tag or digest.
+// kept is a manifest with a tag or digest.
 type kept struct {
 	Path      string    `json:"path"`
 	MediaType string    `json:"mediaType"`
@@ -119,7 +119,7 @@ func (k *manifestKeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-// keep records the manifest of a successful write, or removes a deleted one.
+// keep stores the manifest of a successful write, or removes a deleted manifest.
 func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	sum := sha256.Sum256([]byte(r.URL.Path))
 	path := filepath.Join(k.folder, hex.EncodeToString(sum[:])+".json")
@@ -133,8 +133,8 @@ func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	return writeFile(path, data, 0o644)
 }
 
-// replay pushes every recorded manifest to the registry: images before the
-// indexes that refer to them, by trying until nothing more is accepted.
+// replay pushes every stored manifest to the registry. It repeats this until the registry accepts
+// no more, so that images are pushed before the indexes that refer to them.
 func (k *manifestKeeper) replay() error {
 	files, err := filepath.Glob(filepath.Join(k.folder, "*.json"))
 	if err != nil {
@@ -152,7 +152,7 @@ func (k *manifestKeeper) replay() error {
 			}
 		}
 		if len(refused) == len(files) {
-			return fmt.Errorf("replay manifests: %d refused, the first is %s: remove it or the registry's folder", len(refused), refused[0])
+			return fmt.Errorf("replay manifests: %d manifests were rejected, the first is %s: remove it or the registry's folder", len(refused), refused[0])
 		}
 		files = refused
 	}

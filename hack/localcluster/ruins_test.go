@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRuins plays the possible ends of a cluster, and starts it again after each
-// of them. It uses a separate cluster, next to one that may be running.
+// TestRuins ends a cluster in all possible ways, and starts it again after each of them. It uses a separate cluster,
+// which may run next to another cluster.
 //
 // Run it as root: go test -tags cluster -run TestRuins -v .
 func TestRuins(t *testing.T) {
@@ -53,18 +53,18 @@ func TestRuins(t *testing.T) {
 	r.expectHealthy()
 	r.expectPod()
 
-	t.Log("supervisor killed, its parts left alive")
+	t.Log("supervisor killed, its parts still alive")
 	r.do("kill", "supervisor")
 	r.timed("up over a dead supervisor", "up")
 	r.expectHealthy()
 	r.startPod()
 
-	t.Log("everything killed, mounts, sandboxes and namespace left")
+	t.Log("everything killed; mounts, sandboxes and the namespace remain")
 	r.killAll()
 	r.timed("up over ruins", "up")
 	r.expectHealthy()
 
-	t.Log("the record lost")
+	t.Log("the record is lost")
 	if err := os.WriteFile(filepath.Join(r.dir, "config.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,14 @@ func TestRuins(t *testing.T) {
 	}
 	output := r.do("up", "--source", other)
 	if !strings.Contains(output, "taking over the running cluster from") {
-		t.Errorf("up from another checkout said:\n%s", output)
+		t.Errorf("unexpected output of up from another checkout:\n%s", output)
 	}
 	r.expectPod()
 
 	r.timed("down", "down")
 	r.expectNothing(before)
 
-	t.Log("down over ruins")
+	t.Log("down with remains of a cluster")
 	r.timed("up from nothing", "up")
 	r.startPod()
 	r.killAll()
@@ -98,7 +98,7 @@ func TestRuins(t *testing.T) {
 	}
 }
 
-// run controls one cluster with the built tool.
+// run controls a cluster with the built command.
 type run struct {
 	t         *testing.T
 	tool      string
@@ -126,7 +126,7 @@ func newRun(t *testing.T) *run {
 	return r
 }
 
-// command runs the tool and returns its output and exit code.
+// command runs the command, and returns its output and exit code.
 func (r *run) command(arguments ...string) (string, int) {
 	r.t.Helper()
 	arguments = append(arguments, "--name", r.name)
@@ -184,8 +184,7 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod from the local registry, so that there are sandboxes, mounts
-// and shims that may remain.
+// startPod runs a pod from the local registry, so that sandboxes, mounts and shims may remain.
 func (r *run) startPod() {
 	r.t.Helper()
 	r.do("image", "push", "--binary", filepath.Join(r.dir, "bin", "pause"), "--image", "10.250.0.1:5000/ruin:1")
@@ -218,14 +217,14 @@ func (r *run) killParts(names ...string) {
 	for _, name := range names {
 		part, known := state.part(name)
 		if !known || !part.Running {
-			r.t.Fatalf("%s does not run", name)
+			r.t.Fatalf("%s is not running", name)
 		}
 		r.kill(part.PID)
 	}
 }
 
-// killAll kills the supervisor first, so that nothing is recorded, and then every
-// process of the cluster, including pods.
+// killAll kills the supervisor first, so that it records nothing, and then every process of the cluster, including
+// pods.
 func (r *run) killAll() {
 	r.t.Helper()
 	r.kill(r.state().Supervisor)
@@ -254,8 +253,7 @@ func (r *run) kill(pid int) {
 	}
 }
 
-// expectNothing checks that the host is in its previous state and that nothing
-// identifies a process as one of the cluster.
+// expectNothing checks that the host is in its previous state, and that no process belongs to the cluster.
 func (r *run) expectNothing(before map[string][]string) {
 	r.t.Helper()
 	if diff := cmp.Diff(before, hostState(r.t)); diff != "" {
@@ -283,7 +281,7 @@ func (r *run) expectNothing(before map[string][]string) {
 	}
 }
 
-// hostState returns what a cluster could leave on the host.
+// hostState returns the parts of the host's state that a cluster could change.
 func hostState(t *testing.T) map[string][]string {
 	t.Helper()
 	state := map[string][]string{}
@@ -319,10 +317,10 @@ func hostState(t *testing.T) map[string][]string {
 	for _, command := range [][]string{{"ip", "-o", "link"}, {"ip", "route"}, {"nft", "list", "ruleset"}, {"iptables-save", "-t", "nat"}} {
 		output, err := exec.Command(command[0], command[1:]...).Output()
 		if err != nil {
-			t.Logf("%v: %v", command, err) // a kernel without the table has no rules in it either
+			t.Logf("%v: %v", command, err) // A kernel without the table has no rules in it either.
 		}
 		for line := range strings.Lines(string(output)) {
-			if !strings.HasPrefix(line, "#") { // dates
+			if !strings.HasPrefix(line, "#") { // Such lines contain dates.
 				state[strings.Join(command, " ")] = append(state[strings.Join(command, " ")], line)
 			}
 		}

@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// readyTimeout limits the wait for a part that was started.
+// readyTimeout limits the wait until a started part is ready.
 const readyTimeout = 90 * time.Second
 
-// supervisor is the parent of all parts and forwards the host's ports into the cluster. It
-// restarts nothing automatically: it records what happened and executes the commands on its
-// socket.
+// supervisor is the parent of all parts, and forwards the ports of the host into the cluster. It
+// does not restart parts automatically: it records that they ended, and executes the commands from
+// its socket.
 type supervisor struct {
 	config Config
 
@@ -33,14 +33,14 @@ type supervisor struct {
 	parts map[string]*process
 }
 
-// process is one run of a part.
+// process is a run of a part.
 type process struct {
 	state   PartState
 	command *exec.Cmd
 	ended   chan struct{}
 }
 
-// supervise runs until a command ends it. It must run in its own mount namespace.
+// supervise runs until a command ends it. The process must be in its own mount namespace.
 func supervise(ctx context.Context, config Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -67,7 +67,7 @@ func supervise(ctx context.Context, config Config) error {
 	}
 	socket, err := net.Listen("unix", config.path("control.sock"))
 	if err != nil {
-		return fmt.Errorf("listen for orders: %w", err)
+		return fmt.Errorf("listen for commands: %w", err)
 	}
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
 	go func() {
@@ -75,7 +75,7 @@ func supervise(ctx context.Context, config Config) error {
 		_ = server.Close()
 	}()
 	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve orders: %w", err)
+		return fmt.Errorf("serve commands: %w", err)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (s *supervisor) handler() http.Handler {
 	return mux
 }
 
-// state returns the state of the parts in their order; the caller holds the lock.
+// state returns the states of the parts in their order. The caller holds the lock.
 func (s *supervisor) state() State {
 	state := State{Supervisor: os.Getpid()}
 	for _, p := range s.config.parts() {
@@ -109,8 +109,8 @@ func (s *supervisor) state() State {
 	return state
 }
 
-// record writes the state for readers after the supervisor has ended; the caller holds the
-// lock or is the only user.
+// record writes the state to a file, which is read after the supervisor has ended. The caller holds
+// the lock or is the only user.
 func (s *supervisor) record() error {
 	data, err := json.MarshalIndent(s.state(), "", "  ")
 	if err != nil {
@@ -119,10 +119,10 @@ func (s *supervisor) record() error {
 	return writeFile(s.config.path("parts.json"), data, 0o644)
 }
 
-// start starts a part and waits until it is ready, has ended, or the time is over. It waits
-// for a part that runs, and starts it if it ends in the meantime: its end may be imminent.
+// start starts a part and waits until it is ready, has ended, or the time limit is exceeded. If the
+// part is running, start waits for it, and starts it again if it ends in the meantime.
 func (s *supervisor) start(ctx context.Context, name string) error {
-	config, err := loadConfig(s.config.RunDir) // the gateway's throttle may have changed
+	config, err := loadConfig(s.config.RunDir) // The gateway's throttle may have changed.
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *supervisor) process(name string) *process {
 	return s.parts[name]
 }
 
-// over reports whether the process has ended and was reaped.
+// over reports whether the process has ended and its exit status was read.
 func (p *process) over() bool {
 	select {
 	case <-p.ended:
@@ -161,7 +161,7 @@ func (p *process) over() bool {
 	}
 }
 
-// launch starts a part unless it runs.
+// launch starts a part unless it is running.
 func (s *supervisor) launch(part Part) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +248,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       dialer(s.config.path("netns")),
-		// The check is whether the part runs, on the cluster's loopback; its identity is not
-		// checked.
+		// The request only checks on loopback that the part runs, and not its identity.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
@@ -292,7 +291,7 @@ func (s *supervisor) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// dialer returns a function that connects from inside the network namespace.
+// dialer returns a function that connects from inside a network namespace.
 func dialer(namespace string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
 		err = inNamespace(namespace, func() error {
@@ -304,7 +303,7 @@ func dialer(namespace string) func(ctx context.Context, network, address string)
 	}
 }
 
-// forward accepts connections on the host and forwards them into the cluster.
+// forward accepts connections on the host, and forwards them to an address in the cluster.
 func (s *supervisor) forward(ctx context.Context, listener net.Listener, address string) {
 	dial := dialer(s.config.path("netns"))
 	for {
@@ -329,8 +328,8 @@ func (s *supervisor) forward(ctx context.Context, listener net.Listener, address
 	}
 }
 
-// carry copies in both directions until both are done; it passes on the end of one
-// direction.
+// carry copies in both directions until both are done. When one direction ends, it closes the
+// writing side of the other connection.
 func carry(a, b net.Conn) {
 	var both sync.WaitGroup
 	pipe := func(to, from net.Conn) {

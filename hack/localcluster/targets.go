@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// The annotations of pods for scraping, as many charts use them.
+// These are the annotations of pods for scraping, which many charts use.
 const (
-	scrapeAnnotation     = "prometheus.io/scrape" // "true"
-	scrapePortAnnotation = "prometheus.io/port"   // defaults to the first TCP port that a container declares
-	scrapePathAnnotation = "prometheus.io/path"   // defaults to /metrics
+	scrapeAnnotation     = "prometheus.io/scrape" // The value is "true".
+	scrapePortAnnotation = "prometheus.io/port"   // Defaults to the first TCP port that a container declares.
+	scrapePathAnnotation = "prometheus.io/path"   // Defaults to /metrics.
 )
 
 // notInLabel matches characters that label names of Prometheus cannot contain.
 var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// scrapeTarget is one element of the list that Prometheus reads by HTTP.
+// scrapeTarget is an element of the list that Prometheus reads over HTTP.
 type scrapeTarget struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// podList has the fields of pods that are needed.
+// podList contains the fields of pods that are needed.
 type podList struct {
 	Items []pod `json:"items"`
 }
@@ -47,7 +47,7 @@ type pod struct {
 	Status struct{ Phase, PodIP string } `json:"status"`
 }
 
-// targetsOf returns the running pods with the annotations; never nil, because
+// targetsOf returns the running pods with the annotations. The result is never nil, because
 // Prometheus treats null as an error.
 func targetsOf(pods podList) []scrapeTarget {
 	targets := []scrapeTarget{}
@@ -57,7 +57,7 @@ func targetsOf(pods podList) []scrapeTarget {
 			continue
 		}
 		labels := map[string]string{}
-		for name, value := range p.Metadata.Labels { // like the usual rule "labelmap"
+		for name, value := range p.Metadata.Labels { // The usual rule "labelmap" does the same.
 			labels[notInLabel.ReplaceAllString(name, "_")] = value
 		}
 		labels["namespace"], labels["pod"] = p.Metadata.Namespace, p.Metadata.Name
@@ -69,7 +69,7 @@ func targetsOf(pods podList) []scrapeTarget {
 	return targets
 }
 
-// scrapePort returns the port to scrape; empty if the pod has none.
+// scrapePort returns the port to scrape. It is empty if the pod has no port.
 func (p *pod) scrapePort() string {
 	if port := p.Metadata.Annotations[scrapePortAnnotation]; port != "" {
 		return port
@@ -84,9 +84,8 @@ func (p *pod) scrapePort() string {
 	return ""
 }
 
-// targetsHandler lists for Prometheus the pods to scrape. If the API server does
-// not respond, it returns an error, and Prometheus keeps its targets. /healthz
-// always succeeds.
+// targetsHandler returns the pods to scrape, in the format of Prometheus. If the API server does
+// not respond, it returns an error, and Prometheus keeps its targets. /healthz always succeeds.
 func targetsHandler(pods *api) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
@@ -97,7 +96,7 @@ func targetsHandler(pods *api) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(targetsOf(list)) // fails only if the client has disconnected
+		_ = json.NewEncoder(w).Encode(targetsOf(list)) // This fails only if the client has disconnected.
 	})
 	return mux
 }

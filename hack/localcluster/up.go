@@ -19,18 +19,18 @@ import (
 	"github.com/heighliner/heighliner/hack/localcluster/image"
 )
 
-// cluster is what the commands act on.
+// cluster is a cluster with its settings, on which the commands operate.
 type cluster struct {
 	config Config
 	say    func(format string, arguments ...any)
 }
 
-// lock prevents two commands from changing one cluster concurrently.
+// lock prevents two commands from changing a cluster concurrently.
 func (c *cluster) lock(ctx context.Context) (func(), error) {
 	return lockFile(ctx, c.config.RunDir+".lock", func() { c.say("waiting for another command on this cluster") })
 }
 
-// up makes the cluster run, whatever state it is in.
+// up starts the cluster or makes it healthy again, whatever its state.
 func (c *cluster) up(ctx context.Context, source string) error {
 	if err := requireHost(); err != nil {
 		return err
@@ -85,13 +85,13 @@ func (c *cluster) up(ctx context.Context, source string) error {
 	return c.start(ctx, builder)
 }
 
-// observe returns what exists of the cluster.
+// observe returns the current state of the cluster.
 func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	var o Observation
 	var err error
 	o.RunDir = exists(c.config.RunDir)
 	if o.Config, err = loadConfig(c.config.RunDir); err != nil {
-		c.say("%v", err) // a broken record counts as remains
+		c.say("%v", err) // A broken record is treated as remains.
 		o.Config = nil
 	}
 	state, err := newControl(&c.config).state(ctx)
@@ -108,7 +108,7 @@ func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	return o, nil
 }
 
-// keep makes a cluster with a running supervisor healthy again, and takes it over.
+// keep makes a cluster with a running supervisor healthy again, and changes its owner.
 func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) error {
 	if decision.From == "" {
 		c.config.Owner = previous.Owner
@@ -171,7 +171,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 	return api.awaitHealthy(ctx, 2*time.Minute)
 }
 
-// checkPorts returns an error if a port is in use, before anything is started.
+// checkPorts returns an error if a port is in use. It runs before anything is started.
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
@@ -181,8 +181,7 @@ func (c *cluster) checkPorts() error {
 	return nil
 }
 
-// prepare fills the run folder with programs and keys, and creates the network
-// namespace.
+// prepare writes programs and keys into the run folder, and creates the network namespace.
 func (c *cluster) prepare(builder *builder) error {
 	config := &c.config
 	for _, folder := range []string{"bin", "logs", "audit", "tmp", "kubelet-plugins"} {
@@ -263,9 +262,8 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 	}
 }
 
-// startParts starts the parts that do not run and waits until all are ready, stage
-// by stage; after a stage is ready its hook runs. Only announced parts are
-// reported.
+// startParts starts the parts that are not running, stage by stage, and waits until all parts of a
+// stage are ready. Then it calls the hook of the stage. It reports only announced parts.
 func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
@@ -343,8 +341,8 @@ func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	return c.config.kubectl(ctx, manifest, "apply", "--server-side", "--filename", "-")
 }
 
-// clear ends every process of the cluster and removes its remains: mounts, network
-// namespaces (and with them routes and firewall rules), cgroups, files.
+// clear ends all processes of the cluster and removes its remains: mounts, network namespaces with
+// their routes and firewall rules, cgroups, and files.
 func (c *cluster) clear(ctx context.Context) error {
 	config := &c.config
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -359,7 +357,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		for _, pid := range pids {
 			if process, err := os.FindProcess(pid); err == nil {
-				_ = process.Kill() // it has ended, or the next attempt finds it
+				_ = process.Kill() // The process has ended, or the next attempt finds it.
 			}
 		}
 		select {
@@ -380,7 +378,7 @@ func (c *cluster) clear(ctx context.Context) error {
 	return nil
 }
 
-// down ends the cluster; it is not an error if there is none.
+// down ends the cluster. It is not an error if there is no cluster.
 func (c *cluster) down(ctx context.Context) error {
 	if err := requireHost(); err != nil {
 		return err
@@ -409,7 +407,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 		return nil, nil, State{}, err
 	}
 	if config == nil {
-		return nil, nil, State{}, errors.New("find cluster: none in " + c.config.RunDir + ": run up")
+		return nil, nil, State{}, errors.New("find cluster: no cluster in " + c.config.RunDir + ": run up")
 	}
 	control := newControl(config)
 	state, err := control.state(ctx)
@@ -433,7 +431,7 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 			return err
 		}
 		if !p.Running {
-			return fmt.Errorf("kill %s: it does not run: %s", part, p.Exit)
+			return fmt.Errorf("kill %s: it is not running: %s", part, p.Exit)
 		}
 		pid = p.PID
 	}
@@ -462,8 +460,8 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 	return nil
 }
 
-// restart ends a part and starts it again; change, if not nil, changes the record
-// of the cluster in between.
+// restart ends a part and starts it again. If change is not nil, it changes the record of the
+// cluster in between.
 func (c *cluster) restart(ctx context.Context, part string, change func(*Config)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -499,8 +497,8 @@ func (c *cluster) restart(ctx context.Context, part string, change func(*Config)
 	return nil
 }
 
-// linkOrCopy creates a hard link, or a copy if the file system does not support
-// links, so that the cluster does not depend on its source.
+// linkOrCopy creates a hard link, or a copy if the file system does not support links. The cluster
+// then does not depend on the original file.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

@@ -28,14 +28,14 @@ import (
 	"time"
 )
 
-// limit is the time limit of the tests for one change; a change that makes them exceed it counts as
+// limit is the time limit of the tests for one change. A change with which they exceed it counts as
 // detected.
 const limit = 2 * time.Minute
 
-// variable is the environment variable with the number of the active change.
+// variable is the environment variable that contains the number of the active change.
 const variable = "MUTATE"
 
-// switches is the file with the switches, in the package of the changes.
+// switches is the source of the file that reads the variable, in the package of the changes.
 const switches = `package %s
 
 import "os"
@@ -45,23 +45,23 @@ var mutateNumber = os.Getenv(%q)
 func mutate(number string) bool { return number == mutateNumber }
 `
 
-// mutant is one change, with its number in the file.
+// mutant is a change, with its number in the file.
 type mutant struct {
 	n    int
 	at   token.Position
 	what string
 }
 
-// outcomes counts the changes by outcome.
+// outcomes counts the changes by the result of the tests.
 type outcomes struct{ changes, noticed, endless, missed int }
 
 func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
 	only := flag.String("file", "", "change these files only, separated by commas")
-	run := flag.String("run", "", "tests that are to notice; default: all")
-	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "tests that are omitted; default: the slow ones, and random histories: a named one is to notice")
-	lines := flag.String("line", "", "make changes in these lines only, separated by commas")
-	jobs := flag.Int("jobs", 2, "tests at the same time")
+	run := flag.String("run", "", "regular expression of the tests that should detect changes; defaults to all")
+	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "regular expression of omitted tests; defaults to slow tests and tests of random histories")
+	lines := flag.String("line", "", "change these lines only, separated by commas")
+	jobs := flag.Int("jobs", 2, "number of concurrent tests")
 	flag.Parse()
 	files, err := filepath.Glob(filepath.Join(*dir, "*.go"))
 	if err != nil {
@@ -168,7 +168,7 @@ func build(file, tmp string) ([]mutant, string, error) {
 	return w.all, binary, nil
 }
 
-// try runs the tests with one change; it returns no error if they did not detect it.
+// try runs the tests with one change. It returns nil if they did not detect the change.
 func try(binary, dir, run, skip string, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -182,7 +182,7 @@ func try(binary, dir, run, skip string, n int) error {
 type weaver struct {
 	fset *token.FileSet
 	all  []mutant
-	// own are the nodes that the weaver inserted, which are not changed again.
+	// own are the nodes that the weaver inserted. It does not change them again.
 	own map[ast.Node]bool
 }
 
@@ -229,8 +229,8 @@ func (w *weaver) negated(e ast.Expr, what string) ast.Expr {
 	return w.made(e, token.NEQ, w.on(e, what))
 }
 
-// binary drops either side of "and" and "or", and includes or excludes the bound of a comparison. It
-// reports whether to continue into the expression.
+// binary inserts changes that drop either side of "and" and "or", and that include or exclude the
+// bound of a comparison. It reports whether to continue into the expression.
 func (w *weaver) binary(n *ast.BinaryExpr) bool {
 	not := func(e ast.Expr) ast.Expr { return &ast.UnaryExpr{Op: token.NOT, X: e} }
 	switch n.Op {
@@ -250,12 +250,12 @@ func (w *weaver) binary(n *ast.BinaryExpr) bool {
 		} else {
 			n.Op, n.Y = token.LAND, not(equal)
 		}
-		return false // its operands occur there twice
+		return false // The operands occur twice in the new expression.
 	}
 	return true
 }
 
-// drop inserts a change for each statement that declares nothing and ends nothing: to omit it.
+// drop inserts a change for each statement that neither declares a variable nor ends the function. The change omits the statement.
 func (w *weaver) drop(list []ast.Stmt) {
 	for i, s := range list {
 		switch x := s.(type) {

@@ -1,5 +1,5 @@
-// Command picture draws the record of a demo as an SVG: the weights over time as the
-// gateway accepted them, and the versions that clients saw.
+// Command picture draws the record of a demo as an SVG: the weights that the gateway accepted, and
+// the versions that clients saw, over time.
 //
 //	bin/demo -record docs/images/demo.json
 //	go run ./hack/picture docs/images/demo.json docs/images/demo.svg
@@ -17,7 +17,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// record is the output of the demo.
+// record is the format of the demo's record.
 type record struct {
 	Domain  string `json:"domain"`
 	Samples []struct {
@@ -58,7 +58,7 @@ func run(from, to string) error {
 	return os.WriteFile(to, []byte(draw(r)), 0o644)
 }
 
-// Sizes in pixels.
+// These are sizes in pixels.
 const (
 	width, height = 1020, 480
 	left, right   = 60, 940
@@ -66,11 +66,10 @@ const (
 	first, second = 60, 260
 )
 
-// colors are the colors of versions, oldest first; labels distinguish them without
-// color.
+// colors are the colors of versions, oldest first. Labels distinguish the versions without color.
 var colors = []string{"#2f6fb3", "#e08a1e", "#3f9b63", "#b04a8b", "#7a6fd0", "#7f8790"}
 
-// point has the shares at one moment.
+// point contains the shares at a point in time.
 type point struct {
 	seconds float64
 	shares  map[string]float64
@@ -97,7 +96,7 @@ func draw(r record) string {
 	area(&b, "weights as the gateway accepted them", first, asked, versions, x)
 	area(&b, fmt.Sprintf("answers that clients of %s got; failed: %d", r.Domain, failed), second, seen, versions, x)
 	for _, m := range r.Marks {
-		if !strings.Contains(m.Text, " %") { // a mark for each step would be too many
+		if !strings.Contains(m.Text, " %") { // A mark for each step would be too much.
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#1c2330" stroke-dasharray="3 3"/><text transform="translate(%.1f %d) rotate(25)" font-size="11" fill="#1c2330">%s</text>`+"\n",
 				x(m.Seconds), first, second+panel, x(m.Seconds), second+panel+16, html.EscapeString(m.Text))
 		}
@@ -106,7 +105,7 @@ func draw(r record) string {
 	return b.String()
 }
 
-// area draws one panel of stacked shares.
+// area draws a panel of stacked shares.
 func area(b *strings.Builder, title string, top int, points []point, versions []string, x func(float64) float64) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" fill="#5b6475">%s</text>`+"\n", left, top-8, html.EscapeString(title))
 	base := make([]float64, len(points))

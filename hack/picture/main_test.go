@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDraw checks that the picture is well-formed, names each version once in its
-// legend, lowest first, and that each panel is full at each moment.
+// TestDraw tests that the picture is well-formed, that its legend contains each version once in ascending order, and
+// that each panel is full at each point in time.
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	var r record
@@ -40,7 +40,7 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	if strings.Contains(svg, "at 10 %") {
-		t.Error("a step got a mark")
+		t.Error("a step has a mark")
 	}
 	if diff := shares(map[string]float64{"a": 30, "b": 10})["a"]; diff != 0.75 {
 		t.Errorf("share %v, want 0.75", diff)

@@ -16,8 +16,8 @@ type entry struct {
 	content []byte
 }
 
-// tarFile returns an archive of the entries in their order, folders before their contents, all with
-// the same time and owner.
+// tarFile returns an archive of the entries in their order. Folders precede their contents. All
+// entries have the same time and owner.
 func tarFile(at time.Time, entries []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -50,7 +50,7 @@ func tarFile(at time.Time, entries []entry) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// gz compresses without a file name or a time.
+// gz compresses content without a file name and a time.
 func gz(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

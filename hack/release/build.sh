@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the binaries of a release from the commit that is checked out, and puts the files of the release together in
-# dist/VERSION. A second run from the same commit with the same Go gives the same bytes.
-# Usage: hack/release/build.sh VERSION IMAGE "OS/ARCH ..." of the manager and of hlnr.
+# Builds the binaries of a release from the commit that is checked out, and assembles the files of the release in
+# dist/VERSION. A second run from the same commit with the same version of Go gives the same bytes.
+# Usage: hack/release/build.sh VERSION IMAGE "OS/ARCH ...", with the platforms of the manager and of hlnr.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,4 +1,4 @@
-// Command release assembles the files of a release from built binaries: the same input gives the same bytes.
+// Command release assembles the files of a release from built binaries. The same input gives the same bytes.
 //
 //	release -version v0.2.0 -image registry.example.com/heighliner -binaries bin/release -out dist/v0.2.0
 //	release -version v0.2.0 -image registry.example.com/heighliner -install
@@ -31,36 +31,36 @@ import (
 	"time"
 )
 
-// input is the input of a release.
+// input is the input for the files of a release.
 type input struct {
-	// root of the repository.
+	// root is the root folder of the repository.
 	root string
-	// version, such as v0.2.0.
+	// version is the version, such as v0.2.0.
 	version string
 	// image is the repository of the image in the manifests, without a tag.
 	image string
 	// binaries is the folder of the built binaries.
 	binaries string
-	// baseURL is where the files are published.
+	// baseURL is the URL below which the files are published.
 	baseURL string
-	// commit from which the binaries were built, and its time, which is that of all files.
+	// commit is the commit from which the binaries were built. time is the time of the commit and of all files.
 	commit string
 	time   time.Time
 }
 
-// semantic matches semantic versions with a leading v, as in tags of Git and of images.
+// semantic matches semantic versions with a leading v, as in tags of Git and images.
 var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
 	var in input
 	out := flag.String("out", "", "folder of the files; it must not exist")
-	install := flag.Bool("install", false, "print install.yaml and nothing else")
-	epoch := flag.Int64("epoch", 0, "time of all files in seconds since 1970; the time of the commit")
+	install := flag.Bool("install", false, "print only install.yaml")
+	epoch := flag.Int64("epoch", 0, "time of the commit and of all files, in seconds since 1970")
 	flag.StringVar(&in.root, "root", ".", "folder of the repository")
 	flag.StringVar(&in.version, "version", "", "version, such as v0.2.0")
 	flag.StringVar(&in.image, "image", "", "repository of the image, without a tag")
 	flag.StringVar(&in.binaries, "binaries", "", "folder of the binaries")
-	flag.StringVar(&in.baseURL, "base-url", "https://github.com/heighliner/heighliner/releases/download", "where folders of releases are published")
+	flag.StringVar(&in.baseURL, "base-url", "https://github.com/heighliner/heighliner/releases/download", "URL below which the folders of releases are published")
 	flag.StringVar(&in.commit, "commit", "", "commit from which the binaries were built")
 	flag.Parse()
 	in.time = time.Unix(*epoch, 0).UTC()
@@ -131,7 +131,7 @@ func readBinaries(dir string) ([]binary, error) {
 	return found, nil
 }
 
-// assemble returns the content of all files of a release by name.
+// assemble returns the content of all files of a release, by name.
 func assemble(in input) (map[string][]byte, error) {
 	binaries, err := readBinaries(in.binaries)
 	if err != nil {
@@ -190,7 +190,7 @@ func hash(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// krew returns the manifest of kubectl hlnr, which hack/krew/manifest.sh creates from the archives of hlnr.
+// krew returns the krew manifest of kubectl hlnr, which hack/krew/manifest.sh creates from the archives of hlnr.
 func krew(in input, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "heighliner-krew-")
 	if err != nil {

@@ -39,14 +39,14 @@ func standIn(t *testing.T) []byte {
 	return program
 }
 
-// inputOf returns a release with stand-ins as binaries, whose files have the given age.
+// inputOf returns the input of a release with stand-ins as binaries, whose files have the given age.
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()
 	names := []string{"heighliner-linux-amd64", "heighliner-linux-arm64", "hlnr-linux-amd64", "hlnr-linux-arm64", "ca-certificates.crt"}
 	for i, name := range names {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, append(bytes.Clone(program), byte(i)), 0o600); err != nil { // each one differs
+		if err := os.WriteFile(path, append(bytes.Clone(program), byte(i)), 0o600); err != nil { // Each binary differs.
 			t.Fatal(err)
 		}
 		at := time.Now().Add(-age)
@@ -60,7 +60,7 @@ func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	}
 }
 
-// The same input gives the same bytes, whatever the age and the folder of its files.
+// TestReproducible tests that the same input gives the same bytes, whatever the age and the folder of its files.
 func TestReproducible(t *testing.T) {
 	program := standIn(t)
 	first, err := assemble(inputOf(t, program, 0))
@@ -91,7 +91,7 @@ func TestReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(first["heighliner-image.tar"], third["heighliner-image.tar"]) {
-		t.Error("the image does not depend on the time of the commit: the comparison finds nothing")
+		t.Error("the image does not depend on the time of the commit, so that the comparison proves nothing")
 	}
 	checkFiles(t, first)
 	checkImage(t, first)
@@ -156,7 +156,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	if strings.Count(install, "image: registry.example.com/heighliner:v0.2.0\n") != 1 || strings.Count(install, "\nkind: CustomResourceDefinition\n") != len(definitions) {
-		t.Error("install.yaml does not have the image once and all definitions")
+		t.Error("install.yaml does not contain the image once, or lacks CRDs")
 	}
 	for document := range strings.SplitSeq(install, "\n---\n") {
 		var o map[string]any
@@ -165,7 +165,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 		}
 	}
 	if krew := string(files["hlnr.yaml"]); !strings.Contains(krew, hash(files["kubectl-hlnr-linux-arm64.tar.gz"])) || !strings.Contains(krew, "https://example.com/releases/v0.2.0/kubectl-hlnr-linux-amd64.tar.gz") {
-		t.Errorf("krew manifest:\n%s", krew)
+		t.Errorf("unexpected krew manifest:\n%s", krew)
 	}
 	dir := t.TempDir()
 	for name, content := range files {
@@ -180,7 +180,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// checkImage reads the layout as tools that copy images do.
+// checkImage reads the layout in the same way as tools that copy images.
 func checkImage(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func checkImage(t *testing.T, files map[string][]byte) {
 		t.Errorf("platforms (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(string(files["provenance.intoto.json"]), manifest.Manifests[0].Digest.Hex) {
-		t.Error("the provenance does not name the image")
+		t.Error("the provenance does not contain the image")
 	}
 }
 
@@ -254,10 +254,10 @@ func checkLayer(t *testing.T, image v1.Image) {
 	}
 	found := unpacked(t, plain, false)
 	if h := found["heighliner"]; h == nil || h.Mode != 0o755 {
-		t.Errorf("the program is %+v", h)
+		t.Errorf("unexpected header of the program: %+v", h)
 	}
 	if found["etc/ssl/certs/ca-certificates.crt"] == nil || found["etc/"] == nil {
-		t.Error("there are no certificates, or no folders of them")
+		t.Error("the certificates or their folders are missing")
 	}
 }
 
@@ -282,12 +282,12 @@ func checkStatements(t *testing.T, files map[string][]byte) {
 	}
 	for _, want := range []string{"heighliner-linux-amd64", "std", "sigs.k8s.io/yaml"} {
 		if !names[want] {
-			t.Errorf("the SBOM does not name %s", want)
+			t.Errorf("the SBOM does not contain %s", want)
 		}
 	}
 	for _, r := range document.Relationships {
 		if !ids[r.Element] || !ids[r.Related] {
-			t.Errorf("relationship %+v names what is not there", r)
+			t.Errorf("relationship %+v refers to a missing element", r)
 		}
 	}
 	if document.SPDXVersion != "SPDX-2.3" || len(document.Relationships) != len(document.Packages) {
@@ -309,7 +309,7 @@ func checkStatements(t *testing.T, files map[string][]byte) {
 	}
 	for name, content := range files {
 		if name != "provenance.intoto.json" && name != "SHA256SUMS" && found[name] != hash(content) {
-			t.Errorf("the provenance has %q for %s", found[name], name)
+			t.Errorf("the provenance contains %q for %s", found[name], name)
 		}
 	}
 	if materials := statement.Predicate.BuildDefinition.ResolvedDependencies; len(materials) != 2 || materials[0].Digest["gitCommit"] == "" {
@@ -327,7 +327,7 @@ func TestSection(t *testing.T) {
 	}
 }
 
-// Missing or invalid input is reported, and nothing is written.
+// TestRefused tests that missing or invalid input is reported, and that nothing is written.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	good := input{root: "../..", version: "v0.2.0", image: "registry.example.com:5000/heighliner", binaries: t.TempDir()}
@@ -348,7 +348,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, test.want)
 		}
 		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: the folder was made", name)
+			t.Errorf("%s: the folder was created", name)
 		}
 	}
 }

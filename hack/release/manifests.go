@@ -45,7 +45,7 @@ func chartArchive(in input) ([]byte, error) {
 	return tarGz(in.time, entries)
 }
 
-// installYAML returns all objects of an installation in one file, for kubectl apply.
+// installYAML returns all objects of an installation in a single file, for kubectl apply.
 func installYAML(in input) ([]byte, error) {
 	files, err := withImage(in)
 	if err != nil {
@@ -63,8 +63,8 @@ func installYAML(in input) ([]byte, error) {
 	return append([]byte(head), text...), nil
 }
 
-// withImage returns the folder config in memory, with an overlay that sets the image: on disk the overlay would have to
-// be next to it.
+// withImage returns the folder config in memory, with an overlay that sets the image. On disk, the overlay would have
+// to be next to config.
 func withImage(in input) (filesys.FileSystem, error) {
 	memory := filesys.MakeFsInMemory()
 	err := fs.WalkDir(os.DirFS(filepath.Join(in.root, "config")), ".", func(name string, d fs.DirEntry, err error) error {

@@ -23,7 +23,7 @@ const maxControlBytes = 4 << 10
 type App struct {
 	config   Config
 	started  time.Time
-	chance   func() float64 // 0 <= chance < 1
+	chance   func() float64 // A number of at least 0 and less than 1.
 	metrics  *prometheus.Registry
 	requests *prometheus.CounterVec
 	duration prometheus.Observer
@@ -32,7 +32,7 @@ type App struct {
 	mu       sync.Mutex
 	faults   Faults
 	stopping bool
-	// visits are recorded in a database; nil: none.
+	// visits records visits in a database. It is nil without a database.
 	visits *visits
 }
 
@@ -49,7 +49,7 @@ func NewApp(config Config) *App {
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(requests, duration)
-	for _, code := range []string{"200", "500"} { // an idle version exposes 0, so that the first error is an increase
+	for _, code := range []string{"200", "500"} { // An idle version exposes 0, so that the first error is an increase.
 		requests.WithLabelValues(code, config.Version)
 	}
 
@@ -64,7 +64,8 @@ func NewApp(config Config) *App {
 	}
 }
 
-// Stop makes readiness fail and asks clients to open new connections, which the removed endpoints send elsewhere.
+// Stop makes readiness fail and asks clients to open new connections, which go to other pods when the Service has removed
+// the endpoint.
 func (a *App) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,8 +99,9 @@ func (a *App) Handler() http.Handler {
 	return a.identified(mux)
 }
 
-// identified sets the version on every answer, including errors, and closes connections while the application stops. The
-// header avoids the race of closing idle connections on which a request may be in progress; HTTP/2 sends a GOAWAY.
+// identified sets the version on every response, including errors, and closes connections while the application stops.
+// It uses a header, because closing an idle connection could race with a new request. For HTTP/2 the server sends a
+// GOAWAY.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)
@@ -111,7 +113,7 @@ func (a *App) identified(next http.Handler) http.Handler {
 	})
 }
 
-// measured applies the faults before an answer, and counts it.
+// measured applies the faults before a request is answered, and counts the response.
 func (a *App) measured(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -128,7 +130,7 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 		return http.StatusBadRequest
 	}
 	if !wait(r, outcome.latency) {
-		return 499 // the client has disconnected: an answer would not be read
+		return 499 // The client has disconnected and would not read a response.
 	}
 	if outcome.status != http.StatusOK {
 		http.Error(w, fmt.Sprintf("%s %s answers %d as requested", a.config.App, a.config.Version, outcome.status), outcome.status)
@@ -138,13 +140,13 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 	return http.StatusOK
 }
 
-// outcome is how to answer a request.
+// outcome is the latency and the status of a response.
 type outcome struct {
 	latency time.Duration
 	status  int
 }
 
-// outcomeOf decides by the current faults and by the parameters of the request.
+// outcomeOf determines the outcome from the current faults and the parameters of the request.
 func (a *App) outcomeOf(query url.Values) (outcome, error) {
 	faults, _ := a.state()
 	decided := outcome{latency: time.Duration(faults.Latency), status: http.StatusOK}
@@ -171,7 +173,7 @@ func (a *App) outcomeOf(query url.Values) (outcome, error) {
 	return decided, nil
 }
 
-// wait reports whether the client still waits after d.
+// wait waits for d, and reports whether the client is still connected.
 func wait(r *http.Request, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -230,9 +232,9 @@ func (a *App) control(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, faults)
 }
 
-// change applies the faults of a JSON document; others stay unchanged.
+// change applies the faults of a JSON document. Omitted faults stay unchanged.
 func (a *App) change(body io.Reader) (Faults, error) {
-	document, err := io.ReadAll(body) // before the lock: a slow client must not block others
+	document, err := io.ReadAll(body) // Read the body before the lock is taken, because a slow client must not block others.
 	if err != nil {
 		return Faults{}, fmt.Errorf("read control: %w", err)
 	}
@@ -253,5 +255,5 @@ func (a *App) change(body io.Reader) (Faults, error) {
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // fails only if the client has disconnected
+	_ = json.NewEncoder(w).Encode(value) // This fails only if the client has disconnected.
 }

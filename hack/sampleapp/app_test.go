@@ -14,7 +14,7 @@ import (
 
 var identity = Identity{App: "shop", Version: "1.1.0", Release: "shop-1-x-abc", Group: "1.x", Pod: "shop-0"}
 
-// answer is the answer to one request.
+// answer is the response to a request.
 type answer struct {
 	Status  int
 	Body    string
@@ -263,7 +263,7 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	var help strings.Builder
 	_, err := ParseConfig([]string{"--help"}, func(string) string { return "" }, &help)
 	if err == nil {
-		t.Error("--help does not end the program")
+		t.Error("--help returns no error")
 	}
 	for _, name := range []string{
 		"VERSION", "PORT", "START_DELAY", "FAIL_READINESS", "EXIT_AFTER", "ERROR_RATE", "LATENCY", "SHUTDOWN_DELAY",

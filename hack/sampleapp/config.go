@@ -13,7 +13,7 @@ import (
 // maxLatency is the maximum of the added latency in the configuration, at runtime, and of a single request.
 const maxLatency = 30 * time.Second
 
-// Identity is what the application reports about itself.
+// Identity describes the application in its responses.
 type Identity struct {
 	App     string `json:"app"`
 	Version string `json:"version"`
@@ -22,50 +22,51 @@ type Identity struct {
 	Pod     string `json:"pod"`
 }
 
-// Config is the configuration of the application. Every field is a flag and an environment variable of the same name in
-// upper case (start-delay is START_DELAY); the flag takes precedence.
+// Config is the configuration of the application. Every field is a flag, and an environment variable with the name of
+// the flag in upper case (start-delay is START_DELAY). The flag takes precedence.
 type Config struct {
 	Identity
 
-	// Port for HTTP on all addresses, 1 to 65535. Defaults to 8080.
+	// Port is the port for HTTP on all addresses, 1 to 65535. Defaults to 8080.
 	Port int
-	// GRPCPort, TCPPort, UDPPort and TLSPort are the ports of these protocols, 0 to 65535, where 0 disables one. Defaults to
-	// 8081, 9000, 9000 and 8443.
+	// GRPCPort, TCPPort, UDPPort and TLSPort are the ports of these protocols, 0 to 65535; 0 disables a protocol. They
+	// default to 8081, 9000, 9000 and 8443.
 	GRPCPort, TCPPort, UDPPort, TLSPort int
 	// StartDelay is the time before the application listens. Defaults to 0.
 	StartDelay time.Duration
-	// FailReadiness makes /readyz answer 503. Defaults to never.
+	// FailReadiness is the time from which /readyz responds with 503. Defaults to never.
 	FailReadiness After
-	// ExitAfter ends the process with an error. Defaults to never.
+	// ExitAfter is the time at which the process exits with an error. Defaults to never.
 	ExitAfter After
 	// ErrorRate is the share of requests answered with 500, 0 to 1. Defaults to 0.
 	ErrorRate float64
-	// Latency is added to every answer except health and metrics, 0 to 30s. Defaults to 0.
+	// Latency is added to every response except health and metrics, 0 to 30s. Defaults to 0.
 	Latency time.Duration
-	// ShutdownDelay is how long requests are served after SIGTERM, with failing readiness. Defaults to 3s.
+	// ShutdownDelay is the time after SIGTERM in which the application serves requests while readiness fails. Defaults to 3s.
 	ShutdownDelay time.Duration
 	// DrainTimeout limits the wait for requests in progress after ShutdownDelay. Defaults to 10s.
 	DrainTimeout time.Duration
-	// NoMetrics makes /metrics answer 404, as an application without metrics does. Defaults to false.
+	// NoMetrics makes /metrics respond with 404, as an application without metrics does. Defaults to false.
 	NoMetrics bool
 	// Control enables POST /control. Defaults to false.
 	Control bool
-	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to "".
+	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to empty.
 	JobURL string
-	// JobDuration is how long the Job works, or a worker for each job. Defaults to 0.
+	// JobDuration is the time for which the Job works, or for which a worker works on each job. Defaults to 0.
 	JobDuration time.Duration
-	// Queue is the URL of a Redis server from which jobs are taken, such as redis://127.0.0.1:6379. Defaults to "": no jobs.
+	// Queue is the URL of a Redis server from which the application takes jobs, such as redis://127.0.0.1:6379. Defaults to empty, which means no jobs.
 	Queue string
 	// QueueName is the stream of the jobs. Defaults to jobs.
 	QueueName string
-	// Database is the URL of a PostgreSQL database, such as postgres://user:password@127.0.0.1:5432/shop, and Schema the schema whose
-	// table visits has a row for each GET /visits; the application is ready when it can read that table. Defaults to "": no database.
+	// Database is the URL of a PostgreSQL database, such as postgres://user:password@127.0.0.1:5432/shop. Each GET /visits adds a row
+	// to the table visits of Schema. The application is ready when it can read this table. Database defaults to empty, which means no
+	// database.
 	Database, Schema string
-	// JobSQL makes the process run as the Job of a hook that creates or drops Schema: create or drop. Defaults to "".
+	// JobSQL makes the process run as the Job of a hook that creates or drops Schema. It is create or drop. Defaults to empty.
 	JobSQL string
 }
 
-// After is the time at which a fault begins, counted from when the application listens. The zero value is never.
+// After is the time at which a fault begins, from when the application listens. The zero value means never.
 type After struct {
 	On    bool
 	Delay time.Duration
@@ -85,7 +86,7 @@ func (a *After) Set(text string) error {
 	return nil
 }
 
-// String returns the inverse of Set.
+// String returns a text that Set accepts.
 func (a After) String() string {
 	if a.On && a.Delay > 0 {
 		return a.Delay.String()
@@ -93,12 +94,12 @@ func (a After) String() string {
 	return strconv.FormatBool(a.On)
 }
 
-// Begun reports whether the fault has begun after elapsed.
+// Begun reports whether the fault has begun after the elapsed time.
 func (a After) Begun(elapsed time.Duration) bool {
 	return a.On && elapsed >= a.Delay
 }
 
-// downwardAPI are the variables with other names than the flags, because pods get them from their labels.
+// downwardAPI are the environment variables whose names differ from the flags, because pods get them from their labels.
 var downwardAPI = map[string]string{"release": "HLNR_RELEASE", "group": "HLNR_GROUP"}
 
 func variableOf(flagName string) string {
@@ -113,30 +114,30 @@ func variableOf(flagName string) string {
 func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Config, error) {
 	var c Config
 	flags := flag.NewFlagSet("sampleapp", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller reports errors
-	flags.StringVar(&c.App, "app", "shop", "`name` that is answered")
-	flags.StringVar(&c.Version, "version", "0.0.0", "`version` that is answered")
+	flags.SetOutput(io.Discard) // The caller reports errors.
+	flags.StringVar(&c.App, "app", "shop", "`name` in responses")
+	flags.StringVar(&c.Version, "version", "0.0.0", "`version` in responses")
 	flags.StringVar(&c.Release, "release", "", "`name` of the release that the pod belongs to")
 	flags.StringVar(&c.Group, "group", "", "`name` of the group that the pod belongs to")
 	flags.StringVar(&c.Pod, "pod-name", "", "`name` of the pod")
 	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on for HTTP, 1 to 65535")
-	flags.IntVar(&c.GRPCPort, "grpc-port", 8081, "`port` to listen on for gRPC, 0 for none")
-	flags.IntVar(&c.TCPPort, "tcp-port", 9000, "`port` to listen on for lines over TCP, 0 for none")
-	flags.IntVar(&c.UDPPort, "udp-port", 9000, "`port` to listen on for datagrams, 0 for none")
-	flags.IntVar(&c.TLSPort, "tls-port", 8443, "`port` to listen on for HTTP over TLS, 0 for none")
-	flags.DurationVar(&c.StartDelay, "start-delay", 0, "wait this long before listening")
+	flags.IntVar(&c.GRPCPort, "grpc-port", 8081, "`port` to listen on for gRPC; 0 disables gRPC")
+	flags.IntVar(&c.TCPPort, "tcp-port", 9000, "`port` to listen on for lines over TCP; 0 disables TCP")
+	flags.IntVar(&c.UDPPort, "udp-port", 9000, "`port` to listen on for datagrams; 0 disables UDP")
+	flags.IntVar(&c.TLSPort, "tls-port", 8443, "`port` to listen on for HTTP over TLS; 0 disables TLS")
+	flags.DurationVar(&c.StartDelay, "start-delay", 0, "time before the application listens")
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
 	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, 0 to 1")
-	flags.DurationVar(&c.Latency, "latency", 0, "add this to every answer, at most 30s")
-	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "serve this long after SIGTERM, with readiness false")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests in progress")
-	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "answer /metrics with 404")
+	flags.DurationVar(&c.Latency, "latency", 0, "latency that is added to every response, at most 30s")
+	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait then for requests in progress")
+	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "respond to /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
-	flags.DurationVar(&c.JobDuration, "job-duration", 0, "work this long as a Job, or for each job of a queue")
+	flags.DurationVar(&c.JobDuration, "job-duration", 0, "duration of the work of a Job, or of each job of a queue")
 	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")
-	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; those that are done are in the set STREAM:done")
+	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; completed jobs are in the set STREAM:done")
 	flags.StringVar(&c.Database, "database", "", "record visits in the PostgreSQL database at this `url`")
 	flags.StringVar(&c.Schema, "schema", "", "`schema` of the table visits")
 	flags.StringVar(&c.JobSQL, "job-sql", "", "run as the Job of a hook, `create` or drop the schema, and do not serve")

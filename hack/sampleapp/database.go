@@ -13,17 +13,17 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// sqlTimeout limits a statement.
+// sqlTimeout is the timeout of a statement.
 const sqlTimeout = 5 * time.Second
 
-// The values of Config.JobSQL.
+// These are the values of Config.JobSQL.
 const (
 	sqlCreate = "create"
 	sqlDrop   = "drop"
 )
 
-// statements returns what a Job executes for a schema: create makes it with an empty table, if it does not exist, and drop removes it
-// with its content, if it exists.
+// statements returns the SQL statements of a Job. create creates the schema with an empty table if it does not exist, and drop drops
+// the schema with its content if it exists.
 func statements(job, schema string) []string {
 	name := pgx.Identifier{schema}.Sanitize()
 	if job == sqlDrop {
@@ -59,7 +59,7 @@ type visits struct {
 	insert, count, version string
 }
 
-// openVisits returns nil without a database. It does not connect.
+// openVisits returns nil if no database is configured. It does not connect.
 func openVisits(config Config) (*visits, error) {
 	if config.Database == "" {
 		return nil, nil
@@ -72,7 +72,7 @@ func openVisits(config Config) (*visits, error) {
 	return &visits{db: db, version: config.Version, count: "SELECT count(*) FROM " + table, insert: "WITH added AS (INSERT INTO " + table + " (version) VALUES ($1)) SELECT count(*) + 1 FROM " + table}, nil
 }
 
-// add records a visit, and returns how many there are.
+// add records a visit, and returns the number of all visits.
 func (v *visits) add(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (v *visits) add(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// ready returns why the table cannot be read, or nil.
+// ready returns nil if the table can be read, and the error otherwise.
 func (v *visits) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (v *visits) ready(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP records a visit, and answers the number of all.
+// ServeHTTP records a visit, and responds with the number of all visits.
 func (v *visits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, err := v.add(r.Context())
 	if err != nil {
@@ -103,20 +103,20 @@ func (v *visits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, n)
 }
 
-// validateDatabase checks the flags of databases.
+// validateDatabase validates the flags about databases.
 func (c Config) validateDatabase() error {
 	switch {
 	case c.JobSQL != "" && c.JobSQL != sqlCreate && c.JobSQL != sqlDrop:
 		return fmt.Errorf("check job-sql: must be %s or %s, not %q", sqlCreate, sqlDrop, c.JobSQL)
 	case c.JobSQL != "" && c.Database == "":
-		return errors.New("check job-sql: needs database")
+		return errors.New("check job-sql: requires database")
 	case c.Database != "" && c.Schema == "":
-		return errors.New("check database: needs schema")
+		return errors.New("check database: requires schema")
 	case c.Database == "":
 		return nil
 	}
 	if _, err := pgx.ParseConfig(c.Database); err != nil {
-		return errors.New("check database: must be a URL such as postgres://user:password@127.0.0.1:5432/shop") // The error may have the password.
+		return errors.New("check database: must be a URL such as postgres://user:password@127.0.0.1:5432/shop") // The original error may contain the password.
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestStatements(t *testing.T) {
 		}
 	}
 	if got := statements(sqlDrop, `a"; DROP TABLE b; --`); got[0] != `DROP SCHEMA IF EXISTS "a""; DROP TABLE b; --" CASCADE` {
-		t.Errorf("a name that ends the quotes: %q", got)
+		t.Errorf("unexpected statements for a name with quotes: %q", got)
 	}
 }
 
@@ -29,8 +29,8 @@ func TestDatabaseFlags(t *testing.T) {
 	}{
 		{[]string{"--database", url, "--schema", "pr-7"}, ""},
 		{[]string{"--database", url, "--schema", "pr-7", "--job-sql", "drop"}, ""},
-		{[]string{"--database", url}, "needs schema"},
-		{[]string{"--job-sql", "create", "--schema", "pr-7"}, "needs database"},
+		{[]string{"--database", url}, "requires schema"},
+		{[]string{"--job-sql", "create", "--schema", "pr-7"}, "requires database"},
 		{[]string{"--database", url, "--schema", "pr-7", "--job-sql", "move"}, `must be create or drop, not "move"`},
 		{[]string{"--database", "postgres://shop:secret@[", "--schema", "pr-7"}, "must be a URL such as"},
 	} {
@@ -39,7 +39,7 @@ func TestDatabaseFlags(t *testing.T) {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q: %v, want %q", c.args, err, c.want)
 		case err != nil && strings.Contains(err.Error(), "secret"):
-			t.Errorf("%q: the error has the password: %v", c.args, err)
+			t.Errorf("%q: the error contains the password: %v", c.args, err)
 		}
 	}
 }

@@ -11,12 +11,12 @@ type Faults struct {
 	FailReadiness bool `json:"failReadiness"`
 	// ErrorRate is the share of requests answered with 500, 0 to 1.
 	ErrorRate float64 `json:"errorRate"`
-	// Latency is added to every answer, 0 to 30s.
+	// Latency is added to every response, 0 to 30s.
 	Latency Duration `json:"latency"`
 }
 
 func (f Faults) validate() error {
-	if !(f.ErrorRate >= 0 && f.ErrorRate <= 1) { // written so that NaN is rejected
+	if !(f.ErrorRate >= 0 && f.ErrorRate <= 1) { // This form of the condition rejects NaN.
 		return fmt.Errorf("check errorRate: must be 0 to 1, not %v", f.ErrorRate)
 	}
 	return checkLatency(time.Duration(f.Latency))
@@ -29,7 +29,7 @@ func checkLatency(latency time.Duration) error {
 	return nil
 }
 
-// Duration is a time.Duration that JSON writes as text, such as "200ms".
+// Duration is a time.Duration whose JSON is text, such as "200ms".
 type Duration time.Duration
 
 // MarshalText formats the duration as time.Duration does.

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// jobTimeout limits a report of a Job.
+// jobTimeout is the timeout of a report.
 const jobTimeout = 10 * time.Second
 
-// RunJob runs as the Job of a hook: it reports its begin to Config.JobURL, works for JobDuration, and reports its end. Each report
-// is a POST of the variables HLNR_* and PHASE, begin or end, as JSON. An answer of 300 or more fails the Job, with its text.
+// RunJob runs as the Job of a hook. It reports the start to Config.JobURL, works for JobDuration, and reports the end. A report is
+// a POST of the variables HLNR_* and of PHASE, which is begin or end, as JSON. If the status of the response is 300 or more, the
+// Job fails with the text of the response.
 func RunJob(ctx context.Context, config Config, environ []string, out io.Writer) error {
 	if err := report(ctx, config.JobURL, "begin", environ); err != nil {
 		return err
@@ -57,7 +58,7 @@ func report(ctx context.Context, url, phase string, environ []string) error {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1024))
 	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read response: %w", err)
 	}
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("%s", strings.TrimSpace(string(text)))
@@ -65,10 +66,10 @@ func report(ctx context.Context, url, phase string, environ []string) error {
 	return nil
 }
 
-// terminationLog is where Kubernetes reads what a container reports at its end.
+// terminationLog is the file from which Kubernetes reads the termination message of a container.
 const terminationLog = "/dev/termination-log"
 
-// endJob returns where a Job reports its end: the termination message, if there is one, and otherwise the standard output.
+// endJob returns the writer for the termination message: the file if it exists, and otherwise the standard output.
 func endJob() (io.Writer, func()) {
 	f, err := os.OpenFile(terminationLog, os.O_WRONLY, 0)
 	if err != nil {

@@ -25,14 +25,14 @@ func TestRunJob(t *testing.T) {
 	var out strings.Builder
 	environ := []string{"HOME=/", "HLNR_VERSION=1.0.0"}
 	if err := RunJob(t.Context(), Config{JobURL: server.URL}, environ, &out); err != nil || out.String() != "done\n" {
-		t.Errorf("the Job ends with %v and %q", err, out.String())
+		t.Errorf("the Job ends with error %v and output %q", err, out.String())
 	}
 	if len(reports) != 2 || reports[0]["PHASE"] != "begin" || reports[1]["PHASE"] != "end" || reports[0]["HLNR_VERSION"] != "1.0.0" || reports[0]["HOME"] != "" {
 		t.Errorf("it reports %v", reports)
 	}
 	code = http.StatusConflict
 	if err := RunJob(t.Context(), Config{JobURL: server.URL}, environ, &out); err == nil || err.Error() != "table orders is locked" {
-		t.Errorf("a refused Job ends with %v", err)
+		t.Errorf("a rejected Job ends with %v", err)
 	}
 	if _, err := ParseConfig([]string{"--job-url", server.URL, "--job-duration", "-1s"}, func(string) string { return "" }, &out); err == nil {
 		t.Error("a negative duration is accepted")

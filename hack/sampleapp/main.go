@@ -1,6 +1,6 @@
-// Command sampleapp is the application that Heighliner's demo and tests release: a small server that returns its version over HTTP,
-// gRPC, TLS, TCP and UDP, and serves metrics and health. It can be configured to start slowly, never to become ready, to crash, to
-// return errors or to respond late. All images have the same binary and differ in their environment.
+// Command sampleapp is the application that Heighliner's demo and tests release. It is a small server that returns its version over
+// HTTP, gRPC, TLS, TCP and UDP, and serves metrics and health. It can be configured to start slowly, to never become ready, to
+// crash, to return errors or to respond slowly. All images contain the same binary, and differ only in their environment.
 //
 //	main.go     the process
 //	config.go   flags and environment
@@ -11,7 +11,7 @@
 //	worker.go   jobs of a queue
 //	database.go a table of a schema, and the Jobs that create and drop the schema
 //	grpc.go     gRPC
-//	streams.go  long answers and WebSockets
+//	streams.go  long responses and WebSockets
 package main
 
 import (

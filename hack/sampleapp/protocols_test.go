@@ -23,12 +23,12 @@ import (
 
 // running is an application on loopback, with the address of each of its ports.
 type running struct {
-	addresses map[int]string // by configured port
+	addresses map[int]string // The addresses, by configured port.
 	terminate func()
 	ended     chan error
 }
 
-// start starts an application on free ports. The test's cleanup ends it.
+// start starts an application on free ports. It ends with the test.
 func start(t *testing.T, shutdown, drain time.Duration) *running {
 	t.Helper()
 	ctx, terminate := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func TestEveryProtocolShowsTheVersion(t *testing.T) {
 				},
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
 					if name := s.PeerCertificates[0].Subject.CommonName; name != "shop 1.1.0" {
-						return fmt.Errorf("the certificate is of %q", name)
+						return fmt.Errorf("the certificate is for %q", name)
 					}
 					return s.PeerCertificates[0].VerifyHostname("tls.shop.localhost")
 				}},
@@ -200,9 +200,9 @@ func TestShutdownBreaksOffWhatDoesNotEnd(t *testing.T) {
 	conn := open(t, r.addresses[1])
 	r.terminate()
 	if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
-		t.Errorf("the WebSocket ends with %v, want that the server goes away", err)
+		t.Errorf("the WebSocket ends with %v, want the code for a server that is going away", err)
 	}
 	if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "1 WebSockets were open") {
-		t.Errorf("run: %v, want a word about the WebSocket", err)
+		t.Errorf("run: %v, want an error about the WebSocket", err)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// idleTimeout is longer than the idle timeout of gateways (Traefik 90s; Envoy's 1h is not reached), so that the side that
-// may be about to send a request closes the connection.
+// idleTimeout is longer than the idle timeout of gateways (Traefik's is 90s; Envoy's of 1h is not reached), so that the
+// gateway closes idle connections. A connection that the server closes could have a new request in flight.
 const idleTimeout = 2 * time.Minute
 
-// Listen opens the listeners of the application; tests replace them by listeners in memory.
+// Listen opens the listeners of the application. Tests replace it with listeners in memory.
 type Listen struct {
 	TCP func(port int) (net.Listener, error)
 	UDP func(port int) (net.PacketConn, error)
 }
 
-// Run serves until ctx ends, then continues to serve for the shutdown delay with failing readiness, so that every proxy
-// knows it, and drains requests in progress. It returns nil after a clean end, and an error if it could not listen, was
-// configured to crash, or had to close connections with requests.
+// Run serves until ctx ends. It then serves for the shutdown delay while readiness fails, so that every proxy sees the
+// change, and drains the requests in progress. It returns nil after a clean end. It returns an error if it could not
+// listen, was configured to crash, or had to close connections with requests.
 func Run(ctx context.Context, config Config, listen Listen) error {
 	select {
 	case <-time.After(config.StartDelay):
@@ -39,7 +39,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	if app.visits = visits; visits != nil {
 		defer visits.db.Close()
 	}
-	failed := make(chan error, 5) // one for each port
+	failed := make(chan error, 5) // One error for each port.
 	drains, err := app.serve(listen, failed)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	return drainAll(drains, config.DrainTimeout)
 }
 
-// serve starts every server that has a port. A server that ends unexpectedly sends its error to failed.
+// serve starts a server for each port that is not disabled. A server that ends unexpectedly sends its error to failed.
 func (a *App) serve(listen Listen, failed chan<- error) ([]drain, error) {
 	drains := []drain{a.sockets.drain}
 	for _, each := range []struct {
@@ -103,7 +103,7 @@ func (a *App) serveHTTP(listener net.Listener, failed chan<- error) drain {
 	return web.Shutdown
 }
 
-// serveTLS serves the same as serveHTTP over TLS.
+// serveTLS serves the same handler as serveHTTP, over TLS.
 func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
 	config, err := a.selfSigned()
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
 	return a.serveHTTP(tls.NewListener(listener, config), failed)
 }
 
-// newServer returns a server without timeouts for whole requests: GET /slow lasts as long as requested.
+// newServer returns a server without timeouts for whole requests, because GET /slow lasts as long as requested.
 func newServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -127,7 +127,7 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// crash returns a channel that fires when the process must end; for the zero value it never does.
+// crash returns a channel that receives when the process must end. For the zero value it never receives.
 func crash(after After) <-chan time.Time {
 	if !after.On {
 		return nil
@@ -148,7 +148,7 @@ func drainAll(drains []drain, timeout time.Duration) error {
 		failures = append(failures, <-ended)
 	}
 	if err := errors.Join(failures...); err != nil {
-		return fmt.Errorf("drain what is in progress for %s: %w", timeout, err)
+		return fmt.Errorf("drain requests in progress for %s: %w", timeout, err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipes is a listener in memory, so that the whole server runs on the test's clock.
+// pipes is a listener in memory, with which the whole server runs on the clock of the test.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -24,8 +24,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// client returns a client for the server of p over HTTP/1.1 or, with h2c, over
-// HTTP/2.
+// client returns a client for the server of p. It uses HTTP/1.1 or, if h2c is true, HTTP/2.
 func (p pipes) client(h2c bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!h2c)
@@ -77,9 +76,9 @@ func TestShutdownKeepsServingThenDrains(t *testing.T) {
 					t.Errorf("readiness after the signal is %d, want 503", ready.StatusCode)
 				}
 				if still := get(t, client, "/"); still.StatusCode != 200 || (!h2c && !still.Close) {
-					t.Errorf("request in the grace delay: %d, close=%t; want 200 and an end of the connection", still.StatusCode, still.Close)
+					t.Errorf("request during the shutdown delay: %d, close=%t; want 200 and close=true", still.StatusCode, still.Close)
 				}
-				time.Sleep(2 * time.Second) // a request that begins during the delay and ends after it
+				time.Sleep(2 * time.Second) // This request begins during the delay and ends after it.
 				if slow := get(t, client, "/?latency=5s"); slow.StatusCode != 200 {
 					t.Errorf("request in progress at the end of the delay: %d, want 200", slow.StatusCode)
 				}
@@ -87,7 +86,7 @@ func TestShutdownKeepsServingThenDrains(t *testing.T) {
 					t.Errorf("run: %v", err)
 				}
 				if took := time.Since(signalled); took < 7*time.Second || took > 8*time.Second {
-					t.Errorf("ended %s after the signal, want as soon as the last request was answered after 7s", took)
+					t.Errorf("ended %s after the signal, want 7s, when the last request was answered", took)
 				}
 			})
 		})

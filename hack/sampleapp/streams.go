@@ -24,27 +24,27 @@ import (
 const (
 	// maxSlow limits the duration of GET /slow.
 	maxSlow = 10 * time.Minute
-	// beat is the pause between two bytes of GET /slow.
+	// beat is the time between two bytes of GET /slow.
 	beat = 100 * time.Millisecond
-	// idleLine is how long a TCP connection may wait for its next line.
+	// idleLine is the maximum time for which a TCP connection may wait for its next line.
 	idleLine = 5 * time.Minute
 	// maxLine is the maximum length of a TCP line and of a datagram, in bytes.
 	maxLine = 4 << 10
 )
 
-// drain stops a server from accepting connections, and waits for those in progress until ctx ends.
+// drain stops a server from accepting connections, and waits for connections in progress until ctx ends.
 type drain func(ctx context.Context) error
 
-// slow streams one byte per beat for the requested number of seconds, and ends with "done".
+// slow writes one byte in each beat for the requested number of seconds, and ends with "done".
 func (a *App) slow(w http.ResponseWriter, r *http.Request) {
 	seconds, err := strconv.ParseFloat(r.URL.Query().Get("seconds"), 64)
-	if err != nil || !(seconds >= 0 && seconds <= maxSlow.Seconds()) { // written so that NaN is rejected
+	if err != nil || !(seconds >= 0 && seconds <= maxSlow.Seconds()) { // This form of the condition rejects NaN.
 		http.Error(w, fmt.Sprintf("check seconds: must be 0 to %g, not %q", maxSlow.Seconds(), r.URL.Query().Get("seconds")), http.StatusBadRequest)
 		return
 	}
 	flush := http.NewResponseController(w)
 	for range int(seconds * float64(time.Second) / float64(beat)) {
-		_, _ = w.Write([]byte{'.'}) // fails only if the client has disconnected, which the wait detects
+		_, _ = w.Write([]byte{'.'}) // A write fails only if the client has disconnected, which wait detects.
 		_ = flush.Flush()
 		if !wait(r, beat) {
 			return
@@ -76,7 +76,7 @@ func (s *sockets) add(conn *websocket.Conn) (remove func()) {
 	}
 }
 
-// drain waits until clients have closed their WebSockets; those that remain when ctx ends are closed.
+// drain waits until clients have closed their WebSockets. It closes the remaining WebSockets when ctx ends.
 func (s *sockets) drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); s.left.Wait() }()
@@ -95,12 +95,12 @@ func (s *sockets) drain(ctx context.Context) error {
 	return fmt.Errorf("%d WebSockets were open: %w", len(s.open), ctx.Err())
 }
 
-// echo sends back each message of a WebSocket. The answer to the handshake has the version in X-Version.
+// echo sends each message of a WebSocket back. The response to the handshake contains the version in X-Version.
 func (a *App) echo(w http.ResponseWriter, r *http.Request) {
-	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // its content is public
+	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // The content is public.
 	conn, err := upgrader.Upgrade(w, r, http.Header{"X-Version": {a.config.Version}, "X-Release": {a.config.Release}})
 	if err != nil {
-		return // the upgrader has written an answer
+		return // The upgrader has written a response.
 	}
 	defer conn.Close()
 	defer a.sockets.add(conn)()
@@ -116,7 +116,7 @@ func (a *App) echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveTCP answers each line with a line: the application and its version.
+// serveTCP responds to each line with a line that contains the application and its version.
 func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	stopping, under := make(chan struct{}), sync.WaitGroup{}
 	go func() {
@@ -136,7 +136,7 @@ func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	}
 }
 
-// lines serves one connection until the client closes it or, once the application stops, until its line is answered.
+// lines serves a connection until the client closes it. When the application stops, it closes the connection after the next response.
 func (a *App) lines(conn net.Conn, stopping <-chan struct{}) {
 	defer conn.Close()
 	scanner := bufio.NewScanner(conn)
@@ -168,7 +168,7 @@ func awaited(ctx context.Context, group *sync.WaitGroup, what string) error {
 	}
 }
 
-// serveUDP answers each datagram with a datagram: the application and its version.
+// serveUDP responds to each datagram with a datagram that contains the application and its version.
 func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 	go func() {
 		answer, question := fmt.Appendf(nil, "%s %s\n", a.config.App, a.config.Version), make([]byte, maxLine)
@@ -178,14 +178,14 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 				failed <- err
 				return
 			}
-			_, _ = conn.WriteTo(answer, from) // errors are ignored: the client may be gone
+			_, _ = conn.WriteTo(answer, from) // Errors are ignored, because the client may have ended.
 		}
 	}()
 	return func(context.Context) error { return conn.Close() }
 }
 
-// selfSigned returns a configuration with a certificate for any requested name, so that a client can see that the pod
-// answered and not the gateway. Its common name is the application and its version.
+// selfSigned returns a configuration with a certificate for any requested name. Its common name contains the
+// application and its version, so that a client can see that the pod answered and not the gateway.
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// workers is the consumer group of a stream, whose consumers are the pods.
+	// workers is the consumer group of a stream. Its consumers are the pods.
 	workers = "workers"
-	// takeBlock is how long a worker waits for a new job, and takeRetry how long it waits after an error.
+	// takeBlock is the time for which a worker waits for a new job, and takeRetry is the time for which it waits after an error.
 	takeBlock, takeRetry = 500 * time.Millisecond, time.Second
-	// retryAfter is how long a job that was taken and not done stays with its worker before another one takes it.
+	// retryAfter is the time after which another worker takes a job that was taken but is not done.
 	retryAfter = 5 * time.Second
 )
 
-// Worker takes jobs from a stream of a Redis server, one at a time. A job that fails, or whose worker ends before it is done, is
-// taken again after retryAfter: each job is done at least once. A job that is done is added to the set NAME:done, and counted for
-// its version in the hash NAME:versions.
+// Worker takes jobs from a stream of a Redis server, one at a time. A job that fails, or whose worker ends before the job is
+// done, is taken again after retryAfter, so that each job is done at least once. A completed job is added to the set NAME:done,
+// and counted by version in the hash NAME:versions.
 type Worker struct {
 	app    *App
 	client *redis.Client
 	jobs   *prometheus.CounterVec
-	// claimed is where the next look for abandoned jobs begins.
+	// claimed is the ID from which the next search for abandoned jobs starts.
 	claimed string
 	ended   chan struct{}
 }
 
-// startWorker begins to take jobs, and returns how to end that: the current job is finished.
+// startWorker starts to take jobs. The returned function waits until the current job is done.
 func (a *App) startWorker(ctx context.Context) (drain, error) {
 	options, err := redis.ParseURL(a.config.Queue)
 	if err != nil {
@@ -46,7 +46,7 @@ func (a *App) startWorker(ctx context.Context) (drain, error) {
 	for _, result := range []string{"done", "failed"} {
 		w.jobs.WithLabelValues(result, a.config.Version)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it ends after its job, by drain
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The worker ends after its current job, by drain.
 	go func() {
 		defer close(w.ended)
 		defer w.client.Close()
@@ -79,7 +79,7 @@ func (w *Worker) run(ctx context.Context) {
 	}
 }
 
-// next does one job, if there is one.
+// next does a job, if there is one.
 func (w *Worker) next(ctx context.Context) error {
 	stream := w.app.config.QueueName
 	job, err := w.take(ctx, stream)
@@ -105,14 +105,14 @@ func (w *Worker) next(ctx context.Context) error {
 	return nil
 }
 
-// take returns a job that another worker left, a new one, or nil.
+// take returns a job that another worker abandoned, or a new job, or nil.
 func (w *Worker) take(ctx context.Context, stream string) (*redis.XMessage, error) {
 	abandoned, next, err := w.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: stream, Group: workers, Consumer: w.app.config.Pod, MinIdle: retryAfter, Start: w.claimed, Count: 1,
 	}).Result()
 	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
 		err = w.client.XGroupCreateMkStream(ctx, stream, workers, "0").Err()
-		if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") { // another worker was first
+		if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") { // Another worker has created the group.
 			err = nil
 		}
 		return nil, err

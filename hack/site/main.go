@@ -1,5 +1,5 @@
-// Command site checks a built website: each internal link and picture must refer
-// to an existing file, and to an id in that file.
+// Command site checks a built website. Each internal link and picture must refer to an existing
+// file, and to an existing ID in that file.
 package main
 
 import (
@@ -34,13 +34,13 @@ func main() {
 	}
 }
 
-// page has the parts of an HTML file that matter for links.
+// page contains the IDs and links of an HTML file.
 type page struct {
 	ids   map[string]bool
 	links []string
 }
 
-// read parses each HTML file below dir, by its slash-separated path from dir.
+// read parses the HTML files below dir. It returns them by slash-separated path relative to dir.
 func read(dir string) (map[string]page, error) {
 	pages := map[string]page{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func (p *page) add(node *html.Node) {
 	}
 }
 
-// check follows the links that stay within the website, and describes those without a target.
+// check checks the links within the website, and describes the broken links.
 func check(dir string, pages map[string]page) (links int, broken []string) {
 	for name, p := range pages {
 		for _, link := range p.links {
@@ -98,7 +98,7 @@ func check(dir string, pages map[string]page) (links int, broken []string) {
 	return links, broken
 }
 
-// follow returns the reason why a link has no target; "" for none.
+// follow returns the reason why a link is broken. It is empty if the link has a target.
 func follow(dir string, pages map[string]page, from string, u *url.URL) string {
 	target := from
 	if u.Path != "" {

@@ -42,7 +42,7 @@ type controllerManager struct {
 // startControllerManager starts kube-controller-manager, and waits until it has
 // created the ServiceAccount of a namespace.
 func startControllerManager(ctx context.Context, env *Env) (*controllerManager, error) {
-	// Admission policies recognize it by its name.
+	// Admission policies recognize kube-controller-manager by this user name.
 	user, err := env.environment.AddUser(envtest.User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("add user of kube-controller-manager: %w", err)
@@ -100,7 +100,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 }
 
 func (m *controllerManager) stop() error {
-	// An error means that it has already ended.
+	// An error means that the process has already ended.
 	_ = m.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-m.exited:

@@ -2,8 +2,8 @@ package apiserver
 
 import "github.com/heighliner/heighliner/apis/v1alpha1"
 
-// EarlierStatus returns a status with the fields in which versions before status.internal stored
-// it: the inverse of MicroserviceStatus.Convert.
+// EarlierStatus converts a status to the fields of versions before status.internal. It is the inverse of
+// MicroserviceStatus.Convert.
 func EarlierStatus(s *v1alpha1.MicroserviceStatus) {
 	s.DeprecatedSequence, s.Internal = s.Sequence(), nil
 	for i := range s.ReleaseGroups {

@@ -1,8 +1,8 @@
 // Package apiserver starts a real kube-apiserver with etcd for tests, and simulates the missing parts.
 //
-// What a server decides (schemas, defaults, CEL, admission, conflicts, garbage collection) is real here. What a kubelet, a
-// Deployment controller or a gateway decides is not, unless Options.ControllerManager is set: the Mark and Play functions only
-// write the status that the real part would write. End-to-end tests cover the behavior of the real parts.
+// The decisions of an API server (schemas, defaults, CEL, admission, conflicts, garbage collection) are real here. The
+// decisions of a kubelet, a Deployment controller or a gateway are not, unless Options.ControllerManager is set: the Mark and
+// Play functions only write the status that the real part would write. End-to-end tests cover the behavior of the real parts.
 //
 // A package starts one environment in TestMain and uses a new namespace for each test:
 //
@@ -19,14 +19,14 @@
 //	}
 //
 //	env.go                the environment of a package
-//	install.go            definitions, roles and policies
+//	install.go            CRDs, roles and policies
 //	controllermanager.go  the real kube-controller-manager
 //	standin.go            Mark and Play functions
 //	load.go               a stand-in for a metrics server
-//	earlier.go            statuses as earlier versions stored them
-//	indexed.go            lists by an index without a cache
-//	line.go               a connection that a test cuts
-//	watcher.go            ends the processes that a killed test leaves behind
+//	earlier.go            statuses in the format of earlier versions
+//	indexed.go            lists by an index, without a cache
+//	line.go               a connection that a test can interrupt
+//	watcher.go            ends the remaining processes of a killed test
 package apiserver
 
 import (
@@ -62,12 +62,12 @@ import (
 // startTimeout limits the start of each part.
 const startTimeout = time.Minute
 
-// gcPercent is the garbage collection target percentage of the tests, the API server, etcd and the controller-manager: with the
+// gcPercent is the garbage collection target percentage of the tests, the API server, etcd and the controller-manager. With the
 // default of 100, garbage collection takes a third of the time of their start, and the tests of a controller use 9 percent more
 // processor time.
 const gcPercent = 300
 
-// Options select what is started and installed. The zero value is an API server with the project's own definitions.
+// Options select the parts to start and the objects to install. The zero value selects an API server with the project's CRDs.
 type Options struct {
 	// Policies installs config/policies and waits until they are enforced. From then on only the manager's ServiceAccount (see
 	// ManagerUser) may create VersionedMicroservices.
@@ -77,7 +77,7 @@ type Options struct {
 	// ControllerManager runs kube-controller-manager with the controllers that create Pods for Deployments and EndpointSlices for Pods,
 	// and that collect garbage. The Pods are not scheduled and do not run: see PlayKubelet.
 	ControllerManager bool
-	// Empty installs no definitions of the project, for tests that install them.
+	// Empty omits the project's CRDs, for tests that install them.
 	Empty bool
 	// Audit records writes of objects of hlnr.io: see AuditLog.
 	Audit bool
@@ -94,12 +94,12 @@ type Env struct {
 	manager     *controllerManager
 	assets      string
 	dir         string
-	installed   []string // folders from which objects were installed
+	installed   []string // The folders from which objects were installed.
 	noted       sync.Once
 }
 
-// Run starts an environment, sets *env, runs the tests, stops the environment, and returns the exit code for os.Exit. For fuzzing,
-// which only tests pure functions, it starts none: each worker would start another one.
+// Run starts an environment, sets *env, runs the tests, stops the environment, and returns the exit code for os.Exit. For fuzzing
+// it starts no environment, because fuzz tests only call pure functions and each worker would start its own environment.
 func Run(m *testing.M, o Options, env **Env) int {
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz != nil && fuzz.Value.String() != "" {
@@ -120,11 +120,11 @@ func Run(m *testing.M, o Options, env **Env) int {
 }
 
 // Start starts an API server and the parts that the options select. KUBEBUILDER_ASSETS is the folder with the binaries. If Start
-// fails, nothing remains running.
+// fails, it ends everything that it started.
 func Start(o Options) (_ *Env, err error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
-		return nil, errors.New(`read KUBEBUILDER_ASSETS: it is not set; run "make test", or set it to what "go run -C hack/localcluster . assets" prints`)
+		return nil, errors.New(`read KUBEBUILDER_ASSETS: it is not set; run "make test", or set it to the output of "go run -C hack/localcluster . assets"`)
 	}
 	root, crds, err := o.definitions()
 	if err != nil {
@@ -148,7 +148,7 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.environment.ControlPlane.GetAPIServer().Configure().
-		// The range of a real cluster, which a few hundred Services do not exhaust.
+		// This is the range of a real cluster. A few hundred Services do not exhaust it.
 		Set("service-cluster-ip-range", "10.96.0.0/16").
 		Set("token-auth-file", env.tokenFile())
 	defer func() {
@@ -193,7 +193,7 @@ func Start(o Options) (_ *Env, err error) {
 	return env, nil
 }
 
-// definitions returns the folders with the CRDs to install; root is that of the module, "" for an empty API server.
+// definitions returns the root of the module, which is empty for an API server without CRDs, and the folders with the CRDs to install.
 func (o Options) definitions() (root string, folders []string, err error) {
 	if !o.Empty {
 		if root, err = moduleRoot(); err != nil {
@@ -211,8 +211,8 @@ func (o Options) definitions() (root string, folders []string, err error) {
 	return root, folders, nil
 }
 
-// folders creates the folder of the environment, in which etcd and the API server also store their files. When this process ends
-// without Stop, both end and the folder is deleted.
+// folders creates the folder of the environment, in which etcd and the API server store their files. If this process ends
+// without Stop, both are ended and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -233,7 +233,7 @@ func (e *Env) folders() (err error) {
 
 // startControlPlane starts etcd and the API server, with gcPercent unless the environment sets GOGC.
 func (e *Env) startControlPlane() (_ *rest.Config, err error) {
-	if os.Getenv("GOGC") == "" { // They inherit the environment of the test.
+	if os.Getenv("GOGC") == "" { // The parts inherit the environment of the test.
 		debug.SetGCPercent(gcPercent)
 		if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
 			return nil, fmt.Errorf("set GOGC: %w", err)
@@ -280,7 +280,7 @@ func (e *Env) audit() error {
 	return nil
 }
 
-// AuditLog returns the path of the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON per line.
+// AuditLog returns the path of the file with the events of Options.Audit. Each line is an audit.k8s.io/v1 Event as JSON.
 func (e *Env) AuditLog() string { return filepath.Join(e.dir, "audit.log") }
 
 // Stop stops all parts.
@@ -298,8 +298,8 @@ func (e *Env) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Namespace creates a namespace for one test and returns its name. It is deleted when the test ends; without a controller-manager
-// its objects remain.
+// Namespace creates a namespace for a test and returns its name. It deletes the namespace when the test ends. Without a
+// controller-manager, the objects of the namespace remain.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	e.noted.Do(e.note)
@@ -315,8 +315,8 @@ func (e *Env) Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// note opens the installed files. The go command reuses the result of a test while the files that it opened are unchanged, but does
-// not record files that were opened before the tests ran.
+// note opens the installed files. The go command reuses the result of a test if the files that the test opened are unchanged, but
+// it does not record files that were opened before the tests ran.
 func (e *Env) note() {
 	for _, dir := range e.installed {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -326,7 +326,7 @@ func (e *Env) note() {
 	}
 }
 
-// As returns a client that acts as another user.
+// As returns a client that impersonates a user.
 func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(e.Config)
@@ -338,12 +338,12 @@ func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
 	return c
 }
 
-// Kubectl runs kubectl with stdin and returns its output on both streams.
+// Kubectl runs kubectl with stdin, and returns its standard output and standard error.
 func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	// A separate home, so that discovery caches of other servers are not used.
+	// Use a separate home, so that kubectl does not use the discovery caches of other servers.
 	cmd.Env = append(os.Environ(), "HOME="+e.dir, "KUBECACHEDIR="+filepath.Join(e.dir, "kubecache"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -351,7 +351,7 @@ func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error
 	return out.String(), err
 }
 
-// Kubeconfig returns the path of a kubeconfig for the API server, as a member of system:masters.
+// Kubeconfig returns the path of a kubeconfig for a member of system:masters.
 func (e *Env) Kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
 
 func newClient(config *rest.Config) (client.WithWatch, error) {

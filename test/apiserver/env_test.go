@@ -34,7 +34,7 @@ func TestStartNamesTheMissingBinaries(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	_, err := apiserver.Start(apiserver.Options{})
 	if err == nil || !strings.Contains(err.Error(), "make test") {
-		t.Errorf("Start without binaries: %v, want an error that names the fix", err)
+		t.Errorf("Start without binaries: %v, want an error with the fix", err)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestPodsOfADeploymentBecomeEndpoints(t *testing.T) {
 			return err
 		}
 		if len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods remain after their Deployment is deleted", len(pods.Items))
+			return fmt.Errorf("%d pods remain after the deletion of their Deployment", len(pods.Items))
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func TestMarkDeployment(t *testing.T) {
 		},
 	}
 	create(t, deployment)
-	// The real Deployment controller writes this status too: retry on conflicts.
+	// The real Deployment controller also writes this status: retry after conflicts.
 	await.Nil(t, func(context.Context) error {
 		return env.MarkDeploymentAvailable(ctx, client.ObjectKeyFromObject(deployment))
 	})
@@ -173,7 +173,7 @@ func TestNamespaceIsEmptiedAfterATest(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("namespace %q is still there: %v", namespace, err)
+		return fmt.Errorf("namespace %q still exists: %v", namespace, err)
 	})
 }
 

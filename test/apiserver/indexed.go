@@ -14,13 +14,12 @@ import (
 type Index struct {
 	// Field is the name of the index.
 	Field string
-	// Values returns the entries of an object.
+	// Values returns the values of the index for an object.
 	Values client.IndexerFunc
 }
 
-// Indexed returns a client that lists by an index without a cache, so that a test
-// that calls reconciles directly always reads the last write. The server filters by
-// namespace and labels, and this client by the index.
+// Indexed returns a client that lists by an index without a cache, so that tests that call Reconcile directly always
+// read the last write. The server filters by namespace and labels, and this client filters by the index.
 func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -32,7 +31,7 @@ func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 			wanted := o.FieldSelector.Requirements()[0]
 			i := slices.IndexFunc(indexes, func(x Index) bool { return x.Field == wanted.Field })
 			if i < 0 {
-				return c.List(ctx, list, &o) // a field selector of the server, which rejects unknown ones
+				return c.List(ctx, list, &o) // The server evaluates this field selector, and rejects unknown selectors.
 			}
 			o.FieldSelector = nil
 			if err := c.List(ctx, list, &o); err != nil {

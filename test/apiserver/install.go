@@ -24,8 +24,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GatewayAPIVersion is the version of the Gateway API whose definitions are installed: the one of
-// the local cluster's gateway.
+// GatewayAPIVersion is the version of the installed CRDs of the Gateway API.
 const GatewayAPIVersion = "v1.4.0"
 
 // ManagerUser is the user name of the manager's ServiceAccount.
@@ -50,7 +49,7 @@ func Objects(in io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Root returns the folder of the project's go.mod, when called in any folder below it.
+// Root returns the folder of the project's go.mod. The working folder must be below it.
 func Root(t testing.TB) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -60,8 +59,8 @@ func Root(t testing.TB) string {
 	return root
 }
 
-// installPolicies applies the admission policies and waits until a release that a user other than
-// the manager creates is rejected.
+// installPolicies applies the admission policies, and waits until the API server rejects a release that a user other
+// than the manager creates.
 func installPolicies(ctx context.Context, env *Env, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -97,7 +96,7 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	}
 	release.Spec.Template.Spec.Containers = []corev1.Container{{Name: "probe"}}
 	frozen := &hlnr.Freeze{ObjectMeta: release.ObjectMeta, Spec: hlnr.FreezeSpec{FreezeRules: hlnr.FreezeRules{Reason: "probe", Indefinite: true}}}
-	// The API server does not enforce all policies from the same moment on. Members of system:masters may set any pin.
+	// The API server does not start to enforce all policies at the same time. Members of system:masters may set any pin.
 	for _, refused := range []client.Object{release, frozen} {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			err := env.Client.Create(ctx, refused.DeepCopyObject().(client.Object), client.DryRunAll)
@@ -113,22 +112,21 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// GatewayAPI returns the folder with the definitions of a version of the Gateway API, of its
-// channel "standard" or "experimental", in the module cache; they are downloaded if necessary.
+// GatewayAPI returns the folder with the CRDs of a version of the Gateway API, for the channel "standard" or
+// "experimental", in the module cache. It downloads the module if necessary.
 func GatewayAPI(version, channel string) (string, error) {
 	dir, err := module("sigs.k8s.io/gateway-api", version)
 	return filepath.Join(dir, "config", "crd", channel), err
 }
 
-// APISIX returns the folder with the definitions of the APISIX ingress controller, in the last
-// version that includes them in its module; downloaded like those of GatewayAPI.
+// APISIX returns the folder with the CRDs of the APISIX ingress controller, in the last version whose module includes
+// them. It downloads the module if necessary.
 func APISIX() (string, error) {
 	dir, err := module("github.com/apache/apisix-ingress-controller", "v1.7.1")
 	return filepath.Join(dir, "samples", "deploy", "crd", "v1"), err
 }
 
-// CertManager returns the folder with the definitions of cert-manager; downloaded like those of
-// GatewayAPI.
+// CertManager returns the folder with the CRDs of cert-manager. It downloads the module if necessary.
 func CertManager() (string, error) {
 	dir, err := module("github.com/cert-manager/cert-manager", "v1.21.1")
 	return filepath.Join(dir, "deploy", "crds"), err
@@ -137,7 +135,7 @@ func CertManager() (string, error) {
 // module returns the folder of a version of a module in the module cache.
 func module(path, version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)
-	// Outside of the project, whose go.mod and go.sum must not change.
+	// The command runs outside the project, because it must not change go.mod and go.sum.
 	cmd.Dir = os.TempDir()
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()
@@ -162,7 +160,7 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("find go.mod: there is none above the working folder")
+			return "", errors.New("find go.mod: no go.mod above the working folder")
 		}
 		dir = parent
 	}

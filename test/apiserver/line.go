@@ -15,7 +15,7 @@ type Line struct {
 	conns []net.Conn
 }
 
-// Dial is for rest.Config.Dial. It fails while the line is interrupted.
+// Dial is a value for rest.Config.Dial. It fails while the line is interrupted.
 func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// Set interrupts the line, which closes its connections, or restores it.
+// Set interrupts the line and closes its connections, or restores the line.
 func (l *Line) Set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,14 +25,13 @@ import (
 // metricsVersion is the API version from which autoscalers read the usage of pods.
 const metricsVersion = "metrics.k8s.io/v1beta1"
 
-// InstallPodMetrics replaces a metrics server: the API server stores the usage of pods
-// that PlayLoad writes, under the path from which autoscalers read it. They read nothing
-// else of it, so that a CRD is sufficient.
+// InstallPodMetrics replaces a metrics server: the API server stores the usage of pods that PlayLoad writes, under the
+// path from which autoscalers read it. Autoscalers read nothing else, so that a CRD is sufficient.
 func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pods.metrics.k8s.io",
-			// The server requires this annotation for groups of Kubernetes.
+			// The server requires this annotation for API groups of Kubernetes.
 			Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for tests"},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -50,9 +49,8 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 	return nil
 }
 
-// PlayLoad runs the Pods that match the labels, and spreads load in millicores over them,
-// until the test ends. It needs InstallPodMetrics and a controller-manager. The load may
-// be changed at any time.
+// PlayLoad runs the Pods that match the labels, and distributes load, in millicores, among them until the test ends. It
+// requires InstallPodMetrics and a controller-manager. The load may be changed at any time.
 func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLabels, load *atomic.Int64) {
 	e.play(t, "load", namespace, &corev1.PodList{}, func(ctx context.Context) error {
 		var pods corev1.PodList
@@ -80,10 +78,9 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 	})
 }
 
-// spread orders pods to which a load is distributed: those with the highest usage first,
-// and those without a usage last. An autoscaler that reads between the writes never sees
-// more load than the current or the previous one; otherwise it would request more pods
-// than the load needs.
+// spread orders the pods among which a load is distributed: pods with a high usage come first, and pods without a usage
+// last. An autoscaler that reads between the writes then never sees more load than the current or the previous load.
+// Otherwise it would request too many pods.
 func spread(pods []string, usage map[string]int64) []string {
 	of := func(pod string) int64 {
 		if u, ok := usage[pod]; ok {
@@ -95,8 +92,7 @@ func spread(pods []string, usage map[string]int64) []string {
 	return pods
 }
 
-// usage returns the usage of the pods of a namespace that autoscalers read, in
-// millicores.
+// usage returns the usage of the pods of a namespace that autoscalers read, in millicores.
 func (e *Env) usage(ctx context.Context, namespace string) (map[string]int64, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(metricsVersion)

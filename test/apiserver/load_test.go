@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// While a load moves to more or fewer pods, or changes, the sum of the written usage
-// never exceeds the larger of the old and the new load: an autoscaler that reads in
-// between would add a pod too many.
+// TestSpreadNeverInventsLoad tests that, while a load is distributed among more or fewer pods, or changes, the sum of
+// the written usage never exceeds the larger of the old and the new load. Otherwise an autoscaler that reads in between
+// would request too many pods.
 func TestSpreadNeverInventsLoad(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -38,7 +38,7 @@ func TestSpreadNeverInventsLoad(t *testing.T) {
 			for _, pod := range order {
 				test.usage[pod] = test.load / int64(len(test.pods))
 				if now := sum(); now > most {
-					t.Errorf("after %q of %q the pods use %d, of a load of %d", pod, order, now, most)
+					t.Errorf("after %q of %q the pods use %d, but the load is %d", pod, order, now, most)
 				}
 			}
 		})

@@ -23,8 +23,8 @@ import (
 // nodeName is the Node of PlayKubelet's Pods. It exists only with a controller-manager.
 const nodeName = "test"
 
-// A stand-in acts playDelay after a change of the watched objects, so that several changes are handled together, and
-// every playInterval, because its answer may change without one.
+// A stand-in acts playDelay after a change of the watched objects, so that it handles several changes together. It also
+// acts every playInterval, because its answer may change without a change of objects.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond
@@ -82,8 +82,8 @@ func address() string {
 	return netip.AddrFrom4([4]byte{10, 244, byte(n >> 8), byte(n)}).String()
 }
 
-// MarkEndpointsReady replaces the EndpointSlice controller: the Service gets one slice with that many ready endpoints
-// at invented addresses; 0 removes them. With a controller-manager use PlayKubelet instead.
+// MarkEndpointsReady replaces the EndpointSlice controller: the Service gets one slice with the given number of ready
+// endpoints at fictitious addresses; 0 removes the endpoints. With a controller-manager, use PlayKubelet instead.
 func (e *Env) MarkEndpointsReady(ctx context.Context, service client.ObjectKey, ready int) error {
 	owner := &corev1.Service{}
 	if err := e.Client.Get(ctx, service, owner); err != nil {
@@ -127,7 +127,7 @@ func (e *Env) MarkEndpointsReady(ctx context.Context, service client.ObjectKey, 
 	return nil
 }
 
-// MarkPodReady replaces the kubelet: it reports the Pod as running, and as ready or not.
+// MarkPodReady replaces the kubelet. It reports that the Pod is running, and whether it is ready.
 func (e *Env) MarkPodReady(ctx context.Context, key client.ObjectKey, ready bool) error {
 	pod := &corev1.Pod{}
 	if err := e.Client.Get(ctx, key, pod); err != nil {
@@ -179,9 +179,9 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// PlayKubelet replaces the scheduler and the kubelet of one namespace until the test ends: Pods run on a fictitious
-// Node, are ready if ready returns true (nil: all are), and end immediately when they are deleted. No container is
-// started. It needs Options.ControllerManager, without which no Pods are created for Deployments.
+// PlayKubelet replaces the scheduler and the kubelet of one namespace until the test ends. Pods run on a fictitious
+// Node, are ready if ready is nil or returns true, and end immediately when they are deleted. No container is started.
+// PlayKubelet requires Options.ControllerManager, without which no Pods are created for Deployments.
 func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod) bool) {
 	t.Helper()
 	e.play(t, "kubelet", namespace, &corev1.PodList{}, func(ctx context.Context) error {
@@ -213,14 +213,14 @@ func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod
 	})
 }
 
-// AcceptRoute replaces a Gateway controller: it reports the HTTPRoute's current generation as accepted and resolved
-// by each of its parents. It reads no Gateway.
+// AcceptRoute replaces a Gateway controller. It reports that each parent of the HTTPRoute accepted its current
+// generation and resolved its references. It does not read Gateways.
 func (e *Env) AcceptRoute(ctx context.Context, key client.ObjectKey) error {
 	return e.markRoute(ctx, key, metav1.ConditionTrue, string(gatewayv1.RouteReasonAccepted), "")
 }
 
-// RefuseRoute reports the HTTPRoute's current generation as not accepted by each of its parents, with a reason such
-// as "NotAllowedByListeners".
+// RefuseRoute reports that no parent of the HTTPRoute accepted its current generation, with a reason such as
+// "NotAllowedByListeners".
 func (e *Env) RefuseRoute(ctx context.Context, key client.ObjectKey, reason, message string) error {
 	return e.markRoute(ctx, key, metav1.ConditionFalse, reason, message)
 }
@@ -250,8 +250,8 @@ func (e *Env) markRoute(ctx context.Context, key client.ObjectKey, accepted meta
 	return nil
 }
 
-// PlayGateway replaces a Gateway controller in one namespace until the test ends: it accepts each generation of each
-// HTTPRoute for which accept returns true (nil: all), and does not change the status of others.
+// PlayGateway replaces a Gateway controller in one namespace until the test ends. It accepts each generation of each
+// HTTPRoute if accept is nil or returns true, and does not change the status of other HTTPRoutes.
 func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1.HTTPRoute) bool) {
 	t.Helper()
 	e.play(t, "gateway", namespace, &gatewayv1.HTTPRouteList{}, func(ctx context.Context) error {
@@ -296,7 +296,7 @@ func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList,
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// Without a watch, for example after one has ended, it only acts at each interval.
+			// Without a watch, for example after the watch has ended, the stand-in only acts at each interval.
 			var changes <-chan watch.Event
 			w, err := e.Client.Watch(ctx, kind, client.InNamespace(namespace))
 			if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// asKilled, if set, makes the test binary start an API server, print its folder, and run until it is killed.
+// asKilled is an environment variable that makes the test binary start an API server, print its folder, and run until it is killed.
 const asKilled = "HEIGHLINER_TEST_KILLED"
 
 func waitToBeKilled() {
@@ -28,8 +28,8 @@ func waitToBeKilled() {
 	select {}
 }
 
-// No process remains when a process with an API server is killed together with its process group, as by a time limit or by Ctrl-C,
-// and its folder is deleted.
+// TestKilled checks that no process remains and the folder is deleted when a process with an API server is killed together with
+// its process group, as by a time limit or by Ctrl-C.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
@@ -60,7 +60,7 @@ func TestKilled(t *testing.T) {
 	await.Nil(t, func(context.Context) error {
 		for pid, name := range running {
 			if now, _, ok := process(pid); ok && now == name {
-				return fmt.Errorf("%s runs on", name)
+				return fmt.Errorf("%s still runs", name)
 			}
 		}
 		if _, err := os.Stat(folder); !os.IsNotExist(err) {

@@ -1,8 +1,7 @@
-// Package await waits in tests for a state, never for a fixed time.
+// Package await waits in tests for a state, and never for a fixed time.
 //
-// A wait ends as soon as the state is reached. Its limit is so generous that only a
-// failure reaches it, however busy the machine is; so no test has a shorter limit for
-// waits, and none asserts the duration of a wait.
+// A wait ends as soon as the state is reached. Its limit is so long that only a failure reaches it, however busy the
+// machine is. Therefore no test uses a shorter limit for waits, or checks the duration of a wait.
 //
 //	await.go    the waits
 //	buffer.go   output that a test reads while a program writes it
@@ -15,11 +14,11 @@ import (
 	"time"
 )
 
-// Limit is the duration of a wait that fails.
+// Limit is the time after which a wait fails.
 const Limit = 2 * time.Minute
 
-// The shortest and longest pause between two checks: most states are reached within
-// milliseconds, and later checks need fewer requests.
+// shortest and longest are the bounds of the pause between two checks. Most states are reached within milliseconds,
+// and later checks are less frequent.
 const (
 	shortest = time.Millisecond
 	longest  = 200 * time.Millisecond
@@ -29,11 +28,11 @@ const (
 func Nil(t testing.TB, check func(context.Context) error) {
 	t.Helper()
 	if err := within(t.Context(), Limit, check); err != nil {
-		t.Fatalf("still so after %s: %v", Limit, err)
+		t.Fatalf("after %s: %v", Limit, err)
 	}
 }
 
-// Until waits until ok returns true; what names the state, as in "all slots to be taken".
+// Until waits until ok returns true. what describes the state, such as "all slots to be taken".
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	missing := errors.New("not seen")
@@ -48,8 +47,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Receive returns the next value of a channel, or the zero value if it is closed; what names
-// the value.
+// Receive returns the next value of a channel, or the zero value if the channel is closed. what describes the value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Limit)
@@ -63,7 +61,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// within returns nil once check does, and otherwise its last error.
+// within returns nil as soon as check does, and otherwise the last error of check.
 func within(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -73,7 +71,7 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // after that, the error is that of the limit
+		if ctx.Err() == nil { // After that, the error is that of the limit.
 			last = err
 		}
 		select {
@@ -84,12 +82,11 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 	}
 }
 
-// hang is longer than any work for which Quick is meant, however busy the machine is.
+// hang is longer than any work for which Quick is used, however busy the machine is.
 const hang = 30 * time.Second
 
-// Quick starts a timer for work that takes milliseconds, and returns a function that stops
-// it. After half a minute the test fails: an input for which something is slow is a
-// finding. Use it as in defer await.Quick(t)().
+// Quick starts a timer for work that takes milliseconds, and returns a function that stops it. The test fails after
+// half a minute, because an input with which something is slow is a finding. Use it as in defer await.Quick(t)().
 func Quick(t interface {
 	Helper()
 	Errorf(string, ...any)

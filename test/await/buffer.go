@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Buffer stores what a program writes while a test waits for it. It is safe for concurrent use by a writer and a
+// Buffer stores the output of a program while a test waits for it. It is safe for concurrent use by a writer and a
 // reader.
 type Buffer struct {
 	mu sync.Mutex
@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String returns all that was written.
+// String returns everything that was written.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package docs tests the documentation: a real API server accepts every manifest of a page or a
-// sample, and every link has a target.
+// Package docs tests the documentation: a real API server accepts every manifest of a page or a sample, and every link
+// has a target.
 package docs
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// root of the repository, relative to this package.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
 var env *apiserver.Env
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// TestManifests applies each document of the group hlnr.io by dry run, with strict validation of
-// unknown and duplicate fields.
+// TestManifests applies each document of the group hlnr.io with a dry run, and with strict validation of unknown and
+// duplicate fields.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -56,7 +56,7 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Error("no manifest was found: the pages on the kinds and the samples hold some")
+		t.Error("no manifest was found: the pages about kinds and the samples must contain some")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFragments(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, b := range blocks(p.text) {
 			if b.info == "yaml fragment" && strings.Contains(b.text, "apiVersion") {
-				t.Errorf("%s:%d: a fragment holds an apiVersion: fence it with ```yaml, so that it is tried", p.name, b.line)
+				t.Errorf("%s:%d: a fragment contains an apiVersion: fence it with ```yaml, so that it is applied", p.name, b.line)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func TestFragmentsFit(t *testing.T) {
 				continue
 			}
 			if obj == nil {
-				continue // a fragment of another project
+				continue // This is a fragment of another project.
 			}
 			checked++
 			if err := try(t.Context(), namespace, obj); err != nil {
@@ -104,12 +104,12 @@ func TestFragmentsFit(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Error("no fragment was found: the guides hold some")
+		t.Error("no fragment was found: the guides must contain some")
 	}
 }
 
-// least are the smallest specifications into which fragments are inserted, by kind, and the fields
-// of a specification that identify the kind.
+// least are the smallest specifications into which fragments are inserted, by kind, with the fields that identify the
+// kind of a specification.
 var least = map[string]struct {
 	spec   string
 	fields []string
@@ -122,7 +122,7 @@ var least = map[string]struct {
 	"NetworkPolicy":      {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
-// complete returns an object with a part; nil if the part belongs to another project.
+// complete returns an object that contains a part. It returns nil if the part belongs to another project.
 func complete(part map[string]any) (*unstructured.Unstructured, error) {
 	if metrics, ok := part["metrics"]; ok {
 		part = map[string]any{"spec": map[string]any{"updateStrategy": map[string]any{"canary": map[string]any{
@@ -155,10 +155,10 @@ func complete(part map[string]any) (*unstructured.Unstructured, error) {
 			return obj, nil
 		}
 	}
-	return nil, errors.New("the specification has no field that shows its kind: write one of those that this test knows, or add one to the test")
+	return nil, errors.New("the specification has no field that identifies its kind: add such a field to the page or to this test")
 }
 
-// TestLinks checks that targets of links within the repository exist, including headings.
+// TestLinks checks that the targets of links within the repository exist, including headings.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -176,13 +176,13 @@ func TestPaths(t *testing.T) {
 	for _, p := range pages(t) {
 		for i, line := range strings.Split(p.text, "\n") {
 			if path := machinePath.FindString(line); path != "" {
-				t.Errorf("%s:%d: names the path %q: write one relative to the repository, or a variable", p.name, i+1, strings.TrimSpace(path))
+				t.Errorf("%s:%d: contains the path %q: write a path relative to the repository, or a variable", p.name, i+1, strings.TrimSpace(path))
 			}
 		}
 	}
 }
 
-// TestStrict checks an assumption of the other tests: the server rejects what is wrong.
+// TestStrict checks an assumption of the other tests, that the server rejects invalid objects.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -247,8 +247,8 @@ func TestAnchor(t *testing.T) {
 // manifest is YAML that a reader may apply.
 type manifest struct{ where, text string }
 
-// manifests returns the blocks of all pages and the samples. A page without a block, or a missing
-// folder, is not an error.
+// manifests returns the blocks of all pages, and the samples. A page without a block, or a missing folder, is not an
+// error.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
 	var found []manifest
@@ -261,7 +261,7 @@ func manifests(t *testing.T) []manifest {
 	}
 	samples := files(t, "config/samples", ".yaml")
 	if len(samples) == 0 {
-		t.Error("config/samples holds no YAML")
+		t.Error("config/samples contains no YAML")
 	}
 	for _, p := range samples {
 		found = append(found, manifest{p.name, p.text})
@@ -269,10 +269,10 @@ func manifests(t *testing.T) []manifest {
 	return found
 }
 
-// page is a file, by its path in the repository.
+// page is a file, with its path in the repository.
 type page struct{ name, text string }
 
-// pages returns the pages at the root and in docs, as far as they exist.
+// pages returns the existing pages at the root and in docs.
 func pages(t *testing.T) []page {
 	t.Helper()
 	found := files(t, "docs", ".md")
@@ -288,7 +288,7 @@ func pages(t *testing.T) []page {
 	return found
 }
 
-// files returns the files in a folder and below; none if the folder does not exist.
+// files returns the files below a folder. It returns none if the folder does not exist.
 func files(t *testing.T, dir, ext string) []page {
 	t.Helper()
 	var found []page
@@ -310,8 +310,8 @@ func files(t *testing.T, dir, ext string) []page {
 	return found
 }
 
-// block is a fenced block of a page. info is the text after the fence, and line is the line of the
-// fence, from 1.
+// block is a fenced block of a page. info is the text after the fence, and line is the line number of the fence, from
+// 1.
 type block struct {
 	line       int
 	info, text string
@@ -370,12 +370,11 @@ var (
 	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	scheme     = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
-	// machinePath matches an absolute path of one machine that is not part of a URL or of a longer
-	// path.
+	// machinePath matches an absolute path on a machine that is not part of a URL or of a longer path.
 	machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_./}-])/(?:work|root|home|tmp)(?:$|[^A-Za-z0-9_-])`)
 )
 
-// links returns the links of a page, in order, those by reference last.
+// links returns the links of a page in their order. Links by reference are last.
 func links(text string) []string {
 	text = codeSpan.ReplaceAllString(prose(text), "")
 	var found []string
@@ -393,7 +392,7 @@ func resolve(name, link string) error {
 		return nil
 	}
 	if strings.HasPrefix(link, "/") {
-		return errors.New("it is absolute: write it relative to the page")
+		return errors.New("the link is absolute: write a link relative to the page")
 	}
 	target, fragment, _ := strings.Cut(link, "#")
 	path := filepath.Join(root, filepath.FromSlash(name))
@@ -401,7 +400,7 @@ func resolve(name, link string) error {
 		path = filepath.Join(filepath.Dir(path), filepath.FromSlash(target))
 	}
 	if inside, err := filepath.Rel(root, path); err != nil || strings.HasPrefix(inside, "..") {
-		return errors.New("it points out of the repository")
+		return errors.New("the link points outside the repository")
 	}
 	if fragment == "" || filepath.Ext(path) != ".md" {
 		_, err := os.Stat(path)
@@ -416,7 +415,7 @@ func resolve(name, link string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no heading gives the anchor %q", fragment)
+	return fmt.Errorf("no heading has the anchor %q", fragment)
 }
 
 // anchor returns the anchor that a renderer of Markdown creates for a heading.
@@ -425,7 +424,7 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
 }
 
-// decode reads the documents of a stream; empty ones are omitted.
+// decode reads the documents of a stream. It omits empty documents.
 func decode(text string) ([]*unstructured.Unstructured, error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	var found []*unstructured.Unstructured
@@ -447,7 +446,7 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// try applies an object by dry run, in a namespace of the test.
+// try applies an object with a dry run, in a namespace of the test.
 func try(ctx context.Context, namespace string, obj *unstructured.Unstructured) error {
 	obj.SetNamespace(namespace)
 	return env.Client.Create(ctx, obj, client.DryRunAll, client.FieldValidation("Strict"))

@@ -12,22 +12,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deliverable are the events of GitHub's webhooks by the names in its settings; "" for
-// events that every GitHub App gets, and that cannot be selected.
+// deliverable are the events of GitHub's webhooks, with the names in GitHub's settings. The name is empty for events
+// that every GitHub App receives and that cannot be selected.
 var deliverable = map[string]string{
 	"create": "Branch or tag creation", "delete": "Branch or tag deletion", "pull_request": "Pull requests", "push": "Pushes",
 	"release": "Releases", "repository": "Repositories", "package": "Packages", "registry_package": "Registry packages",
 	"installation": "", "installation_repositories": "",
 }
 
-// chosen matches the events of a webhook that the guide names.
+// chosen matches the events of a webhook in the guide.
 var (
 	chosen = regexp.MustCompile(`(?s)content type .application/json., the secret, and the\s+events (.*?):`)
 	named  = regexp.MustCompile(`\*([A-Z][^*]+)\*`)
 )
 
-// TestEventsOfWebhooks checks that the guide names exactly the events that the code
-// handles.
+// TestEventsOfWebhooks checks that the guide contains exactly the events that the code handles.
 func TestEventsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "previews.md"))
@@ -44,7 +43,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 	for _, event := range keysOf(t, "controllers/githubrepository", "pollEvents", "packageEvents") {
 		name, ok := deliverable[event]
 		if !ok {
-			t.Errorf("the code follows the event %q: add the name that GitHub's settings have for it", event)
+			t.Errorf("the code handles the event %q: add its name in GitHub's settings", event)
 		}
 		if name != "" {
 			followed = append(followed, name)

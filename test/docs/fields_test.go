@@ -13,8 +13,8 @@ import (
 // fieldName matches a part of a path such as "spec.domains[].groups.names".
 var fieldName = regexp.MustCompile(`[A-Za-z]+`)
 
-// TestFieldsDescribed checks that the page about a kind names each field of its specification and
-// the first level of its status, in code font.
+// TestFieldsDescribed checks that the page about a kind mentions each field of its specification and the first level of
+// its status, in code font.
 func TestFieldsDescribed(t *testing.T) {
 	t.Parallel()
 	definitions := 0
@@ -38,13 +38,13 @@ func TestFieldsDescribed(t *testing.T) {
 			root := version.Schema.OpenAPIV3Schema.Properties
 			for _, path := range append(fields("spec", root["spec"], 20), fields("status", root["status"], 1)...) {
 				if leaf := path[strings.LastIndex(path, ".")+1:]; !named[leaf] {
-					t.Errorf("%s does not name %s: document it", name, path)
+					t.Errorf("%s does not mention %s: document it", name, path)
 				}
 			}
 		}
 	}
 	if definitions == 0 {
-		t.Error("config/crd holds no CustomResourceDefinition")
+		t.Error("config/crd contains no CustomResourceDefinition")
 	}
 }
 
@@ -59,11 +59,11 @@ func fieldsNamed(text string) map[string]bool {
 	return named
 }
 
-// foreign are the fields with types of Kubernetes, which are documented there.
+// foreign are the fields with types of Kubernetes, which documents them.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
-// fields returns the paths below a schema, down to depth. Foreign fields are not expanded, and
-// conditions have a separate section.
+// fields returns the paths of fields below a schema, down to depth. Foreign fields are not expanded. Conditions are
+// omitted, because they have a separate section.
 func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
 	if depth == 0 || slices.Contains(foreign, path) {
 		return nil

@@ -16,8 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// failures is the list of known failures of others, and failureRows the number of its
-// rows.
+// failures is the page with known failures of other products, and failureRows is the number of its rows.
 const (
 	failures    = "docs/design/known-failures.md"
 	failureRows = 72
@@ -30,8 +29,8 @@ var (
 	ofRow = regexp.MustCompile(`^(\d\d) .`)
 )
 
-// TestKnownFailures checks that each row of the list names existing tests, or explains
-// why the failure cannot occur, and that each test for a row is named in it.
+// TestKnownFailures checks that each row of the list refers to existing tests or explains why the failure cannot occur,
+// and that each test for a row is in the row.
 func TestKnownFailures(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, failures))
@@ -44,14 +43,14 @@ func TestKnownFailures(t *testing.T) {
 	for i, row := range rows {
 		number, bug, refs, here := row[1], row[2], row[3], row[4]
 		if number != strconv.Itoa(i+1) {
-			t.Errorf("%s: row %s stands in the place of row %d", failures, number, i+1)
+			t.Errorf("%s: row %s is at the position of row %d", failures, number, i+1)
 		}
 		cells[number] = here
 		if bug == "" || refs == "" {
-			t.Errorf("%s: row %s does not say whose failure it is about", failures, number)
+			t.Errorf("%s: row %s does not refer to a failure of another product", failures, number)
 		}
 		if !testName.MatchString(here) && !strings.HasPrefix(here, "Cannot occur: ") {
-			t.Errorf("%s: row %s names no test, and does not explain why it \"Cannot occur: \"", failures, number)
+			t.Errorf("%s: row %s refers to no test, and does not explain why it \"Cannot occur: \"", failures, number)
 		}
 	}
 	if len(rows) != failureRows {
@@ -62,12 +61,12 @@ func TestKnownFailures(t *testing.T) {
 		for _, word := range p.cases {
 			number := strings.TrimPrefix(ofRow.FindStringSubmatch(word)[1], "0")
 			if !strings.Contains(cells[number], "/"+word+"`") {
-				t.Errorf("%s: the case %q of %s is not named in row %s", failures, word, dir, number)
+				t.Errorf("%s: the case %q of %s is missing in row %s", failures, word, dir, number)
 			}
 		}
 		for _, test := range p.written {
 			if !strings.Contains(string(text), "`"+dir+"."+test) {
-				t.Errorf("%s does not name %s.%s", failures, dir, test)
+				t.Errorf("%s does not mention %s.%s", failures, dir, test)
 			}
 		}
 	}
@@ -84,7 +83,7 @@ func TestFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names := namesTests(t, findings, string(text), testsOf(t)); names < 100 {
-		t.Errorf("%s names %d tests, and once named more than 100", findings, names)
+		t.Errorf("%s refers to only %d tests, want more than 100", findings, names)
 	}
 }
 
@@ -97,9 +96,9 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 		p := known[dir]
 		switch {
 		case p == nil || !slices.Contains(p.tests, test):
-			t.Errorf("%s names %s, and %s has no such test", page, name[0], dir)
+			t.Errorf("%s refers to %s, but %s has no such test", page, name[0], dir)
 		case part != "" && !slices.Contains(p.words, part):
-			t.Errorf("%s names %s, and no case of %s has that name", page, name[0], dir)
+			t.Errorf("%s refers to %s, but no case of %s has this name", page, name[0], dir)
 		}
 	}
 	return len(names)
@@ -107,10 +106,10 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 
 // tested contains the names of the tests in a folder.
 type tested struct {
-	// tests are the functions, and words all text that may name a case.
+	// tests are the functions, and words are all texts that may be the name of a case.
 	tests, words []string
-	// written are the tests in files for the list, and cases the names in them that begin
-	// with a row.
+	// written are the tests in the files for the list. cases are the names in these files that begin with the number of
+	// a row.
 	written, cases []string
 }
 

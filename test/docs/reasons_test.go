@@ -15,15 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// camelCase matches a word as conditions, events and failures use it.
+// camelCase matches a word in the style of conditions, events and failures.
 var camelCase = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
 
-// wordSections are the sections of a page about a kind in which words in code font are
-// conditions and reasons.
+// wordSections are the sections of a page about a kind in which words in code font are conditions and reasons.
 var wordSections = []string{"Conditions", "Events", "Failures"}
 
-// TestReasonsExist checks that a condition, reason or failure on a page about a kind
-// is a word of the code.
+// TestReasonsExist checks that the code contains each condition, reason and failure on a page about a kind.
 func TestReasonsExist(t *testing.T) {
 	t.Parallel()
 	known := words(t, "apis", "controllers", "internal")
@@ -32,7 +30,7 @@ func TestReasonsExist(t *testing.T) {
 		for _, word := range reasons(p.text) {
 			checked++
 			if !slices.Contains(known, word) {
-				t.Errorf("%s: names %q, which no code says: correct the word, or take it out", p.name, word)
+				t.Errorf("%s: the code does not contain %q: correct or remove the word", p.name, word)
 			}
 		}
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReferenceIsComplete checks that each page of the reference names exactly what the code has.
+// TestReferenceIsComplete checks that each page of the reference contains exactly the names in the code.
 func TestReferenceIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		page string
-		// code returns the names in the code, and text those in a page.
+		// code returns the names in the code, and text returns the names on a page.
 		code func(*testing.T) []string
 		text *regexp.Regexp
 	}{
@@ -59,12 +59,12 @@ func metricNames(t *testing.T) []string {
 // keyNames returns the labels, annotations and finalizers of objects.
 func keyNames(t *testing.T) []string {
 	return slices.DeleteFunc(literals(t, keyName, "apis", "controllers", "internal/apply"), func(key string) bool {
-		return key == "hlnr.io/hash" // a key that is only in memory
+		return key == "hlnr.io/hash" // This key exists only in memory.
 	})
 }
 
-// flagNames returns the flags of the manager, except those of libraries. The flags of hlnr are on generated
-// pages, which a test in cmd/hlnr compares.
+// flagNames returns the flags of the manager, except the flags of libraries. A test in cmd/hlnr checks the generated
+// pages with the flags of hlnr.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
 // flagNamesOf returns the flags of the code below a folder.
@@ -91,7 +91,7 @@ func flagNamesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestChartFlags checks that the values of the chart can set each flag of the manager, except those that its
+// TestChartFlags checks that the values of the chart can set each flag of the manager, except the flags that its
 // templates set.
 func TestChartFlags(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestChartFlags(t *testing.T) {
 	}
 	var got []string
 	for name := range schema.Properties.Flags.Properties {
-		if !strings.HasPrefix(name, "zap-") { // of a library
+		if !strings.HasPrefix(name, "zap-") { // These flags belong to a library.
 			got = append(got, name)
 		}
 	}
@@ -119,7 +119,7 @@ func TestChartFlags(t *testing.T) {
 		"kubeconfig", "leader-elect", "leader-election-namespace", "health-probe-bind-address", "metrics-bind-address", "metrics-insecure",
 		"webhook-bind-address", "namespace", "timeout", "shards",
 	}
-	set = append(set, flagNamesOf(t, "cmd/heighliner/web")...) // of another command
+	set = append(set, flagNamesOf(t, "cmd/heighliner/web")...) // These flags belong to another command.
 	want := slices.DeleteFunc(flagNames(t), func(name string) bool { return slices.Contains(set, name) })
 	slices.Sort(got)
 	slices.Sort(want)
@@ -142,7 +142,7 @@ func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 	return found
 }
 
-// TestIndexed checks that the README of each folder of documents links each page of the folder.
+// TestIndexed checks that the README of each folder of the documentation links each page of the folder.
 func TestIndexed(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"tutorials", "how-to", "reference", "explanation"} {

@@ -26,7 +26,7 @@ import (
 func TestAdoption(t *testing.T) {
 	for _, test := range []struct {
 		policy v1alpha1.DeletionPolicy
-		after  string // the version that serves after all of Heighliner's objects are deleted
+		after  string // The version that serves after the deletion of all of Heighliner's objects.
 	}{
 		{v1alpha1.DeletionRestore, "0.9.0"},
 		{v1alpha1.DeletionOrphan, "1.1.0"},
@@ -74,7 +74,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// userOwned is what a user had before: a Deployment, its Service and an HTTPRoute to it.
+// userOwned contains the original objects of a user: a Deployment, its Service and an HTTPRoute to it.
 type userOwned struct {
 	s          *service
 	deployment *appsv1.Deployment
@@ -115,7 +115,7 @@ func (s *service) userOwned(version string) *userOwned {
 	return u
 }
 
-// load starts to send requests to the user's own route.
+// load starts to send requests to the user's route.
 func (u *userOwned) load() *harness.Load {
 	t := u.s.t
 	t.Helper()

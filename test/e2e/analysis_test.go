@@ -17,14 +17,14 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// analysisFailed is the reason of a release that its analysis ended.
+// analysisFailed is the reason of a release whose rollout ended because of its analysis.
 const analysisFailed = "AnalysisFailed"
 
-// round is the interval of the analyses, the shortest one allowed.
+// round is the interval of the analyses, which is the shortest allowed interval.
 const round = 10 * time.Second
 
-// measured adds an analysis by the cluster's Prometheus to the canaries of the service: the success rate and the 95th
-// percentile of the latency, every ten seconds.
+// measured adds an analysis with the cluster's Prometheus to the canaries of the service. It measures the success rate
+// and the 95th percentile of the latency every ten seconds.
 func (s *service) measured(source v1alpha1.MetricsSource, count int32, noTraffic v1alpha1.NoTrafficPolicy) *service {
 	s.ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{
 		Interval: v1alpha1.DurationOf(round), Count: count, Source: source, NoTraffic: noTraffic,
@@ -64,7 +64,7 @@ func (s *service) analysis(version string, want v1alpha1.AnalysisPhase) *v1alpha
 	return got
 }
 
-// weights waits until a version has a status, and returns the weights that its row had until then.
+// weights waits until a version has a status, and returns the weights that it had until then.
 func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights []int32, last v1alpha1.Release) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to be %s", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -109,14 +109,14 @@ func values(all []v1alpha1.Measurement) string {
 	return strings.Join(text, ", ")
 }
 
-// TestAnalysis measures a good canary, one with 5 percent errors and a slow one with a real Prometheus, by the counters of
-// the gateway and of the application. At 50 requests per second clients see only the canary's errors.
+// TestAnalysis measures a good canary, a canary with 5 percent errors and a slow canary with a real Prometheus, using the
+// counters of the gateway and of the application. At 50 requests per second, clients see only the errors of the canary.
 func TestAnalysis(t *testing.T) {
 	for _, source := range []v1alpha1.MetricsSource{v1alpha1.SourceTraefik, v1alpha1.SourceApplication} {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
-			// 30 % of 50 requests per second are 150 in a round: the probability of a round with fewer than two errors at 5 % is 0.4
-			// %, and there are two rounds.
+			// With 30 % of 50 requests per second, a round has 150 requests. The probability of a round with fewer than two errors
+			// at 5 % is 0.4 %, and there are two rounds.
 			s := newService(t, "analysis-"+strings.ToLower(string(source))).
 				steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 60}).
 				measured(source, 2, v1alpha1.NoTrafficWait)
@@ -127,7 +127,7 @@ func TestAnalysis(t *testing.T) {
 			s.push("1.1.0")
 			weights, _ := s.weights("1.1.0", v1alpha1.ReleaseActive)
 			if !slices.Equal(weights, []int32{30, 60, 100}) {
-				t.Errorf("the good one had the weights %v", weights)
+				t.Errorf("the good canary had the weights %v", weights)
 			}
 			for name, all := range s.measurements("1.1.0") {
 				if passed := slices.DeleteFunc(slices.Clone(all), func(m v1alpha1.Measurement) bool { return m.Result != v1alpha1.MeasurementPassed }); len(passed) < 4 {
@@ -221,7 +221,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 	})
 }
 
-// holds waits until a canary waits for traffic, and checks that it waits for three more rounds.
+// holds waits until a canary waits for traffic, and checks that it still waits three rounds later.
 func (s *service) holds(version string) {
 	s.t.Helper()
 	first := s.analysis(version, v1alpha1.AnalysisNoTraffic)
@@ -238,8 +238,8 @@ func (s *service) holds(version string) {
 	})
 }
 
-// TestAnalysisSurvivesRestarts kills the manager, the API server and the gateway in the middle of measured steps: the good
-// canary becomes active, the bad one ends in error, as without.
+// TestAnalysisSurvivesRestarts kills the manager, the API server and the gateway in the middle of measured steps. The good
+// canary becomes active and the bad canary ends in error, as without restarts.
 func TestAnalysisSurvivesRestarts(t *testing.T) {
 	s := newService(t, "restarts").
 		steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 50}, v1alpha1.CanaryStep{Weight: 70}).
@@ -268,7 +268,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	localcluster(t, "gateway-restart")
 	stable(t, l, 3*time.Second)
 	lost := l.Report().Total.Failed - before
-	t.Logf("while the gateway was restarted: %d requests failed (counted apart)", lost)
+	t.Logf("while the gateway was restarted: %d requests failed (counted separately)", lost)
 	s.active("1.1.0")
 	s.measurements("1.1.0")
 
@@ -277,7 +277,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	kill()
 	weights, last := s.weights("1.2.0", v1alpha1.ReleaseError)
 	if slices.Max(append(weights, 0)) > 30 || last.Reason != analysisFailed {
-		t.Errorf("the bad one had the weights %v and ended with %s", weights, last.Reason)
+		t.Errorf("the bad canary had the weights %v and ended with %s", weights, last.Reason)
 	}
 	s.measurements("1.2.0")
 	s.sees(l, "1.1.0")

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestAutoscaling checks that a release takes over the capacity of the previous one. There are no metrics for autoscaling
-// here, so that the HorizontalPodAutoscalers only enforce bounds, and the test scales manually instead.
+// TestAutoscaling checks that a release takes over the capacity of the previous release. There are no metrics for
+// autoscaling here, so that the HorizontalPodAutoscalers only enforce bounds, and the test scales manually.
 func TestAutoscaling(t *testing.T) {
 	s := newService(t, "autoscaling").steps(asking("some", 10))
 	s.ms.Spec.Availability = v1alpha1.Availability{Replicas: 1, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: new(int32(2)), MaxReplicas: 5}}
@@ -41,7 +41,7 @@ func TestAutoscaling(t *testing.T) {
 	s.scaled("1.1.0", 4)
 	s.standby("1.0.0")
 
-	t.Log("a rollback has the capacity before it has the traffic")
+	t.Log("a rollback gets the capacity before it gets the traffic")
 	s.pin("1.0.0")
 	s.active("1.0.0")
 	s.sees(l, "1.0.0")
@@ -64,7 +64,7 @@ func (s *service) autoscaler(version string) *autoscalingv2.HorizontalPodAutosca
 	return hpa
 }
 
-// scaled waits until a version has a number of replicas, all ready.
+// scaled waits until a version has a number of replicas, all of which are ready.
 func (s *service) scaled(version string, want int32) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%s to have %d replicas", version, want), func(ctx context.Context) (bool, string, error) {

@@ -19,17 +19,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// complaint is a condition that shows what is wrong.
+// complaint is a condition that reports invalid input.
 type complaint struct {
 	kind   string
 	status metav1.ConditionStatus
 	reason string
-	// names are texts that the message must contain: the field, the fault, and the fix.
+	// names are texts that the message must contain: the field, the error, and the fix.
 	names []string
 }
 
-// TestBadInput applies bad input to a live service, one after the other. Each results in a condition that names the field
-// and the fix, and the service meanwhile answers all requests.
+// TestBadInput applies invalid inputs to a live service, one after the other. Each results in a condition with the field
+// and the fix, and the service answers all requests in the meantime.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")
@@ -132,7 +132,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
-	// heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice do not overwrite each other.
+	// See heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice do not overwrite each other.
 	t.Run("two claims on one host and path", func(t *testing.T) {
 		second := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "second"}, Spec: *s.network.Spec.DeepCopy()}
 		second.Spec.MicroserviceRef = &v1alpha1.Reference{Name: appName}
@@ -209,7 +209,7 @@ func complains(t *testing.T, o client.Object, want complaint) {
 	}
 	for _, part := range want.names {
 		if !strings.Contains(message, part) {
-			t.Errorf("the message does not hold %q: %s", part, message)
+			t.Errorf("the message does not contain %q: %s", part, message)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return nil
 }
 
-// alive checks that 1.0.0 is active, and answers requests for a while.
+// alive checks that 1.0.0 is active, and that it answers requests for some time.
 func alive(t *testing.T, s *service, l *harness.Load) {
 	t.Helper()
 	here := *s
@@ -262,7 +262,7 @@ func closedGateway(t *testing.T) {
 			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &same}},
 		}}},
 	}
-	_ = env.Client.Delete(t.Context(), g.DeepCopy()) // of an earlier run
+	_ = env.Client.Delete(t.Context(), g.DeepCopy()) // Delete the Gateway of an earlier run.
 	if err := env.Client.Create(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func closedGateway(t *testing.T) {
 	})
 }
 
-// faultyRegistry runs a registry that answers all requests with 429 as a pod, and returns an image reference in it.
+// faultyRegistry runs a pod with a registry that responds to all requests with 429, and returns an image reference in this registry.
 func faultyRegistry(t *testing.T, s *service) string {
 	t.Helper()
 	binary := t.TempDir() + "/faultyregistry"

@@ -41,8 +41,8 @@ const (
 )
 
 // TestBoard runs config/components/web on the node as a user installs it, with two replicas behind the gateway and an
-// authenticating proxy, which this test is. A reader sees what they may list, an approval by the form lets a canary continue and is
-// signed by the person, another reader may not approve, and the board answers while one of its pods is killed.
+// authenticating proxy, which this test is. A reader sees the objects that they may list. An approval with the form lets a canary
+// continue, and records the person. Another reader may not approve. The board answers while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")
@@ -98,7 +98,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	ana.shows(service, "waits for approval")
-	within(t, soon, "the approval to be taken", func(context.Context) (bool, string, error) { // A repeated one has the same ID.
+	within(t, soon, "the approval to be taken", func(context.Context) (bool, string, error) { // A repeated approval has the same ID.
 		code, page, err := ana.post(act, form, true)
 		return err == nil && code < http.StatusBadRequest, fmt.Sprintf("%d %s", code, page), err
 	})
@@ -108,7 +108,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if by := object.Annotations[v1alpha1.AnnotationDecidedBy]; by != "ana@example.com" {
-		t.Errorf("the approval is signed by %q", by)
+		t.Errorf("the approval records user %q", by)
 	}
 	ana.shows(service+"/history", "dashboards are quiet")
 	ana.shows(service+"/acts/pin?target=1.0.0", "1.0.0")
@@ -131,7 +131,7 @@ func bindUser(t *testing.T, namespace, role, user string) {
 	}
 }
 
-// boardOverlay is what an administrator writes, after docs/how-to/board.md.
+// boardOverlay is the overlay that an administrator writes according to docs/how-to/board.md.
 var boardOverlay = template.Must(template.New("").Parse(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 components:
@@ -169,7 +169,7 @@ type frontProxy struct {
 	certificate tls.Certificate
 }
 
-// installBoard installs the component with the identity of an authenticating proxy, and removes it with the test.
+// installBoard installs the component with an authenticating proxy as the source of identities, and removes it after the test.
 func installBoard(t *testing.T) *frontProxy {
 	t.Helper()
 	authority, key := newAuthority(t)
@@ -181,7 +181,7 @@ func installBoard(t *testing.T) *frontProxy {
 		t.Fatal(err)
 	}
 	image, tag, _ := strings.Cut(strings.TrimPrefix(manager.Spec.Template.Spec.Containers[0].Image, env.RegistryInternal), ":")
-	dir, err := os.MkdirTemp(filepath.Join(env.root, ".cache"), "board-") //nolint:usetesting // Paths of an overlay are relative: it must be in the tree.
+	dir, err := os.MkdirTemp(filepath.Join(env.root, ".cache"), "board-") //nolint:usetesting // The overlay must be in the repository, because its paths are relative.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func installBoard(t *testing.T) *frontProxy {
 	}
 	const route = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute", "metadata": {"namespace": "` + managerNamespace + `", "name": "` + boardName + `"}, "spec": {
 		"parentRefs": [{"namespace": "infra", "name": "edge", "sectionName": "tls"}], "hostnames": ["` + boardHost + `"], "rules": [{"backendRefs": [{"name": "` + boardName + `", "port": 80}]}]}}`
-	t.Cleanup(func() { // its context has ended
+	t.Cleanup(func() { // The context of the test has ended here.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil {
 				t.Errorf("remove the board: %v: %s", err, out)
@@ -268,10 +268,10 @@ func (p *frontProxy) reader(user string) *reader {
 	return &reader{p, user, p.client(p.certificate)}
 }
 
-// without returns a reader that does not come through the proxy.
+// without returns a reader whose requests bypass the proxy.
 func (p *frontProxy) without() *reader { return &reader{p, "ana@example.com", p.client()} }
 
-// client opens a connection for each request, so that each may meet another pod.
+// client returns a client that opens a connection for each request, so that requests may reach different pods.
 func (p *frontProxy) client(certificates ...tls.Certificate) *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: dials(env.GatewayTLS), DisableKeepAlives: true,
@@ -300,7 +300,7 @@ func (r *reader) get(ctx context.Context, path string) (code int, page string, e
 	return r.send(req)
 }
 
-// post sends a form, of the board's own page or of another site.
+// post sends a form, from the board's own page or from another site.
 func (r *reader) post(path string, form url.Values, own bool) (code int, page string, err error) {
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "https://"+boardHost+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -314,7 +314,7 @@ func (r *reader) post(path string, form url.Values, own bool) (code int, page st
 	return r.send(req)
 }
 
-// shows waits until a page has a text.
+// shows waits until a page contains a text.
 func (r *reader) shows(path, text string) {
 	r.Helper()
 	within(r.T, patience, path+" to show "+text+" to "+r.user, func(ctx context.Context) (bool, string, error) {

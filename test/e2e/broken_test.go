@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestBrokenActive makes all pods of the active release unready while a canary has a tenth of the traffic: all traffic goes
-// to ready pods, the status shows it, and the canary can still become active. Requests fail only until the routes follow the
-// endpoints.
+// TestBrokenActive makes all pods of the active release unready while a canary has a tenth of the traffic. All traffic goes
+// to ready pods, the status shows this, and the canary can still become active. Requests fail only until the routes follow
+// the endpoints.
 func TestBrokenActive(t *testing.T) {
 	s := newService(t, "broken").steps(asking("some", 10))
 	s.push("1.0.0", "FAIL_READINESS", "60s")

@@ -20,9 +20,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestConfigurationRollback changes the content of a ConfigMap: that creates a release of the same version, with the
-// canary's steps. A pin to an older release restores the content with which it ran, as served by its pods, although
-// the ConfigMap has changed.
+// TestConfigurationRollback changes the content of a ConfigMap. This creates a release of the same version, which takes
+// the steps of the canary. A pin to an older release restores the content with which it ran, which its pods serve,
+// although the ConfigMap has changed.
 func TestConfigurationRollback(t *testing.T) {
 	s := newService(t, "configuration").steps(pausing(50, 2*time.Second))
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "settings"}, Data: map[string]string{"APP": "azure"}}
@@ -34,7 +34,7 @@ func TestConfigurationRollback(t *testing.T) {
 	l := s.load(30, false)
 	s.says("azure 1.0.0")
 
-	t.Log("new content is a release of the same version")
+	t.Log("new content creates a release of the same version")
 	l.Mark("new content")
 	s.configure(settings, "crimson", "1.0.0")
 	s.active("1.0.0")
@@ -47,7 +47,7 @@ func TestConfigurationRollback(t *testing.T) {
 	s.active("1.1.0")
 	s.says("ochre 1.1.0")
 
-	t.Log("a pin brings the old content back")
+	t.Log("a pin restores the old content")
 	l.Mark("pinned")
 	began := time.Now()
 	s.pin("1.0.0")
@@ -59,13 +59,13 @@ func TestConfigurationRollback(t *testing.T) {
 	s.active("1.1.0")
 	s.says("ochre 1.1.0")
 
-	t.Log("the same content again is not a release")
+	t.Log("the same content again does not create a release")
 	before := s.rows()
 	change(t, settings, func(c *corev1.ConfigMap) { c.Labels = map[string]string{"touched": "yes"} })
 	quiet(t, 5*time.Second)
 	for _, name := range s.rows() {
 		if !slices.Contains(before, name) {
-			t.Errorf("a label of the ConfigMap made the release %s", name)
+			t.Errorf("a label of the ConfigMap created the release %s", name)
 		}
 	}
 
@@ -153,7 +153,7 @@ func (s *service) copies() {
 	})
 }
 
-// unreported checks that contents of the ConfigMap are not in objects that others can easily read.
+// unreported checks that contents of the ConfigMap are not in other objects, which more users can read.
 func (s *service) unreported(contents ...string) {
 	s.t.Helper()
 	text := kubectl(s.t, "", "get", "events,imgp,msvc,vsvc,hnp,deploy,pods", "-n", s.namespace, "-o", "yaml")

@@ -73,7 +73,7 @@ func (s *service) drops() func() map[string]int {
 	}
 }
 
-// visit records a visit at a preview, and returns how many it has.
+// visit records a visit to a preview, and returns the number of its visits.
 func visit(t *testing.T, host string) (n int) {
 	t.Helper()
 	wait(t, "a visit at "+host, func(ctx context.Context) (bool, string, error) {
@@ -96,7 +96,7 @@ func visit(t *testing.T, host string) (n int) {
 	return n
 }
 
-// schemas waits for the schemas of the database. No schema of a group that had pods a moment before may be absent.
+// schemas waits until the database has exactly the given schemas. The schema of a group whose pods run must exist.
 func (s *service) schemas(d *harness.Database, when string, want ...string) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the schemas %s: %v", when, want), func(ctx context.Context) (bool, string, error) {
@@ -120,7 +120,7 @@ func (s *service) schemas(d *harness.Database, when string, want ...string) {
 	})
 }
 
-// ended waits until a group is gone.
+// ended waits until a group is removed.
 func (s *service) ended(group string) {
 	s.t.Helper()
 	s.until("group "+group+" to be gone", func(ms *v1alpha1.Microservice) (bool, string) {
@@ -132,8 +132,9 @@ func (s *service) ended(group string) {
 	})
 }
 
-// TestPreviewDatabases: each preview has a schema in a PostgreSQL database, which a Job creates before its first pod, and a Job drops
-// when the pull request is closed and the pods of the preview are gone, also if that happens while the manager is away.
+// TestPreviewDatabases tests that each preview has a schema in a PostgreSQL database. A Job creates the schema before the first pod.
+// When the pull request is closed and the pods of the preview are removed, a Job drops the schema, even if the manager was not
+// running at that time.
 func TestPreviewDatabases(t *testing.T) {
 	d, err := env.StartDatabase(t.Context())
 	if err != nil {
@@ -197,7 +198,7 @@ func TestPreviewDatabases(t *testing.T) {
 	s.schemas(d, "after the manager was back")
 	s.ended(previewOf2)
 	if jobs := dropped(); len(jobs) != 2 {
-		t.Errorf("Jobs of these releases dropped schemas: %v, want one of each preview", jobs)
+		t.Errorf("Jobs of these releases dropped schemas: %v, want one for each preview", jobs)
 	} else {
 		for release, n := range jobs {
 			if n != 1 {

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// drain is the drain delay of a service with long requests, and long is their duration.
+	// drain is the drain delay of a service with long requests, and long is the duration of these requests.
 	drain = 12 * time.Second
 	long  = 8 * time.Second
 )
 
-// TestDraining has a long request and a WebSocket open on a release that loses its traffic: by a promotion, a rollback, and
-// the end of a preview. Pods have one second to terminate, so that a pod that is deleted before the end of its drain would
-// interrupt both.
+// TestDraining opens a long request and a WebSocket to a release that loses its traffic because of a promotion, a rollback,
+// or the end of a preview. Pods have one second to terminate, so that the deletion of a pod before the end of its drain
+// would interrupt both.
 func TestDraining(t *testing.T) {
 	s := newService(t, "draining").steps(asking("half", 50)).drains()
 	s.start("1.0.0")
@@ -52,7 +52,7 @@ func TestDraining(t *testing.T) {
 	t.Run("end of a preview", drainPreview)
 }
 
-// drains sets a drain delay in which long requests end, and no time for pods after it.
+// drains sets a drain delay within which long requests end, and no time to terminate after it.
 func (s *service) drains() *service {
 	second := int64(1)
 	s.ms.Spec.Template.Spec.TerminationGracePeriodSeconds = &second
@@ -66,8 +66,8 @@ func drainPreview(t *testing.T) {
 	repo, n, host := s.openPreview(h)
 	head := repo.PullRequest(n).HeadSHA
 	repo.Close(n, true)
-	// GitHub is polled every five seconds: connections that are opened now are open when the routes are removed, and so are a
-	// second pair.
+	// GitHub is polled every five seconds. The connections that are opened now, and a second pair, are open when the routes
+	// are removed.
 	open := []*streams{openStreams(t, host, head[:7])}
 	for routed(t, host) {
 		time.Sleep(time.Second)
@@ -98,14 +98,14 @@ func routed(t *testing.T, host string) bool {
 	return res.StatusCode != http.StatusNotFound
 }
 
-// streams are a long request and a WebSocket on one release.
+// streams are a long request and a WebSocket to a release.
 type streams struct {
 	slow   *http.Response
 	socket io.ReadWriteCloser
 	began  time.Time
 }
 
-// openStreams opens both on a version that has a part of the traffic.
+// openStreams opens a long request and a WebSocket to a version that gets a part of the traffic.
 func openStreams(t *testing.T, host, version string) *streams {
 	t.Helper()
 	var out *streams
@@ -180,7 +180,7 @@ func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, 
 	return socket, echo(socket)
 }
 
-// echo sends one text in a frame, and reads it back. A key of zeros leaves it as it is.
+// echo sends a text in a frame, and reads it back. The key consists of zeros and does not change the text.
 func echo(socket io.ReadWriteCloser) error {
 	const text = "hello"
 	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })
@@ -203,11 +203,11 @@ func (s *streams) end(t *testing.T) {
 	t.Helper()
 	body, err := io.ReadAll(s.slow.Body)
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(body)), "done") {
-		t.Errorf("the long answer was cut after %s: %d bytes, %v", time.Since(s.began).Round(10*time.Millisecond), len(body), err)
+		t.Errorf("the long response was interrupted after %s: %d bytes, %v", time.Since(s.began).Round(10*time.Millisecond), len(body), err)
 	}
 	if err := echo(s.socket); err != nil {
-		t.Errorf("the WebSocket was cut within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
+		t.Errorf("the WebSocket was interrupted within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
 	}
-	_, _ = s.slow.Body.Close(), s.socket.Close() // An error of a closed connection is not a fault here.
+	_, _ = s.slow.Body.Close(), s.socket.Close() // An error of a closed connection is not a failure here.
 	t.Logf("both were open for %s", time.Since(s.began).Round(10*time.Millisecond))
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// shift is the time from the creation of a pod of a release until its containers have stopped: then the kubelet reports its last phase,
-// Succeeded or Failed, and deletes it.
+// shift is the time from the creation of a pod until its containers have stopped. The kubelet then reports its last phase, Succeeded or
+// Failed, and deletes it.
 type shift struct {
 	release, pod string
-	from, to     time.Time // to is zero while they run
+	from, to     time.Time // The end is zero while the containers run.
 }
 
 // shifts records the pods of a namespace from now on.
@@ -65,7 +65,7 @@ func (s *service) shifts() func() []shift {
 	}
 }
 
-// alone reports each pair of pods of two releases that existed at the same time, and how long no pod ran between two releases.
+// alone reports each pair of pods of two releases that existed at the same time, and the time without pods between two releases.
 func alone(t *testing.T, all []shift) {
 	t.Helper()
 	for i, a := range all {
@@ -84,9 +84,9 @@ func alone(t *testing.T, all []shift) {
 	t.Logf("%d pods, %d exchanges: %s", len(all), len(lines), strings.Join(lines, "; "))
 }
 
-// TestExclusiveWorkers: a worker of which only one version may run, and whose pods take three seconds to end. It is replaced, its
-// next version never becomes ready and is replaced by the previous one, a canary fails its step, a user returns to the first version,
-// and all that again while the manager is killed. Pods of two releases never run at the same time.
+// TestExclusiveWorkers uses a worker of which only one version may run, and whose pods need three seconds to terminate. It is
+// replaced, its next version never becomes ready and is replaced by the previous version, a canary fails its step, and a user returns
+// to the first version. All of this is repeated while the manager is killed. Pods of two releases never run at the same time.
 func TestExclusiveWorkers(t *testing.T) {
 	q := startQueue(t)
 	s := newService(t, "exclusive").worker(q, 2)
@@ -165,7 +165,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	})
 }
 
-// readyReason returns the reason of condition Ready.
+// readyReason returns the reason of the condition Ready.
 func readyReason(ms *v1alpha1.Microservice) string {
 	for _, c := range ms.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

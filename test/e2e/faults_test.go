@@ -21,7 +21,7 @@ import (
 )
 
 // TestFaultsMidCanary kills the API server, the gateway and all canary pods, each in the middle of a step. Every canary is
-// promoted. Requests fail only while the gateway itself is down, and before the weight of killed pods is withheld.
+// promoted. Requests fail only while the gateway is not running, and before the weight of killed pods is withheld.
 func TestFaultsMidCanary(t *testing.T) {
 	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
 	s.start("1.0.0")
@@ -54,7 +54,7 @@ func TestFaultsMidCanary(t *testing.T) {
 		stable(t, l, 3*time.Second)
 		lost := failed() - before
 		l.Mark("gateway back")
-		t.Logf("while the gateway was restarted, for %s: %d requests failed (counted apart)", away.Round(10*time.Millisecond), lost)
+		t.Logf("while the gateway was restarted, for %s: %d requests failed (counted separately)", away.Round(10*time.Millisecond), lost)
 		s.active("1.2.0")
 		if n := failed() - before - lost; n > 0 {
 			t.Errorf("%d requests failed after the gateway was back", n)
@@ -97,9 +97,10 @@ func TestFaultsMidCanary(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestCanaryPodsKilled kills the processes of all canary pods at each weight: the routes soon give the canary no traffic,
-// and requests fail only in that window, which is counted separately. Each process is killed twice: the kubelet restarts the first
-// one immediately, and may report its pod as ready without interruption; the second one restarts after its back-off of ten seconds.
+// TestCanaryPodsKilled kills the processes of all canary pods at each weight. The routes soon give the canary no traffic, and
+// requests fail only until then, which is counted separately. Each process is killed twice. The kubelet restarts the first process
+// immediately, and may report its pod as ready without interruption. It restarts the second process after its back-off of ten
+// seconds.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
@@ -153,7 +154,7 @@ func TestCanaryPodsKilled(t *testing.T) {
 	}
 }
 
-// restarted waits until the containers of all pods of a version have been restarted so often, and are ready.
+// restarted waits until the containers of all pods of a version were restarted the given number of times and are ready.
 func (s *service) restarted(version string, times int32) (pods []corev1.Pod) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the pods of %s to be restarted %d times", version, times), func(ctx context.Context) (bool, string, error) {
@@ -188,7 +189,7 @@ func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	return last
 }
 
-// kill kills the processes of a pod with SIGKILL, by their ids.
+// kill kills the processes of a pod with SIGKILL, by process ID.
 func kill(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	for _, c := range pod.Status.ContainerStatuses {
@@ -209,8 +210,8 @@ func (s *service) in(t *testing.T) *service {
 	return &other
 }
 
-// TestDeletedByHand deletes the objects that Heighliner created, one after the other, and checks that each is created again
-// and serves.
+// TestDeletedByHand deletes objects that Heighliner created, one after the other, and checks that each of them is created
+// again and serves.
 func TestDeletedByHand(t *testing.T) {
 	s := newService(t, "byhand")
 	s.start("1.0.0")
@@ -259,7 +260,7 @@ func TestDeletedByHand(t *testing.T) {
 			}
 			deleted := kind.pick(kind.list)
 			if len(deleted) == 0 {
-				t.Fatalf("there is no %s", kind.name)
+				t.Fatalf("no %s exists", kind.name)
 			}
 			l.Mark(kind.name)
 			before := l.Report().Total.Failed

@@ -20,16 +20,16 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// runs records what the Jobs of a CronJob report: the version of their image, and their configuration.
+// runs records the reports of the Jobs of a CronJob: the version of their image, and their configuration.
 type runs struct {
 	mu   sync.Mutex
-	last map[string]string // by name of the run
+	last map[string]string // The last reports, by name of the run.
 }
 
 func (r *runs) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	var body map[string]string
 	if err := json.NewDecoder(req.Body).Decode(&body); err != nil {
-		return // the pod was stopped
+		return // The pod was stopped.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,9 +42,9 @@ func (r *runs) of(name string) string {
 	return r.last[name]
 }
 
-// TestFollowers: a CronJob that follows a Microservice runs nothing before a release is active, and then the image and the
-// configuration of the active release: after a promotion the next ones, after a rollback the previous ones. The image in its manifest
-// does not exist.
+// TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. It then runs with the image
+// and the configuration of the active release: of the next release after a promotion, and of the previous release after a rollback.
+// The image in its manifest does not exist.
 func TestFollowers(t *testing.T) {
 	r := &runs{last: map[string]string{}}
 	url := serveInside(t, r)

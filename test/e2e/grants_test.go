@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSecretsByNamespace changes the installation to one in which namespaces grant the permission to read their Secrets. A namespace
-// without Secrets works as before. One with Secrets reports the missing permission, starts once it is granted, keeps serving when it
+// TestSecretsByNamespace changes the installation so that namespaces grant the permission to read their Secrets. A namespace without
+// Secrets works as before. A namespace with Secrets reports the missing permission, starts when it is granted, keeps serving when it
 // is withdrawn, and continues when it is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)
@@ -60,7 +60,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	verdict(t, l)
 }
 
-// byNamespace applies the roles with the component secrets-by-namespace, and those of config/default after the test.
+// byNamespace applies the roles with the component secrets-by-namespace, and the roles of config/default after the test.
 func byNamespace(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func byNamespace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // its context has ended
+	t.Cleanup(func() { // The context of the test has ended here.
 		cmd := exec.Command(env.kubectl, "apply", "-k", filepath.Join(env.root, "config", "rbac"))
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -83,7 +83,7 @@ func byNamespace(t *testing.T) {
 	kubectl(t, "", "apply", "-k", dir)
 }
 
-// denied waits until the ImagePolicy names the permission that is missing for a field, and how to grant it.
+// denied waits until the ImagePolicy reports the permission that is missing for a field, and how to grant it.
 func (s *service) denied(field string) {
 	s.t.Helper()
 	says := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)

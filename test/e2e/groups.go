@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// groups are the tests that run alone with "make e2e GROUP=name". Each test is in one of them.
+// groups are the tests that run alone with "make e2e GROUP=name". Each test is in one group.
 var groups = map[string][]string{
-	// How a version becomes a release, and its waits.
+	// The start of releases from versions, and their waits.
 	"releases": {
 		"TestSmallestUseful", "TestZeroFailedRequests", "TestBadInput", "TestSignedImage", "TestAutoscaling", "TestTogether", "TestWindow", "TestHooks",
 		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
@@ -17,7 +17,7 @@ var groups = map[string][]string{
 	},
 	// Measurements that decide about a canary.
 	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline"},
-	// Metrics from elsewhere, and analyses that services share.
+	// Metrics from other sources, and analyses that services share.
 	"metrics": {"TestAnalysisWeb", "TestSharedAnalysis"},
 	// Weights, matches, protocols and providers.
 	"traffic": {
@@ -28,23 +28,23 @@ var groups = map[string][]string{
 	"previews": {"TestPreviews", "TestPreviewDatabases"},
 	// Workers that take jobs from a queue, without requests.
 	"workers": {"TestWorkers", "TestExclusiveWorkers"},
-	// CronJobs that run what is active.
+	// CronJobs that run the active release.
 	"followers": {"TestFollowers"},
-	// Jobs in place of calls of hooks.
+	// Hooks that run Jobs.
 	"jobs": {"TestJobs"},
 	// Freezes of a namespace.
 	"freeze": {"TestFreeze"},
 	// User actions with hlnr.
 	"terminal": {"TestTerminal"},
-	// Another version of Heighliner, and back.
+	// An upgrade from another version of Heighliner, and a downgrade.
 	"upgrade": {"TestUpgrade"},
 	// Messages about rollouts.
 	"notify": {"TestNotifications"},
 	// The board in the cluster.
 	"board": {"TestBoard"},
-	// Killed and absent parts, and objects that are deleted by hand.
+	// Killed and missing parts, and objects that are deleted by hand.
 	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
-	// Durations and numbers of writes.
+	// Durations, and numbers of writes.
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
 }
 
@@ -52,7 +52,7 @@ var groups = map[string][]string{
 func pattern(group string) (string, error) {
 	tests, ok := groups[group]
 	if !ok {
-		return "", fmt.Errorf("no group %q: choose one of %s", group, strings.Join(slices.Sorted(maps.Keys(groups)), ", "))
+		return "", fmt.Errorf("unknown group %q: choose one of %s", group, strings.Join(slices.Sorted(maps.Keys(groups)), ", "))
 	}
 	return "^(" + strings.Join(tests, "|") + ")$", nil
 }

@@ -40,7 +40,7 @@ func TestGroups(t *testing.T) {
 	slices.Sort(tests)
 	grouped := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(groups))...)))
 	if diff := cmp.Diff(tests, grouped); diff != "" {
-		t.Errorf("groups.go holds each test once: -tests +groups\n%s", diff)
+		t.Errorf("groups.go must contain each test once: -tests +groups\n%s", diff)
 	}
 }
 

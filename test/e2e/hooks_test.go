@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks plays releases that hooks decide about, with a receiver that checks each signature: gates block until they
-// are opened and across kills of the manager, a failing check keeps a release from all traffic, and a requested rollback
+// TestHooks plays releases that hooks decide about, with a receiver that checks each signature. Gates block until they
+// are opened, also across kills of the manager. A failing check keeps a release from all traffic. A requested rollback
 // is executed.
 func TestHooks(t *testing.T) {
 	const key = "a key that no one else has"
@@ -70,7 +70,7 @@ func TestHooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := len(r.of("more", "1.1.0"))
-		r.await(t, "more", "1.1.0", asked+3) // by the next manager
+		r.await(t, "more", "1.1.0", asked+3) // The next manager sends these calls.
 		if row := s.release("1.1.0"); row.Status != v1alpha1.ReleaseCanary || row.Weight != 20 {
 			t.Errorf("at a closed gate the release is %s with %d %%", row.Status, row.Weight)
 		}
@@ -89,7 +89,7 @@ func TestHooks(t *testing.T) {
 		for _, name := range []string{"begin", "smoke", "more", "promote", "done"} {
 			calls := r.of(name, "1.1.0")
 			if n := len(ids(calls)); n != 1 {
-				t.Errorf("hook %s was called under %d ids for one question: %v", name, n, ids(calls))
+				t.Errorf("hook %s was called with %d IDs for one question: %v", name, n, ids(calls))
 			}
 			t.Logf("hook %s was called %d times", name, len(calls))
 			for _, c := range calls {
@@ -102,7 +102,7 @@ func TestHooks(t *testing.T) {
 			t.Errorf("before its second step the gate received step %d %q, weight %d", c.Step, c.StepName, c.Weight)
 		}
 		if n := len(ids(r.of("event", "1.1.0"))); n < 2 {
-			t.Errorf("%d transitions were reported, want at least that to canary and that to active", n)
+			t.Errorf("%d transitions were reported, want at least the transitions to canary and to active", n)
 		}
 	})
 
@@ -118,7 +118,7 @@ func TestHooks(t *testing.T) {
 			t.Errorf("1.2.0 got %.1f %% of the requests", f*100)
 		}
 		if n := len(r.of("more", "1.2.0")); n > 0 {
-			t.Errorf("a later gate was asked %d times", n)
+			t.Errorf("a later gate was called %d times", n)
 		}
 	})
 

@@ -17,14 +17,14 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// byAnnotations routes by Ingresses with the annotations of ingress-nginx, which the gateway of the local cluster reads as
-// ingress-nginx documents them. It is Traefik: how ingress-nginx itself reloads is not tested here.
+// byAnnotations routes with Ingresses with the annotations of ingress-nginx. The gateway of the local cluster, which is
+// Traefik, reads them as ingress-nginx documents them. The reload of ingress-nginx itself is not tested here.
 func byAnnotations() *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 }
 
-// TestAnnotationsSplit compares the share of the requests that a canary gets by canary-weight with its weight: within 1
-// point. Then it rolls a canary back, and rolls back to the retained release. No request fails.
+// TestAnnotationsSplit compares the share of the requests that a canary gets with its canary-weight, within 1 point.
+// Then it rolls a canary back, and rolls back to the retained release. No request fails.
 func TestAnnotationsSplit(t *testing.T) {
 	const requests, tolerance = 5_000, 1.0
 	weights := []int32{1, 10, 50, 99}
@@ -78,11 +78,11 @@ func TestAnnotationsSplit(t *testing.T) {
 	s.sees(l, "1.0.0")
 	t.Logf("clients see the retained release only, %s after the pin", time.Since(began).Round(100*time.Millisecond))
 	s.active("1.0.0")
-	s.serves(l, 8*time.Second) // until after the drain of 1.1.0
+	s.serves(l, 8*time.Second) // Wait until the drain of 1.1.0 has ended.
 	verdict(t, l)
 }
 
-// TestAnnotationsMatch routes the requests with a header, or with the cookie's value "always", and no others, to a canary.
+// TestAnnotationsMatch routes only the requests with a header, or with the cookie value "always", to a canary.
 func TestAnnotationsMatch(t *testing.T) {
 	s := newService(t, "nginx-match").steps(v1alpha1.CanaryStep{Name: "testers", Match: true, Approval: &v1alpha1.CanaryApproval{}})
 	s.network.Spec.Provider = byAnnotations()
@@ -130,7 +130,7 @@ func TestAnnotationsMatch(t *testing.T) {
 }
 
 // TestAnnotationsSwitch moves a service from the Gateway to Ingresses with the annotations of ingress-nginx and back, each
-// in the middle of a canary, whose share does not change. No request fails.
+// time in the middle of a canary, whose share does not change. No request fails.
 func TestAnnotationsSwitch(t *testing.T) {
 	s := newService(t, "nginx-switch").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -177,7 +177,7 @@ func (s *service) halved(l *harness.Load, version string) {
 	})
 }
 
-// ingresses waits for the number of Ingresses of the service's policy, each with an address of the class that serves it.
+// ingresses waits until the service's policy has a number of Ingresses, each with an address from the class that serves it.
 func (s *service) ingresses(want int) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%d Ingresses with an address", want), func(ctx context.Context) (bool, string, error) {

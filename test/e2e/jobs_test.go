@@ -20,19 +20,19 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// jobReports records what Jobs report, and refuses the migrations of some versions.
+// jobReports records the reports of Jobs, and rejects the migrations of some versions.
 type jobReports struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	counts  map[string]int // by hook, version and phase
+	counts  map[string]int // The counts, by hook, version and phase.
 	refused map[string]bool
 }
 
 func (r *jobReports) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var body map[string]string
 	if err := json.NewDecoder(req.Body).Decode(&body); err != nil {
-		return // the pod was stopped
+		return // The pod was stopped.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +52,8 @@ func (r *jobReports) count(hook, version, phase string) int {
 	return r.counts[hook+" "+version+" "+phase]
 }
 
-// TestJobs: a migration before the first pod, a smoke test before traffic and a cleanup after the end run once each, as Jobs,
-// while the manager is killed. A migration that fails leaves the active release untouched. No request fails.
+// TestJobs tests that a migration before the first pod, a smoke test before traffic and a cleanup after the end run once
+// each, as Jobs, while the manager is killed. A failed migration does not affect the active release. No request fails.
 func TestJobs(t *testing.T) {
 	const versions, kills = 4, 5
 	r := &jobReports{t: t, counts: map[string]int{}, refused: map[string]bool{"1.9.0": true}}
@@ -122,7 +122,7 @@ func TestJobs(t *testing.T) {
 			t.Errorf("1.9.0 has %d pods, %v", len(pods), err)
 		}
 		if n := r.count("migrate", "1.9.0", "begin"); n != 1 {
-			t.Errorf("the migration that failed ran %d times", n)
+			t.Errorf("the failed migration ran %d times", n)
 		}
 		s.sees(l, fmt.Sprintf("1.%d.0", versions))
 	})

@@ -23,12 +23,12 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "seed of the moments at which the manager is killed; 0 takes one of the clock")
-	kills = flag.Int("kills", 20, "how often the manager is killed")
+	seed  = flag.Uint64("seed", 0, "seed of the times at which the manager is killed; 0 means a seed from the clock")
+	kills = flag.Int("kills", 20, "number of kills of the manager")
 )
 
 // TestDemoSurvivesKills plays the demo repeatedly, while the manager's process is killed with SIGKILL at seeded times at
-// least 15 s apart, until that has happened often enough. Each demo must end with PASSED, which means that no request
+// least 15 s apart, until the number of kills is reached. Each demo must end with PASSED, which means that no request
 // failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
@@ -98,7 +98,7 @@ func conclusion(out []byte) string {
 	return strings.Join(lines, "; ")
 }
 
-// managerProcess finds the manager's pod and the process id of its container.
+// managerProcess returns the manager's pod and the process ID of its container.
 func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
 	var pods corev1.PodList
 	if err := env.Client.List(ctx, &pods, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"}); err != nil {
@@ -118,7 +118,7 @@ func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
 	return nil, 0, fmt.Errorf("find the manager: no container runs")
 }
 
-// pidOf asks containerd for the process id of a container.
+// pidOf returns the process ID of a container from containerd.
 func pidOf(ctx context.Context, container string) (int, error) {
 	out, err := exec.CommandContext(ctx, "ctr", "-n", "k8s.io", "--address", filepath.Join(runDir(), "containerd.sock"), "tasks", "ls").Output()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// The time between two kills is at least minGap and at most minGap + moreGap.
+// minGap is the minimum time between two kills, and minGap + moreGap is the maximum.
 const (
 	minGap  = 15 * time.Second
 	moreGap = 30 * time.Second
@@ -32,7 +32,7 @@ type killer struct {
 	times []time.Time
 }
 
-// run kills until there were enough kills or ctx ends.
+// run kills the process until the number of kills is reached or ctx ends.
 func (k *killer) run(ctx context.Context) error {
 	defer close(k.done)
 	for k.count() < k.wanted {
@@ -50,8 +50,8 @@ func (k *killer) run(ctx context.Context) error {
 	return nil
 }
 
-// kill kills the running process by its id with SIGKILL, and deletes its pod, whose back-off would only make the test
-// longer.
+// kill kills the running process by its ID with SIGKILL, and deletes its pod, because its back-off would only prolong
+// the test.
 func (k *killer) kill(ctx context.Context) error {
 	return harness.WaitFor(ctx, "a running manager to kill", func(ctx context.Context) (bool, string, error) {
 		pod, pid, err := managerProcess(ctx)
@@ -77,7 +77,7 @@ func (k *killer) count() int {
 
 func (k *killer) enough() bool { return k.count() >= k.wanted }
 
-// log returns the time of each kill, and how long after the previous one it was.
+// log returns the time of each kill, and the time since the previous kill.
 func (k *killer) log() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

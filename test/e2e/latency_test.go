@@ -31,7 +31,7 @@ func TestLatencies(t *testing.T) {
 		version := fmt.Sprintf("1.%d.0", i+1)
 		l.Mark(version)
 		seen := watchPods(t, s)
-		// A different moment of the polling interval for each sample.
+		// Each sample starts at a different time of the polling interval.
 		time.Sleep(interval * time.Duration(i) / samples)
 		pushed := time.Now()
 		s.push(version)
@@ -56,8 +56,8 @@ func TestLatencies(t *testing.T) {
 	verdict(t, l)
 }
 
-// watchPods watches the pods of the namespace; the result waits for those of a version, and returns when the first was
-// created, and when as many as the service has replicas were ready.
+// watchPods watches the pods of the namespace. The returned function waits for the pods of a version, and returns the
+// time at which the first was created and the time at which as many pods as the service has replicas were ready.
 func watchPods(t *testing.T, s *service) func(version string) (created, ready time.Time) {
 	t.Helper()
 	w, err := env.Client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(s.namespace))
@@ -92,7 +92,7 @@ func watchPods(t *testing.T, s *service) func(version string) (created, ready ti
 	}
 }
 
-// durations formats samples: the median, the maximum, and all.
+// durations formats samples: the median, the maximum, and all samples.
 func durations(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	var text []string

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// managerLog follows the logs of all managers, one after the other, and keeps the unexpected lines.
+// managerLog follows the logs of all managers, one after the other, and stores unexpected lines.
 type managerLog struct {
 	client kubernetes.Interface
 	cancel context.CancelFunc
@@ -27,13 +27,13 @@ type managerLog struct {
 	since  metav1.Time
 
 	mu        sync.Mutex
-	following map[string]bool // by container
-	lines     map[string]bool // suspicious ones
-	restarts  []restart       // of the API server
+	following map[string]bool // The followed containers.
+	lines     map[string]bool // The suspicious lines.
+	restarts  []restart       // The restarts of the API server.
 	count     int
 }
 
-// restart is a restart of the API server by a test: from the command until it responded.
+// restart is a restart of the API server by a test, from the command until the server responded.
 type restart struct{ from, to time.Time }
 
 // suspicious matches errors, panics and denied requests.
@@ -56,7 +56,7 @@ var explained = []struct {
 // rolesUnread explains denied requests.
 const rolesUnread = "an API server that has just started has not read the roles yet"
 
-// refusal matches a denied request of the manager, and the time of a line.
+// refusal matches a denied request of the manager, and stamp matches the time of a line.
 var (
 	refusal = regexp.MustCompile(`is forbidden: User \\?"system:serviceaccount:heighliner-system:`)
 	stamp   = regexp.MustCompile(`"ts":"([^"]+)"`)
@@ -84,7 +84,7 @@ func (l *managerLog) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		pods, err := l.client.CoreV1().Pods(managerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=manager"})
-		if err == nil { // an API server that a test has stopped comes back
+		if err == nil { // An API server that a test has stopped returns later.
 			for i := range pods.Items {
 				l.check(ctx, &pods.Items[i])
 			}
@@ -112,7 +112,7 @@ func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads one container's log until it ends; if the API server ends first, it reads it again.
+// follow reads the log of a container until it ends. If the API server ends first, it reads the log again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {
 		l.mu.Lock()
@@ -136,7 +136,7 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained returns the suspicious lines that no fault of the tests explains, and the others by their
+// unexplained returns the suspicious lines that no fault of the tests explains, and the other lines by their
 // explanation.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
@@ -159,7 +159,7 @@ func (l *managerLog) restarted(from time.Time) {
 	l.restarts = append(l.restarts, restart{from: from, to: time.Now()})
 }
 
-// explanation returns the explanation of a line; a panic has none. The caller holds the lock.
+// explanation returns the explanation of a line. Panics have no explanation. The caller holds the lock.
 func (l *managerLog) explanation(line string) string {
 	if strings.Contains(line, "panic") || strings.Contains(line, "goroutine ") {
 		return ""
@@ -172,7 +172,7 @@ func (l *managerLog) explanation(line string) string {
 	if found := stamp.FindStringSubmatch(line); found != nil && refusal.MatchString(line) {
 		at, err := time.Parse(time.RFC3339, found[1])
 		for _, r := range l.restarts {
-			// The log has no fractions of seconds.
+			// The log contains no fractions of seconds.
 			if err == nil && !at.Before(r.from.Truncate(time.Second)) && at.Before(r.to.Add(10*time.Second)) {
 				return rolesUnread
 			}
@@ -181,7 +181,7 @@ func (l *managerLog) explanation(line string) string {
 	return ""
 }
 
-// verdict prints the unexpected lines of the manager, and reports whether there were none.
+// verdict prints the unexpected lines of the manager, and returns true if there are none.
 func (l *managerLog) verdict() bool {
 	lines, explained := l.unexplained()
 	fmt.Printf("manager's log: %d lines; %d errors, panics and refusals that no fault of the tests explains\n", l.count, len(lines))

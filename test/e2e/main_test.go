@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// The manager, as config/default installs it.
+// These constants identify the manager that config/default installs.
 const (
 	managerNamespace = "heighliner-system"
 	managerName      = "heighliner"
@@ -36,19 +36,19 @@ const (
 // environment is shared by all tests.
 type environment struct {
 	*harness.Cluster
-	// root of the checkout.
+	// root is the root of the checkout.
 	root string
-	// kubectl is the program with which to act as a user would.
+	// kubectl is the kubectl binary, with which tests act as a user would.
 	kubectl string
-	// user is the name of this client for the API server.
+	// user is the name of the user of this client.
 	user string
-	// log of all managers during the tests.
+	// log contains the logs of all managers during the tests.
 	log *managerLog
 }
 
 var env environment
 
-var chosen = flag.String("group", "", "run the tests of this group only")
+var chosen = flag.String("group", "", "run only the tests of this group")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	stop()
 	if !env.log.verdict() && code == 0 {
-		fmt.Println("FAIL: the manager logged what no fault of these tests explains")
+		fmt.Println("FAIL: the manager logged lines that no fault of these tests explains")
 		code = 1
 	}
 	os.Exit(code)
@@ -98,7 +98,7 @@ func open(ctx context.Context) (stop func(), err error) {
 	fmt.Printf("manager image: %s\n", manager.Spec.Template.Spec.Containers[0].Image)
 	self := &authenticationv1.SelfSubjectReview{}
 	if err := env.Client.Create(ctx, self); err != nil {
-		return nil, fmt.Errorf("ask who we are: %w", err)
+		return nil, fmt.Errorf("read the user of this client: %w", err)
 	}
 	env.user = self.Status.UserInfo.Username
 	env.log, err = followManager(env.Config)

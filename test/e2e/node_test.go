@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// simulatedTaint repels other pods from a simulated node.
+// simulatedTaint keeps other pods off a simulated node.
 const simulatedTaint = "e2e.hlnr.io/simulated"
 
-// simulateNode creates a node without a kubelet: its pods are reported as running and ready as soon as they are
-// scheduled, and removed as soon as they are deleted. The node is deleted after the test.
+// simulateNode creates a node without a kubelet. Its pods are reported as running and ready when they are scheduled,
+// and removed when they are deleted. The node is deleted after the test.
 func simulateNode(t *testing.T, name string) string {
 	t.Helper()
 	n := &simulatedNode{name: name, addresses: map[string]string{}}
@@ -34,7 +34,7 @@ func simulateNode(t *testing.T, name string) string {
 	running.Go(func() { n.renew(ctx) })
 	running.Go(func() { n.run(ctx) })
 	t.Cleanup(func() {
-		// The cleanup of the namespace has already started: its pods need the node to terminate.
+		// The cleanup of the namespace has already started. Its pods need the node to terminate.
 		wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		n.empty(wait)
@@ -47,7 +47,7 @@ func simulateNode(t *testing.T, name string) string {
 
 type simulatedNode struct {
 	name      string
-	addresses map[string]string // by pod UID
+	addresses map[string]string // The addresses, by pod UID.
 }
 
 func (n *simulatedNode) meta() metav1.ObjectMeta {
@@ -65,10 +65,10 @@ func (n *simulatedNode) register(ctx context.Context) error {
 		Capacity: capacity, Allocatable: capacity,
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}},
 	}
-	return env.Client.Status().Patch(ctx, node, client.MergeFrom(before)) // others write to new nodes too
+	return env.Client.Status().Patch(ctx, node, client.MergeFrom(before)) // Other clients also write to new nodes.
 }
 
-// renew renews the node's Lease, by which the control plane knows that the node is alive.
+// renew renews the node's Lease, with which the control plane detects that the node is alive.
 func (n *simulatedNode) renew(ctx context.Context) {
 	seconds := int32(40)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.name}}
@@ -79,7 +79,7 @@ func (n *simulatedNode) renew(ctx context.Context) {
 		spec := coordinationv1.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(lease), lease); err == nil {
 			lease.Spec = spec
-			_ = env.Client.Update(ctx, lease) // retried later
+			_ = env.Client.Update(ctx, lease) // A failed update is retried later.
 		} else {
 			lease.Spec, lease.ResourceVersion = spec, ""
 			_ = env.Client.Create(ctx, lease)
@@ -92,7 +92,7 @@ func (n *simulatedNode) renew(ctx context.Context) {
 	}
 }
 
-// run simulates the kubelet, from a new list whenever the watch ends.
+// run simulates the kubelet. When the watch ends, it starts again with a new list.
 func (n *simulatedNode) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.follow(ctx)
@@ -124,7 +124,7 @@ func (n *simulatedNode) follow(ctx context.Context) {
 	}
 }
 
-// play takes one pod a step further; what fails is retried after the next list.
+// play performs the next step of a pod. A failed step is retried after the next list.
 func (n *simulatedNode) play(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case pod.DeletionTimestamp != nil:

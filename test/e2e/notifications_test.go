@@ -27,9 +27,9 @@ const (
 	chatPath  = "/api/webhooks/1/token"
 )
 
-// TestNotifications reports rollouts to a webhook, a broker and a chat: each start, wait and end once, in one message for each rollout
-// where the chat can edit, with signatures, and without loss while a receiver is away and the manager is killed. A receiver that never
-// answers delays no release.
+// TestNotifications reports rollouts to a webhook, a broker and a chat. Each start, wait and end is reported once and with signatures,
+// in one message for each rollout if the chat supports edits. No message is lost while a receiver is unavailable and the manager is
+// killed. A receiver that never responds does not delay releases.
 func TestNotifications(t *testing.T) {
 	s := newService(t, "notify").steps(asking("tenth", 10))
 	in := &inbox{t: t, receiver: receiver{key: []byte(notifyKey)}, status: map[string]int{}, chat: map[string][]string{}}
@@ -63,7 +63,7 @@ func TestNotifications(t *testing.T) {
 	s.status("1.2.0", v1alpha1.ReleaseError)
 	in.answer("hook", 0)
 
-	// Every end is reported to everyone who answers, and the last state of a release to one who was away.
+	// Every end is reported to all receivers that respond, and the last state of a release to a receiver that was unavailable.
 	for _, receiver := range []string{"hook", "broker"} {
 		in.got(receiver, "1.1.0", "Promoted")
 		in.got(receiver, "1.2.0", "Failed")
@@ -88,25 +88,25 @@ func TestNotifications(t *testing.T) {
 	})
 	shown := kubectl(t, "", "get", "notificationpolicies.hlnr.io,events", "-n", s.namespace, "-o", "yaml")
 	if strings.Contains(shown, "confidential") || strings.Contains(shown, notifyKey) || strings.Contains(shown, chatPath) {
-		t.Error("a status or an event shows what the Secrets hold")
+		t.Error("a status or an event contains the content of a Secret")
 	}
 	s.sees(l, "1.1.0")
 	verdict(t, l)
 	t.Logf("%d calls, of which %d were rejected while the webhook was away", in.count(), in.rejected())
 }
 
-// inbox is what receives notifications in the network of the cluster.
+// inbox receives notifications in the network of the cluster.
 type inbox struct {
 	receiver
 	t   *testing.T
 	url string
 
 	mu       sync.Mutex
-	status   map[string]int // by receiver, instead of 200
+	status   map[string]int // The status codes by receiver, instead of 200.
 	messages []notification
 	calls    int
 	refused  int
-	chat     map[string][]string // texts by the ID of a message
+	chat     map[string][]string // The texts, by the ID of the message.
 	order    []string
 }
 
@@ -124,7 +124,7 @@ type notification struct {
 func (in *inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	if err != nil {
-		return // the manager was killed in the middle of the call
+		return // The manager was killed during the call.
 	}
 	if req.URL.Path == "/silent" {
 		<-req.Context().Done()
@@ -154,7 +154,7 @@ func (in *inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// accept answers a webhook; signed is the body of a signed call.
+// accept responds to a webhook. signed is the body of a signed call.
 func (in *inbox) accept(w http.ResponseWriter, req *http.Request, m notification, err error, name string, signed []byte, keep func()) {
 	if status := in.status[name]; status != 0 {
 		in.refused++
@@ -175,7 +175,7 @@ func (in *inbox) accept(w http.ResponseWriter, req *http.Request, m notification
 	keep()
 }
 
-// post takes a message of the chat, or its edit.
+// post stores a message of the chat, or an edit of the message.
 func (in *inbox) post(w http.ResponseWriter, req *http.Request, body []byte) {
 	var message struct {
 		Embeds []struct{ Title string } `json:"embeds"`
@@ -194,7 +194,7 @@ func (in *inbox) post(w http.ResponseWriter, req *http.Request, body []byte) {
 	fmt.Fprintf(w, `{"id": %q}`, id)
 }
 
-// answer sets what a receiver answers; 0 for yes.
+// answer sets the status code of a receiver; 0 means success.
 func (in *inbox) answer(name string, status int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -204,7 +204,7 @@ func (in *inbox) answer(name string, status int) {
 // got waits for a message about a version.
 func (in *inbox) got(receiver, version, event string) {
 	in.t.Helper()
-	within(in.t, 7*time.Minute, fmt.Sprintf("%s to get %s of %s", receiver, event, version), func(context.Context) (bool, string, error) { // retries wait up to five minutes
+	within(in.t, 7*time.Minute, fmt.Sprintf("%s to get %s of %s", receiver, event, version), func(context.Context) (bool, string, error) { // The manager waits up to five minutes before it retries.
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		var events []string

@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names of TestPreviews on the stand-in for GitHub.
+// These are names of TestPreviews in the stand-in for GitHub.
 const (
 	hubToken   = "e2e-token"
 	hubSecret  = "e2e-webhook-secret"
@@ -35,7 +35,7 @@ type hub struct {
 	*githubtest.Server
 	t    *testing.T
 	url  string
-	hook string // URL of deliveries
+	hook string // The URL for deliveries.
 	sent atomic.Int32
 	took atomic.Int32
 }
@@ -49,7 +49,7 @@ func newHub(t *testing.T, hook string) *hub {
 	}
 	t.Cleanup(func() {
 		for _, failure := range h.Failures() {
-			t.Errorf("GitHub was asked what its reference does not describe: %s", failure)
+			t.Errorf("GitHub received a request that its reference does not describe: %s", failure)
 		}
 	})
 	h.url = serveInside(t, h.Server)
@@ -57,7 +57,7 @@ func newHub(t *testing.T, hook string) *hub {
 	return h
 }
 
-// openPreview creates the service with a preview of a pull request, and waits until it is served.
+// openPreview creates the service with a preview of a pull request, and waits until the preview is served.
 func (s *service) openPreview(h *hub) (repo *githubtest.Repository, number int, host string) {
 	s.t.Helper()
 	repo = h.AddRepository("acme/app")
@@ -89,9 +89,9 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews plays a pull request with a webhook: opened before its image exists, three pushes, one of them while the manager
-// is killed, closed during an outage of GitHub. With an interval of ten minutes only the deliveries make it fast, and an outage
-// of GitHub removes no preview.
+// TestPreviews plays a pull request with a webhook. It is opened before its image exists, gets three pushes, one of them while
+// the manager is killed, and is closed during an outage of GitHub. Polling with an interval of ten minutes would be slow, so
+// that the changes arrive by deliveries. An outage of GitHub removes no preview.
 func TestPreviews(t *testing.T) {
 	s := newService(t, "previews")
 	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)
@@ -135,16 +135,16 @@ func TestPreviews(t *testing.T) {
 	l.Mark("first commit")
 	s.deployed(repo, head(), "success")
 
-	// A push without faults: nothing of it is served before its image exists.
+	// A push without faults is not served before its image exists.
 	s.next(l, repo, n, "a push", false, built)
-	// The delivery may be lost with the manager: the next manager polls at its start.
+	// The delivery may be lost with the manager. The next manager polls at its start.
 	s.next(l, repo, n, "a push, while the manager is killed", true, built)
 	s.next(l, repo, n, "a third push", false, built)
 
 	l.Mark("closed while GitHub is out")
 	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
 	repo.Close(n, true)
-	time.Sleep(20 * time.Second) // in which nothing must happen
+	time.Sleep(20 * time.Second) // Nothing may happen in this time.
 	s.preview(head())
 	l.Mark("GitHub is back")
 	report := l.Stop()
@@ -174,13 +174,13 @@ func TestPreviews(t *testing.T) {
 	made := map[string]int{}
 	for _, d := range repo.Deployments() {
 		if made[d.SHA]++; made[d.SHA] > 1 {
-			t.Errorf("%d Deployments at GitHub for commit %.7s", made[d.SHA], d.SHA)
+			t.Errorf("%d deployments on GitHub for commit %.7s", made[d.SHA], d.SHA)
 		}
 	}
 	if comments := repo.Comments(n); len(comments) != 1 {
-		t.Errorf("%d comments on the pull request, want one", len(comments))
+		t.Errorf("%d comments on the pull request, want 1", len(comments))
 	}
-	t.Logf("%d of %d deliveries were taken", h.took.Load(), h.sent.Load())
+	t.Logf("%d of %d deliveries were accepted", h.took.Load(), h.sent.Load())
 }
 
 // exposeWebhooks routes a host of the gateway to the manager's Service for deliveries.
@@ -204,8 +204,9 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and its image when the commit was reported to GitHub. Until then only the previous
-// commit is served, and no request fails until the next one is served. The manager may be killed between commit and image.
+// next pushes a commit to a pull request, and pushes its image when the commit was reported to GitHub. Until then, only the
+// previous commit is served, and no request fails until the next commit is served. The manager may be killed between the
+// commit and the image.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
 	previous := repo.PullRequest(n).HeadSHA
@@ -240,14 +241,14 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	s.deployed(repo, previous, "inactive")
 	now := l.Report().Total
 	const tenth = 100 * time.Millisecond
-	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, alone %s, success at GitHub %s; %d of %d requests failed",
+	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, alone %s, success on GitHub %s; %d of %d requests failed",
 		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), reported.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
 	if url := lastStatus(repo, sha).EnvironmentURL; !strings.Contains(url, previewOf1+"."+s.name+".localhost") {
-		s.t.Errorf("%s: the Deployment at GitHub points to %q", what, url)
+		s.t.Errorf("%s: the deployment on GitHub points to %q", what, url)
 	}
 }
 
-// lastStatus returns what GitHub received last about a commit.
+// lastStatus returns the last status that GitHub received for a commit.
 func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.DeploymentStatus) {
 	for _, d := range repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {
@@ -257,7 +258,7 @@ func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.Deploy
 	return last
 }
 
-// preview waits until a commit is active in the group of pull request 1, and nothing is in progress.
+// preview waits until a commit is active in the group of pull request 1, and no rollout is in progress.
 func (s *service) preview(sha string) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%.7s to be the preview", sha), func(ms *v1alpha1.Microservice) (bool, string) {

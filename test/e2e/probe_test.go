@@ -19,22 +19,22 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestProbe plays canaries through a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe
-// no revision is confirmed before the canary responds, or while the previous release still does. It measures the time
-// from the write of a weight until it is served, and from then until it is confirmed; with confirm: Status, for
+// TestProbe plays canaries with a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe,
+// no revision is confirmed before the canary responds, or while the previous release still responds. The test measures
+// the time from the write of a weight until it is served, and from then until it is confirmed. With confirm: Status, for
 // comparison, it is confirmed earlier.
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is how much earlier than our own requests the manager may see what is served: ours are sent every 5 ms, and every
-		// second one goes to the canary.
+		// early is the time by which the manager may see a served weight before the requests of this test. The test sends
+		// requests every 5 ms, and every second request goes to the canary.
 		early = 250 * time.Millisecond
-		// late is the maximum time of a probe, because of its waits, after the weight is served.
+		// late is the maximum time from when the weight is served until a probe confirms it, because probes have pauses.
 		late = 3 * time.Second
 	)
-	t.Cleanup(func() { // the test's context has ended here
+	t.Cleanup(func() { // The context of the test has ended here.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
-			t.Errorf("give the gateway its throttle back: %v\n%s", err, out)
+			t.Errorf("restore the throttle of the gateway: %v\n%s", err, out)
 		}
 	})
 	localcluster(t, "gateway-restart", "--gateway-throttle", "2s")
@@ -78,7 +78,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// confirmedTime returns when the current revision was confirmed.
+// confirmedTime returns the time at which the current revision was confirmed.
 func (s *service) confirmedTime() time.Time {
 	s.t.Helper()
 	s.confirmed()
@@ -95,7 +95,7 @@ func (s *service) confirmedTime() time.Time {
 	return time.Time{}
 }
 
-// unprobed disables the probes again: their rule is removed, and everything is confirmed as before.
+// unprobed disables the probes again. Their rule is removed, and everything remains confirmed.
 func (s *service) unprobed() {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus })

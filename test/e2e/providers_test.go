@@ -23,9 +23,9 @@ import (
 // switchDrain is the drain delay of a change of the provider.
 const switchDrain = 15 * time.Second
 
-// TestProviders moves a service from one provider to the next, each in the middle of a canary: from the Gateway to plain
-// Ingresses, to its Services only, and back. One load uses its domain while it has one, and one its Service all the
-// time. No request fails, and nothing of a previous provider remains.
+// TestProviders moves a service from one provider to the next, each time in the middle of a canary: from the Gateway to
+// plain Ingresses, to its Services only, and back. One load uses its domain while the domain exists, and another load
+// uses its Service all the time. No request fails, and nothing of a previous provider remains.
 func TestProviders(t *testing.T) {
 	s := newService(t, "providers").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -36,7 +36,7 @@ func TestProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour,
-		NoKeepAlive: true} // a reused connection stays with its pod, and the retained release has one
+		NoKeepAlive: true} // A reused connection stays with its pod, and the retained release has a pod.
 	s.ready(inside)
 	service, err := harness.StartLoad(context.Background(), inside)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestProviders(t *testing.T) {
 	s.hasRoutes(0, 1)
 	promote("1.6.0")
 	s.sees(domain, "1.6.0")
-	while := domain.Stop() // Its domain is removed after the drain.
+	while := domain.Stop() // The domain is removed after the drain.
 	s.drained()
 	s.hasRoutes(0, 0)
 	s.push("1.7.0")
@@ -120,18 +120,18 @@ func TestProviders(t *testing.T) {
 	canary("1.8.0")
 	promote("1.8.0")
 	s.sees(domain, "1.8.0")
-	s.serves(domain, 8*time.Second) // until after the drain of 1.6.0
+	s.serves(domain, 8*time.Second) // Wait until the drain of 1.6.0 has ended.
 	s.hasRoutes(1, 0)
 
 	if while.Total.Failed > 0 || while.Total.Sent == 0 {
-		t.Errorf("%d of %d requests failed by the first domain: %v", while.Total.Failed, while.Total.Sent, while.Failures)
+		t.Errorf("%d of %d requests to the first domain failed: %v", while.Total.Failed, while.Total.Sent, while.Failures)
 	}
-	t.Logf("%d of %d requests failed until the domain went", while.Total.Failed, while.Total.Sent)
+	t.Logf("%d of %d requests failed until the domain was removed", while.Total.Failed, while.Total.Sent)
 	verdict(t, domain, service)
 }
 
 // goes changes the provider of the service's policy and its domains, and waits until the next provider serves everything
-// that the previous one served.
+// that the previous provider served.
 func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider, p.Spec.Domains = to, domains })

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// call is one request of a hook, as its receiver reads it.
+// call is a request of a hook, as its receiver decodes it.
 type call struct {
 	APIVersion      string            `json:"apiVersion"`
 	ID              string            `json:"id"`
@@ -41,8 +41,8 @@ type call struct {
 	Metadata        map[string]string `json:"metadata"`
 }
 
-// receiver is an HTTP endpoint in the network of the cluster, in this process. It checks each call's signature and
-// headers, records it, and responds as configured.
+// receiver is an HTTP endpoint of this process in the network of the cluster. It checks the signature and the headers
+// of each call, records the call, and responds as configured.
 type receiver struct {
 	t   *testing.T
 	url string
@@ -50,10 +50,10 @@ type receiver struct {
 
 	mu      sync.Mutex
 	calls   []call
-	answers map[string]int // by hook, and by hook and version
+	answers map[string]int // The status codes, by hook, and by hook and version.
 }
 
-// receive starts a receiver. The key is that of the signatures.
+// receive starts a receiver. The key is the key of the signatures.
 func receive(t *testing.T, key string) *receiver {
 	t.Helper()
 	r := &receiver{t: t, key: []byte(key), answers: map[string]int{}}
@@ -61,7 +61,7 @@ func receive(t *testing.T, key string) *receiver {
 	return r
 }
 
-// serveInside serves in the network of the cluster until the test ends; url has no path.
+// serveInside serves in the network of the cluster until the test ends. The returned URL has no path.
 func serveInside(t *testing.T, handler http.Handler) (url string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(env.RegistryInternal)
@@ -82,7 +82,7 @@ func serveInside(t *testing.T, handler http.Handler) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-// answerAll sets the status code for a hook, for all versions without their own one; defaults to 200.
+// answerAll sets the status code for a hook, for all versions without their own status code. It defaults to 200.
 func (r *receiver) answerAll(hook string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *receiver) answer(hook, version string, status int) {
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	if err != nil {
-		return // the manager was killed during the call
+		return // The manager was killed during the call.
 	}
 	var c call
 	if err := json.Unmarshal(body, &c); err != nil {
@@ -118,7 +118,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s says %d\n", c.Name, status)
 }
 
-// signature returns what signs a request with a body.
+// signature returns the signature of a request with a body.
 func (r *receiver) signature(req *http.Request, body []byte) string {
 	mac := hmac.New(sha256.New, r.key)
 	mac.Write([]byte(req.Header.Get("X-Heighliner-Timestamp") + "."))
@@ -126,7 +126,7 @@ func (r *receiver) signature(req *http.Request, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// check returns what is wrong with a call.
+// check describes the errors of a call.
 func (r *receiver) check(req *http.Request, body []byte, c call) string {
 	switch {
 	case req.Method != http.MethodPost:
@@ -160,7 +160,7 @@ func (r *receiver) of(hook, version string) []call {
 	return calls
 }
 
-// ids returns the ids of calls, each once.
+// ids returns the distinct IDs of calls.
 func ids(calls []call) []string {
 	var all []string
 	for _, c := range calls {

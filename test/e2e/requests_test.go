@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestZeroFailedRequests plays everything that changes a service's traffic, under 50 requests per second over
-// reused connections and 10 over new ones, and checks that no request fails.
+// TestZeroFailedRequests plays every kind of change of a service's traffic, under 50 requests per second over reused
+// connections and 10 over new connections, and checks that no request fails.
 func TestZeroFailedRequests(t *testing.T) {
 	s := newService(t, "requests").steps(pausing(10, 5*time.Second), asking("half", 50))
 	s.start("1.0.0")
@@ -81,6 +81,6 @@ func TestZeroFailedRequests(t *testing.T) {
 	s.decide("1.4.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.4.0")
 	s.sees(kept, "1.4.0")
-	s.serves(kept, 10*time.Second) // until after the drain of 1.3.0
+	s.serves(kept, 10*time.Second) // Wait until the drain of 1.3.0 has ended.
 	verdict(t, kept, fresh)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestRouteRef plays a completed canary, and an aborted one, on one rule of a user's HTTPRoute, while the user edits the
-// other rule, and then returns the rule. No request to either rule fails.
+// TestRouteRef plays a completed canary and an aborted canary on one rule of a user's HTTPRoute, while the user edits
+// the other rule, and then returns the rule to the user. No request to either rule fails.
 func TestRouteRef(t *testing.T) {
 	s := newService(t, "routeref").steps(asking("ten", 10), asking("half", 50), asking("all", 100))
 	u := s.userOwned("0.9.0")
@@ -33,7 +33,7 @@ func TestRouteRef(t *testing.T) {
 	s.push("1.1.0")
 	s.share(l, "1.1.0", 10)
 
-	// In the middle of the canary the user changes the other rule as kubectl edit does.
+	// In the middle of the canary, the user changes the other rule, as with kubectl edit.
 	filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
 		Set: []gatewayv1.HTTPHeader{{Name: "X-Team", Value: "web"}},
 	}}
@@ -73,7 +73,7 @@ func TestRouteRef(t *testing.T) {
 		t.Errorf("backendRefs at the end (-before +after):\n%s", diff)
 	}
 	if diff := cmp.Diff(want[0].Filters, route.Spec.Rules[0].Filters); diff != "" {
-		t.Errorf("what the user changed (-changed +after):\n%s", diff)
+		t.Errorf("the changes of the user (-changed +after):\n%s", diff)
 	}
 	if len(route.Annotations) > 0 {
 		t.Errorf("annotations at the end: %v", route.Annotations)
@@ -113,7 +113,7 @@ func (u *userOwned) loadOnPath(path string) *harness.Load {
 	return l
 }
 
-// backends returns the Services of rules, by name of the rule.
+// backends returns the Services of rules, by the name of the rule.
 func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range rules {
@@ -124,7 +124,7 @@ func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	return out
 }
 
-// share waits until a version has a weight, and clients see approximately that share.
+// share waits until a version has a weight and clients see approximately this share.
 func (s *service) share(l *harness.Load, version string, weight int32) {
 	s.t.Helper()
 	s.weight(version, weight)

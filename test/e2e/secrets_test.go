@@ -20,9 +20,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSecretRollback makes the content of a Secret part of the release. Without the optional component nothing starts, and
-// the status names the fix; with it, a rotation creates a release of the same version with the canary's steps, and a pin
-// to an older one restores the content with which it ran. No status, event or log contains the content, plain or encoded.
+// TestSecretRollback makes the content of a Secret part of the release. Without the optional component, nothing starts,
+// and the status shows the fix. With the component, a rotation creates a release of the same version, which takes the
+// steps of the canary, and a pin to an older release restores the content with which it ran. No status, event or log
+// contains the content, neither plain nor encoded.
 func TestSecretRollback(t *testing.T) {
 	s := newService(t, "secrets").steps(pausing(50, 2*time.Second))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}, Data: map[string][]byte{"APP": []byte("saffron")}}
@@ -47,7 +48,7 @@ func TestSecretRollback(t *testing.T) {
 	l := s.load(30, false)
 	s.says("saffron 1.0.0")
 
-	t.Log("a rotation is a release of the same version")
+	t.Log("a rotation creates a release of the same version")
 	l.Mark("rotated")
 	s.rotate(secret, "magenta", "1.0.0")
 	s.active("1.0.0")
@@ -59,7 +60,7 @@ func TestSecretRollback(t *testing.T) {
 	s.active("1.1.0")
 	s.says("viridian 1.1.0")
 
-	t.Log("a pin brings the old content back")
+	t.Log("a pin restores the old content")
 	l.Mark("pinned")
 	s.pin("1.0.0")
 	s.active("1.0.0")

@@ -22,16 +22,16 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in the namespace of each test.
+// These are names in the namespace of each test.
 const (
 	appName = "app"
-	// slug of the only group with groupBy All.
+	// slug is the slug of the only group, because of groupBy All.
 	slug = "release"
-	// interval of the ImagePolicies, the shortest one allowed.
+	// interval is the interval of the ImagePolicies, which is the shortest allowed interval.
 	interval = 5 * time.Second
 	// patience is the time limit of a single step of a test.
 	patience = 3 * time.Minute
-	// soon limits what takes seconds on an idle machine, as docs/results.md shows, so that only a fault exceeds it.
+	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. Only a fault exceeds it.
 	soon = 30 * time.Second
 )
 
@@ -41,14 +41,14 @@ type service struct {
 	t          *testing.T
 	name       string
 	namespace  string
-	app        string // name of its objects
+	app        string // The name of its objects.
 	repository string
 	images     *v1alpha1.ImagePolicy
 	ms         *v1alpha1.Microservice
 	network    *v1alpha1.NetworkPolicy
 }
 
-// newService describes a service and removes remains of an earlier test; start creates it.
+// newService describes a service, and removes remains of an earlier test. start creates the service.
 func newService(t *testing.T, name string) *service {
 	t.Helper()
 	s := describe(t, name, "e2e-"+name, appName)
@@ -65,7 +65,7 @@ func newService(t *testing.T, name string) *service {
 	return s
 }
 
-// sibling describes another service in the namespace, with its own domain and images; start creates it.
+// sibling describes another service in the namespace, with its own domain and images. start creates the service.
 func (s *service) sibling(app string) *service {
 	other := describe(s.t, s.name+"-"+app, s.namespace, app)
 	s.t.Cleanup(func() {
@@ -102,7 +102,7 @@ func gateway(name, namespace string) *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: name, Namespace: namespace}}}}
 }
 
-// podSpec returns the pod spec of the sample application, for the restricted pod security standard.
+// podSpec returns the pod spec of the sample application, which complies with the restricted Pod Security Standard.
 func podSpec() corev1.PodSpec {
 	grace, user, yes, no := int64(10), int64(65532), true, false
 	return corev1.PodSpec{
@@ -131,7 +131,7 @@ func (s *service) steps(steps ...v1alpha1.CanaryStep) *service {
 	return s
 }
 
-// pausing returns a step that waits for a duration; asking returns one that waits for a person.
+// pausing returns a step that waits for a duration. asking returns a step that waits for a person.
 func pausing(weight int32, d time.Duration) v1alpha1.CanaryStep {
 	return v1alpha1.CanaryStep{Weight: weight, Pause: &v1alpha1.CanaryPause{Duration: v1alpha1.DurationOf(d)}}
 }
@@ -178,7 +178,7 @@ func wait(t *testing.T, what string, poll harness.Poll) {
 	within(t, patience, what, poll)
 }
 
-// within waits for a condition for a time, or ends the test.
+// within waits for a condition for the given time, or ends the test.
 func within(t *testing.T, limit time.Duration, what string, poll harness.Poll) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -188,7 +188,7 @@ func within(t *testing.T, limit time.Duration, what string, poll harness.Poll) {
 	}
 }
 
-// push builds and pushes the image of a version; variables are NAME, value, NAME, value.
+// push builds and pushes the image of a version. The variables are pairs of a name and a value.
 func (s *service) push(version string, variables ...string) {
 	s.t.Helper()
 	all := map[string]string{"VERSION": version}
@@ -368,7 +368,7 @@ func (s *service) decide(version string, action v1alpha1.DecisionAction, step st
 	})
 }
 
-// pin pins the group to a version; "" removes the pin.
+// pin pins the group to a version. If the version is empty, it removes the pin.
 func (s *service) pin(version string) {
 	s.t.Helper()
 	change(s.t, s.ms, func(ms *v1alpha1.Microservice) {
@@ -401,7 +401,7 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// web returns a client that connects to the gateway, whatever the host is.
+// web returns a client that connects to the gateway, regardless of the host.
 func web() *http.Client {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
@@ -428,7 +428,7 @@ func answers(t *testing.T, host string) {
 	})
 }
 
-// load starts to send requests to the service's domain, once it responds.
+// load starts to send requests to the service's domain when the domain responds.
 func (s *service) load(rate float64, noKeepAlive bool) *harness.Load {
 	s.t.Helper()
 	return s.loadOn(s.host(), rate, noKeepAlive)
@@ -456,7 +456,7 @@ func (s *service) sees(l *harness.Load, version string) {
 	})
 }
 
-// serves sends requests for a time, and fails if one fails.
+// serves sends requests for the given time, and fails the test if a request fails.
 func (s *service) serves(l *harness.Load, d time.Duration) {
 	s.t.Helper()
 	before := l.Report().Total
@@ -469,7 +469,7 @@ func (s *service) serves(l *harness.Load, d time.Duration) {
 	}
 }
 
-// verdict ends loads, prints their table, and fails if a request failed.
+// verdict ends loads, prints their table, and fails the test if a request failed.
 func verdict(t *testing.T, loads ...*harness.Load) {
 	t.Helper()
 	var reports []harness.Report

@@ -14,10 +14,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// sharedErrors is an analysis with the cluster's Prometheus by which several services can be measured: the share of requests of a
-// release that the application answered with an error, at most 1 percent.
+// sharedErrors is an analysis with the cluster's Prometheus that several services can use. It measures the share of requests of a
+// release that the application answered with an error, which may be at most 1 percent.
 func sharedErrors() v1alpha1.AnalysisTemplateSpec {
-	// The variables of a release are filled in when the query is sent, and the argument when the reference is resolved.
+	// The variables of a release are inserted when the query is sent, and the argument when the reference is resolved.
 	all := `sum(rate(http_requests_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}"}[{{.Interval}}]))`
 	failed := strings.Replace(all, "{namespace", `{code=~"{{.Args.class}}..",namespace`, 1)
 	spec := v1alpha1.AnalysisTemplateSpec{Args: []v1alpha1.AnalysisArgument{{Name: "class"}}}
@@ -31,8 +31,8 @@ func sharedErrors() v1alpha1.AnalysisTemplateSpec {
 	return spec
 }
 
-// TestSharedAnalysis: a service is measured by an AnalysisTemplate with an argument, a bad canary is rolled back by it, a
-// change of the template applies and is recorded, and a ClusterAnalysisTemplate that is not offered yet keeps releases from starting.
+// TestSharedAnalysis measures a service with an AnalysisTemplate with an argument. It rolls a bad canary back, a change of the
+// template applies and is recorded, and a ClusterAnalysisTemplate that is not offered yet prevents releases from starting.
 func TestSharedAnalysis(t *testing.T) {
 	s := newService(t, "shared").steps(v1alpha1.CanaryStep{Weight: 30}).measured("", 1, v1alpha1.NoTrafficWait)
 	canary := s.ms.Spec.UpdateStrategy.Canary
@@ -81,7 +81,7 @@ func TestSharedAnalysis(t *testing.T) {
 		return readyReason(ms) == "AnalysisTemplateNotFound", readyReason(ms)
 	})
 	s.push("1.4.0")
-	time.Sleep(round) // 1.3.0 serves, and its errors do not count
+	time.Sleep(round) // 1.3.0 serves in this time, and its errors do not count.
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(t.Context(), s.key(), &ms); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestSharedAnalysis(t *testing.T) {
 	}
 }
 
-// measuredBy checks which template measured a version.
+// measuredBy checks that a version was measured with the given template.
 func (s *service) measuredBy(version, want string) {
 	s.t.Helper()
 	s.measurements(version)

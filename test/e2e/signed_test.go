@@ -22,9 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSignedImage adds a public key of cosign to an ImagePolicy. Images without a signature, or with one by another key, are
-// rejected with their reasons and never run; signed ones run, by the signed digest, and one that is signed later does as
-// well.
+// TestSignedImage adds a public key of cosign to an ImagePolicy. Images without a signature, or with a signature of another
+// key, are rejected with reasons and never run. Signed images run by the signed digest, including an image that is signed
+// later.
 func TestSignedImage(t *testing.T) {
 	s := newService(t, "signed")
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
@@ -43,7 +43,7 @@ func TestSignedImage(t *testing.T) {
 	for version, want := range map[string]string{"1.1.0": "NotSigned: the repository contains no signature", "1.2.0": "Invalid: "} {
 		t.Logf("%s: %s", version, s.unverified(version, want))
 	}
-	t.Log("it stays so for three scans")
+	t.Log("the state remains for three scans")
 	l.Mark("unsigned images")
 	s.serves(l, 3*interval)
 	s.sees(l, "1.0.0")
@@ -73,7 +73,7 @@ func TestSignedImage(t *testing.T) {
 	verdict(t, l)
 }
 
-// sign signs a digest as cosign does, with a tag that is derived from it.
+// sign signs a digest as cosign does, with a tag that is derived from the digest.
 func (s *service) sign(key cosigntest.Key, digest string) {
 	s.t.Helper()
 	tag, err := name.NewTag(s.localRepository()+":"+cosigntest.Tag(digest), name.StrictValidation, name.Insecure)
@@ -83,7 +83,7 @@ func (s *service) sign(key cosigntest.Key, digest string) {
 	s.write(tag, cosigntest.Artifact(s.t, "", key.Layer(s.t, cosigntest.Payload(s.images.Spec.Image, digest))))
 }
 
-// signAsReferrer signs a digest with a bundle, whose manifest names the image as its subject.
+// signAsReferrer signs a digest with a bundle. The subject of the bundle's manifest is the image.
 func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.t.Helper()
 	subject, err := name.NewDigest(s.localRepository()+"@"+digest, name.StrictValidation, name.Insecure)
@@ -103,7 +103,7 @@ func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.write(subject.Context().Digest(own.String()), referrer)
 }
 
-// localRepository returns the repository as it is reachable from here.
+// localRepository returns the repository with the address of the registry for this process.
 func (s *service) localRepository() string { return env.Registry + "/" + s.repository }
 
 func (s *service) write(to name.Reference, image v1.Image) {
@@ -144,7 +144,7 @@ func (s *service) neverRan(versions ...string) {
 	}
 	for _, version := range versions {
 		if r := row(&ms, version); r != nil {
-			s.t.Errorf("%s is not signed, and is %s", version, r.Status)
+			s.t.Errorf("%s is not signed, but has status %s", version, r.Status)
 		}
 	}
 }

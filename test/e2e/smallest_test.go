@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// smallest is the smallest useful set of the documents: three objects with required fields only. Only the image, the
-// Gateway and the domain are those of the local cluster.
+// smallest is the smallest useful set of objects of the documentation: three objects with required fields only. Only
+// the image, the Gateway and the domain are specific to the local cluster.
 const smallest = `
 apiVersion: hlnr.io/v1alpha1
 kind: ImagePolicy
@@ -38,7 +38,7 @@ func TestSmallestUseful(t *testing.T) {
 	// The set has no security settings, so that its namespace must not require them.
 	kubectl(t, "", "label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
 	s.push("1.0.0")
-	s.push("2.0.0") // out of range
+	s.push("2.0.0") // This version is out of range.
 	began := time.Now()
 	kubectl(t, strings.ReplaceAll(smallest, "IMAGE", env.RegistryInternal+"/"+s.repository), "apply", "-n", s.namespace, "-f", "-")
 	answers(t, "shop.smallest.localhost")

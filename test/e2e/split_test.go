@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSplit compares a canary's share of 10,000 requests with an unchanged configuration with its weight: within 1
-// point. At a weight of 30 it sends requests as the Gateway API's own test of weights does.
+// TestSplit compares a canary's share of 10,000 requests, with an unchanged configuration, with its weight, within 1
+// point. At a weight of 30 it sends requests in the same way as the Gateway API's own test of weights.
 func TestSplit(t *testing.T) {
 	const requests, tolerance = 10_000, 1.0
 	weights := []int32{1, 5, 10, 30, 50, 99}
@@ -69,8 +69,8 @@ func appendStep(c *v1alpha1.CanaryStrategy, step v1alpha1.CanaryStep) *v1alpha1.
 	return c
 }
 
-// served waits until the gateway serves a weight that it has accepted: it reads its configuration at most once per
-// throttle, and this test is about shares, not about times.
+// served waits until the gateway serves a weight that it has accepted, because it reads its configuration at most once
+// per throttle interval, and this test measures shares and not times.
 func served(t *testing.T, s *service, weight int32) {
 	t.Helper()
 	wait(t, fmt.Sprintf("the gateway to serve %d %%", weight), func(ctx context.Context) (bool, string, error) {
@@ -96,9 +96,10 @@ func (s *service) routes() []gatewayv1.HTTPRoute {
 	return list.Items
 }
 
-// conforms asserts of a route what the test HTTPRouteWeight of the Gateway API's conformance tests asserts:
-// each parent has accepted it with its references resolved, and of 500 requests, ten at a time, after a random pause or
-// with a random header, each backend gets its share within 5 points, and no other backend gets any; ten tries.
+// conforms checks the same properties of a route as the test HTTPRouteWeight of the Gateway API's conformance tests.
+// Each parent has accepted the route with resolved references. Of 500 requests, ten at a time, after a random pause or
+// with a random header, each backend gets its share within 5 points, and other backends get no requests. There are ten
+// attempts.
 func (s *service) conforms(want map[string]float64) {
 	s.t.Helper()
 	const requests, together, tolerance, tries = 500, 10, 0.05, 10
@@ -137,7 +138,7 @@ func (s *service) conforms(want map[string]float64) {
 		if len(seen) != len(want) {
 			failure = fmt.Sprintf("%d versions answered, want %d", len(seen), len(want))
 		}
-		s.t.Logf("as the Gateway API's test asks, try %d: %v of %d %s", try, seen, requests, failure)
+		s.t.Logf("check of the Gateway API's test, attempt %d: %v of %d %s", try, seen, requests, failure)
 		if failure == "" {
 			return
 		}

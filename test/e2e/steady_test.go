@@ -19,9 +19,10 @@ import (
 // heighlinerAgent is the prefix of the manager's user agent.
 const heighlinerAgent = "heighliner/"
 
-// TestSteadyState creates 167 Microservices with three releases each on a simulated node, polled once a minute, and then
-// counts the manager's writes in the API server's audit log for five minutes: only those of its Lease are allowed. Then it
-// restarts the manager as another build, which must change nothing. With -short it uses 10 Microservices and 90 seconds.
+// TestSteadyState creates 167 Microservices with three releases each on a simulated node, polled once a minute. Then it
+// counts the manager's writes in the API server's audit log for five minutes: only writes of its Lease are allowed. Then
+// it restarts the manager as another build, which must change nothing. With -short it uses 10 Microservices and 90
+// seconds.
 func TestSteadyState(t *testing.T) {
 	services, window := 167, 5*time.Minute
 	if testing.Short() {
@@ -40,10 +41,10 @@ func TestSteadyState(t *testing.T) {
 
 	t.Logf("%d Microservices with three releases each are stable after %s; counting writes for %s", services, time.Since(began).Round(time.Second), window)
 	from := time.Now()
-	time.Sleep(window) // the measurement itself
+	time.Sleep(window) // This is the time of the measurement.
 	writes := managerWrites(t, from)
 	for _, w := range writes {
-		t.Errorf("written stable: %s", w)
+		t.Errorf("written while the services were stable: %s", w)
 	}
 	leases, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: from, UserAgentPrefix: heighlinerAgent})
 	if err != nil {
@@ -51,7 +52,7 @@ func TestSteadyState(t *testing.T) {
 	}
 	t.Logf("%d kinds of writes other than of the Lease in %s; with it: %v", len(writes), window, leases)
 	if len(leases) == 0 {
-		t.Error("the audit log holds not even a write of the Lease: it is not the one of this manager")
+		t.Error("the audit log contains no write of the Lease, so that it does not belong to this manager")
 	}
 	fleet.upgrade()
 }
@@ -95,7 +96,7 @@ func newFleet(base *service, size int, node string) *fleet {
 	return f
 }
 
-// release pushes a version of every service, and waits until it is active everywhere.
+// release pushes a version of every service, and waits until it is active in all services.
 func (f *fleet) release(version string) {
 	t := f.base.t
 	t.Helper()
@@ -141,7 +142,7 @@ func (f *fleet) scan(request string) {
 	}
 }
 
-// waitStable waits until every service has three releases, nothing is in progress, and everything is programmed.
+// waitStable waits until every service has three releases, no rollout is in progress, and everything is programmed.
 func (f *fleet) waitStable() {
 	t := f.base.t
 	t.Helper()

@@ -18,9 +18,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x by the canary's steps: one release is
-// aborted, the next one becomes active, and 1.x has its own canary meanwhile. No request fails, on that domain or on
-// that of 1.x.
+// TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x with the steps of the canary. One
+// release is aborted, the next release becomes active, and 1.x has its own canary in the meantime. No request fails,
+// neither on this domain nor on the domain of 1.x.
 func TestNewerGroup(t *testing.T) {
 	s := newService(t, "newer").steps(asking("some", 10), asking("half", 50))
 	s.images.Spec.Versioning = v1alpha1.Versioning{GroupBy: v1alpha1.GroupByMajor}
@@ -42,7 +42,7 @@ func TestNewerGroup(t *testing.T) {
 	s.status("2.0.0", v1alpha1.ReleaseError)
 	s.routesTo(shared, "1.0.0=100")
 	s.sees(everybody, "1.0.0")
-	s.serves(everybody, 8*time.Second) // until after the drain of 2.0.0
+	s.serves(everybody, 8*time.Second) // Wait until the drain of 2.0.0 has ended.
 
 	s.push("2.0.1")
 	s.routesTo(shared, "1.0.0=90 2.0.1=10")
@@ -51,7 +51,7 @@ func TestNewerGroup(t *testing.T) {
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50 %", "2.0.1", 50)
 
-	// A fix in the older group takes the steps on its domain, and gets half of them here.
+	// A fix in the older group takes the steps on its own domain, and gets half of them here.
 	s.push("1.1.0")
 	s.routesTo(older, "1.0.0=90 1.1.0=10")
 	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
@@ -69,12 +69,12 @@ func TestNewerGroup(t *testing.T) {
 	s.serves(everybody, 8*time.Second)
 	s.sees(others, "1.0.0")
 	if after := s.routeOf(older); after.UID != before.UID {
-		t.Errorf("the route of 1.x is another one: %s, it was %s", after.Name, before.Name)
+		t.Errorf("the route of 1.x has changed to %s, it was %s", after.Name, before.Name)
 	}
 	verdict(t, everybody, others)
 }
 
-// routesTo waits until a domain is programmed to route to versions, as "1.0.0=90 2.0.0=10", and each group is confirmed.
+// routesTo waits until a domain is programmed to route to versions, such as "1.0.0=90 2.0.0=10", and each group is confirmed.
 func (s *service) routesTo(host, want string) {
 	s.t.Helper()
 	wait(s.t, host+" to route to "+want, func(ctx context.Context) (bool, string, error) {
@@ -108,8 +108,8 @@ func (s *service) routesTo(host, want string) {
 	})
 }
 
-// splits waits until clients see approximately the share of a version, and then checks it for 1,000 requests within 2
-// points.
+// splits waits until clients see approximately the share of a version, and then checks the share of 1,000 requests
+// within 2 points.
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }
@@ -126,7 +126,7 @@ func (s *service) splits(l *harness.Load, phase, version string, percent float64
 	}
 }
 
-// routeOf returns the HTTPRoute with a host.
+// routeOf returns the HTTPRoute with the given host.
 func (s *service) routeOf(host string) gatewayv1.HTTPRoute {
 	s.t.Helper()
 	var list gatewayv1.HTTPRouteList

@@ -28,7 +28,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTLS routes a canary over https, at a listener of the test's own Gateway with a certificate that the test signs, and
+// TestTLS routes a canary over HTTPS to a listener of the test's own Gateway with a certificate that the test signs, and
 // through the gateway to pods that terminate TLS. The URL begins with https, and the domain is not programmed while the
 // certificate is missing.
 func TestTLS(t *testing.T) {
@@ -62,19 +62,19 @@ func TestTLS(t *testing.T) {
 	s.programmed(host, "https://"+host+":8443")
 	s.programmed(passed, "tls://"+passed+":8444")
 
-	// The certificate is verified: it is the one that the test signed.
+	// The client verifies that the certificate is the one that the test signed.
 	decrypted := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DialContext:       dials(env.GatewayHTTPS),
 		TLSClientConfig:   &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2: true,
 	}}
 	t.Cleanup(decrypted.CloseIdleConnections)
-	// Each pod has its own certificate, and so each connection.
+	// Each pod has its own certificate, so that each connection may have another certificate.
 	encrypted := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DialContext: dials(env.GatewayTLS), DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { // verified below
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { // VerifyConnection verifies the certificate.
 			if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: authority}); err == nil {
-				return fmt.Errorf("the gateway's certificate was shown")
+				return fmt.Errorf("the gateway presented its certificate")
 			}
 			return nil
 		}},
@@ -123,7 +123,7 @@ func TestTLS(t *testing.T) {
 	answersWith(decrypted, host)
 	answersWith(encrypted, passed)
 
-	// A gateway accepts a route before it serves it: the shares are those that clients see.
+	// A gateway accepts a route before it serves the route. The shares are therefore measured by clients.
 	served := func(who *http.Client, host string, row int) {
 		t.Helper()
 		wait(t, host+" to be served by 1.1.0", func(context.Context) (bool, string, error) {
@@ -155,7 +155,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 
-	// The certificate is deleted and created again.
+	// Delete the certificate, and create it again.
 	if err := env.Client.Delete(t.Context(), secret.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func (s *service) domain(host, what string, ok func(v1alpha1.DomainStatus) bool)
 	})
 }
 
-// dials returns a function that connects to one address, whatever the host is.
+// dials returns a function that connects to an address, regardless of the host.
 func dials(address string) func(ctx context.Context, network, _ string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -198,7 +198,7 @@ func dials(address string) func(ctx context.Context, network, _ string) (net.Con
 	}
 }
 
-// selfSigned returns a certificate for a host, valid for a day, and a pool that trusts only it.
+// selfSigned returns a certificate for a host, which is valid for a day, and a pool that trusts only this certificate.
 func selfSigned(t *testing.T, namespace, name, host string) (*corev1.Secret, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestTogether rolls out three services together. None passes its first step, or becomes active, before all have reached
-// it. A version that fails at one of them waits at the one with Hold, and is rolled back at the one with RollBack; the
-// next version becomes active everywhere.
+// TestTogether rolls out three services together. No service passes its first step, or becomes active, before all
+// services have reached this point. If a version fails in one service, a service with Hold waits and a service with
+// RollBack is rolled back. The next version becomes active in all services.
 func TestTogether(t *testing.T) {
 	app := newService(t, "together")
 	cart, stock := app.sibling("cart"), app.sibling("stock")
@@ -30,7 +30,7 @@ func TestTogether(t *testing.T) {
 		loads = append(loads, s.load(20, false))
 	}
 
-	t.Log("two wait for the third")
+	t.Log("two services wait for the third")
 	cart.push("1.1.0")
 	stock.push("1.1.0")
 	cart.waits("1.1.0", 20, "Together", "1.1.0 is waiting at 20% for Microservice app")
@@ -49,7 +49,7 @@ func TestTogether(t *testing.T) {
 		s.active("1.1.0")
 	}
 
-	t.Log("a failure holds one, and takes the other back")
+	t.Log("after a failure, one service waits and the other is rolled back")
 	app.push("1.2.0", "FAIL_READINESS", "true")
 	cart.push("1.2.0")
 	stock.push("1.2.0")

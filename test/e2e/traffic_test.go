@@ -26,17 +26,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// gatewayAway is the phase in which requests may fail, because the gateway itself is down.
+// gatewayAway is the phase in which requests may fail, because the gateway is not running.
 const gatewayAway = "gateway away"
 
-// TestTraffic plays everything that changes a service's traffic, under load in every protocol: 100 requests per second of
-// HTTP/1.1, as many of h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20 datagrams
-// through the Service of the group. None fails except while the gateway is down, and datagrams in progress while the
-// Service moves, which are counted separately: kube-proxy then deletes the connection tracking entries of removed
-// endpoints, and an answer in transit is lost.
+// TestTraffic plays every kind of change of a service's traffic under load in every protocol: 100 requests per second
+// each of HTTP/1.1 and h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20 datagrams
+// through the Service of the group. No request fails, except while the gateway is not running, and except datagrams in
+// progress while the Service moves, which are counted separately. kube-proxy then deletes the connection tracking entries
+// of removed endpoints, so that a response in transit is lost.
 func TestTraffic(t *testing.T) {
 	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
-	// HTTP/1.1 has a separate policy, whose provider changes: listeners need a Gateway.
+	// HTTP/1.1 has a separate policy, whose provider changes, because listeners require a Gateway.
 	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
 	web.Spec.DrainDelay = v1alpha1.DurationOf(10 * time.Second)
 	s.start("1.0.0")
@@ -65,7 +65,7 @@ func TestTraffic(t *testing.T) {
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.1.0")
 	sees("1.1.0")
-	s.serves(loads[0], 8*time.Second) // until after the drain of 1.0.0
+	s.serves(loads[0], 8*time.Second) // Wait until the drain of 1.0.0 has ended.
 
 	phase("abort")
 	s.push("1.2.0")
@@ -137,7 +137,7 @@ func TestTraffic(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d requests failed, and %d while the gateway was away", r.Host, r.Total.Failed-away, r.Total.Sent, away)
 		if r.Host == datagrams {
-			t.Logf("%s: %v of these while the Service moved, which it did %d times", r.Host, moving, len(moves))
+			t.Logf("%s: %v of these while the Service moved; it moved %d times", r.Host, moving, len(moves))
 		}
 		if r.Total.Sent == 0 {
 			t.Errorf("%s: nothing was sent", r.Host)
@@ -148,13 +148,12 @@ func TestTraffic(t *testing.T) {
 // datagrams is the name of the load over UDP.
 const datagrams = "UDP"
 
-// near reports whether a time is within half a second of one of the others.
+// near reports whether a time is within half a second of one of the given times.
 func near(all []time.Time, at time.Time) bool {
 	return slices.ContainsFunc(all, func(t time.Time) bool { return at.Sub(t).Abs() < 500*time.Millisecond })
 }
 
-// moves starts to watch a Service; the function that it returns returns the times at which the Service was seen to move to
-// other pods.
+// moves starts to watch a Service. The returned function returns the times at which the Service moved to other pods.
 func (s *service) moves(name string) func() []time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &corev1.ServiceList{}, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": name})
@@ -181,8 +180,8 @@ func (s *service) moves(name string) func() []time.Time {
 	}
 }
 
-// everyProtocol adds a port of each protocol to the policy, with domains, and a listener for TCP. UDP uses the group's
-// Service: this gateway has no UDPRoute.
+// everyProtocol adds a port of each protocol to the policy, with domains, and a listener for TCP. UDP uses the Service
+// of the group, because this gateway does not support UDPRoutes.
 func (s *service) everyProtocol() *service {
 	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
 	s.network.Spec.Ports = []v1alpha1.NetworkPort{
@@ -217,7 +216,7 @@ func (s *service) secondPolicy(name, domain string) *v1alpha1.NetworkPolicy {
 	}}
 }
 
-// everyLoad starts a load in each protocol; the first one uses HTTP/1.1.
+// everyLoad starts a load in each protocol. The first load uses HTTP/1.1.
 func (s *service) everyLoad() []*harness.Load {
 	s.t.Helper()
 	web := "web-" + s.host()
@@ -264,7 +263,7 @@ func (s *service) ready(c harness.LoadConfig) {
 }
 
 // provider changes the provider of a policy, and waits until its domains are programmed there and nothing of the previous
-// one remains.
+// provider remains.
 func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvider) {
 	s.t.Helper()
 	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })
@@ -291,8 +290,8 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview plays the end of a preview. Requests are answered by it until its host has no route: none reaches a
-// terminating pod.
+// closePreview plays the end of a preview. The preview answers requests until its host has no route: no request reaches
+// a terminating pod.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")
 	h := newHub(t, "")

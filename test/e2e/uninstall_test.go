@@ -19,8 +19,8 @@ import (
 // mostDeletion is the maximum time for the deletion of a namespace, including the shutdown of pods.
 const mostDeletion = 30 * time.Second
 
-// TestUninstall removes the manager: running releases keep serving. Namespaces with a canary in progress are deleted in
-// time, with the manager and without.
+// TestUninstall removes the manager, and checks that running releases keep serving. Namespaces with a canary in
+// progress are deleted in time, both with the manager and without it.
 func TestUninstall(t *testing.T) {
 	s := newService(t, "uninstall").steps(pausing(20, 10*time.Minute))
 	s.start("1.0.0")
@@ -45,8 +45,8 @@ func TestUninstall(t *testing.T) {
 	})
 }
 
-// TestManagerAway removes the manager for longer than the progress deadline while a release is starting: the release is not
-// at fault, and becomes active when the manager is back.
+// TestManagerAway removes the manager for longer than the progress deadline while a release is starting. The release does
+// not fail, and becomes active when the manager runs again.
 func TestManagerAway(t *testing.T) {
 	const deadline = 15 * time.Second
 	s := newService(t, "away").steps(pausing(20, 3*time.Second))
@@ -64,7 +64,7 @@ func TestManagerAway(t *testing.T) {
 	verdict(t, l)
 }
 
-// deleted deletes the namespace, and fails if that takes too long.
+// deleted deletes the namespace, and fails the test if that takes too long.
 func (s *service) deleted() {
 	s.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -85,7 +85,7 @@ func (s *service) deleted() {
 	s.t.Logf("namespace gone after %s", time.Since(began).Round(100*time.Millisecond))
 }
 
-// withoutManager deletes the manager as with kubectl delete -k config/manager, and restores it after the test.
+// withoutManager deletes the manager as "kubectl delete -k config/manager" does, and restores it after the test.
 func withoutManager(t *testing.T) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: managerNamespace, Name: managerName}
@@ -117,7 +117,7 @@ func withoutManager(t *testing.T) {
 	})
 }
 
-// fresh turns an object that was read into one that can be created.
+// fresh prepares an object that was read for creation.
 func fresh(o client.Object) {
 	o.SetResourceVersion("")
 	o.SetUID("")

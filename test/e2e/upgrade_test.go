@@ -23,19 +23,19 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// earlier is the last commit before freezes, notifications and approvals by several users, from which TestUpgrade upgrades.
+// earlier is the commit from which TestUpgrade upgrades: the last commit before freezes, notifications and approvals by several users.
 var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which TestUpgrade upgrades, and to which it goes back")
 
 // installation is a build of the manager with the manifests of its commit.
 type installation struct {
 	name, root string
-	// image with its tag, as pods pull it.
+	// image is the image with its tag, as pods pull it.
 	image string
 }
 
-// TestUpgrade installs an earlier commit as a user would, starts a canary under load, and goes to this build, back, and to this build
-// again: no release starts, no pod is replaced, no object of a service is written, no request fails, and each build continues the
-// canary of the other one.
+// TestUpgrade installs an earlier commit as a user would, starts a canary under load, upgrades to this build, downgrades, and
+// upgrades again. No release starts, no pod is replaced, no object of a service is written, no request fails, and each build
+// continues the canary of the other build.
 func TestUpgrade(t *testing.T) {
 	now := installation{"this build", env.root, managerImage(t)}
 	before := checkout(t, *earlier)
@@ -55,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 		to.install(t)
 		quiet(t, 20*time.Second)
 		if diff := cmp.Diff(was, s.state()); diff != "" {
-			t.Errorf("%s changed what runs (-before +after):\n%.4000s", to.name, diff)
+			t.Errorf("%s changed workloads (-before +after):\n%.4000s", to.name, diff)
 		}
 		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events", "events.events.k8s.io"}})
 		if err != nil {
@@ -66,7 +66,7 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("%s: %s", to.name, w)
 			}
 		}
-		t.Logf("%s: nothing that runs changed; statuses written: %v", to.name, writes)
+		t.Logf("%s: no workload changed; statuses written: %v", to.name, writes)
 		if r := s.release("1.1.0"); r.Weight != weight || r.Status != v1alpha1.ReleaseCanary {
 			t.Errorf("%s: 1.1.0 is %s with %d %%", to.name, r.Status, r.Weight)
 		}
@@ -85,7 +85,7 @@ func TestUpgrade(t *testing.T) {
 	now.install(t)
 	quiet(t, 20*time.Second)
 	if diff := cmp.Diff(was, s.state()); diff != "" {
-		t.Errorf("%s changed what runs (-before +after):\n%.4000s", now.name, diff)
+		t.Errorf("%s changed workloads (-before +after):\n%.4000s", now.name, diff)
 	}
 	s.decide("1.2.0", v1alpha1.DecisionDeprecate, "")
 	s.status("1.2.0", v1alpha1.ReleaseError)
@@ -93,7 +93,7 @@ func TestUpgrade(t *testing.T) {
 	verdict(t, l)
 }
 
-// managerImage returns the image of the manager that is installed.
+// managerImage returns the image of the installed manager.
 func managerImage(t *testing.T) string {
 	t.Helper()
 	var manager appsv1.Deployment
@@ -144,7 +144,7 @@ func (i installation) install(t *testing.T) {
 	t.Helper()
 	kubectlEnd := func(args ...string) {
 		t.Helper()
-		if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil { // also after the test
+		if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil { // This also runs after the test.
 			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 		}
 	}
@@ -161,8 +161,8 @@ func (i installation) install(t *testing.T) {
 	kubectlEnd("rollout", "status", "-n", managerNamespace, "deployment/"+managerName, "--timeout=120s")
 }
 
-// anotherBuild installs a build of the manager with another version, waits until it is the leader, and puts the first one back
-// when the test ends.
+// anotherBuild installs a build of the manager with another version, and waits until it is the leader. It installs the
+// previous build again when the test ends.
 func anotherBuild(t *testing.T) {
 	t.Helper()
 	previous := managerImage(t)
@@ -182,7 +182,7 @@ func anotherBuild(t *testing.T) {
 	})
 }
 
-// upgrade restarts the manager as another build with the stable fleet: no release, no pod and no object may change.
+// upgrade restarts the manager as another build while the fleet is stable. No release, pod or object may change.
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()
@@ -191,10 +191,10 @@ func (f *fleet) upgrade() {
 	anotherBuild(t)
 	quiet(t, 30*time.Second)
 	if diff := cmp.Diff(before, f.base.in(t).state()); diff != "" {
-		t.Errorf("another build of the manager changed what runs (-before +after):\n%.4000s", diff)
+		t.Errorf("another build of the manager changed workloads (-before +after):\n%.4000s", diff)
 	}
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{
-		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // leader election writes an event
+		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // Leader election writes an event.
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -202,11 +202,11 @@ func (f *fleet) upgrade() {
 	for _, w := range writes {
 		t.Errorf("written around the start of another build: %s", w)
 	}
-	t.Logf("another build of the manager over %d releases, Deployments and pods: none is new or changed, no pod was restarted", len(before))
+	t.Logf("another build of the manager over %d releases, Deployments and pods: no object is new or changed, no pod was restarted", len(before))
 }
 
-// state returns what an upgrade must not change: each release, each Deployment's template, and each pod with its
-// restarts.
+// state returns the data that an upgrade must not change: each release, the template of each Deployment, and each pod
+// with its restarts.
 func (s *service) state() map[string]string {
 	t := s.t
 	t.Helper()

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// scores is an endpoint in the network of the cluster that responds with JSON: {"score": N} for a version with a score, {}
-// for one without, 500 while it is broken, and 401 without its token.
+// scores is an endpoint in the network of the cluster that returns JSON: {"score": N} for a version with a score, and {}
+// for other versions. It responds with 500 while it is broken, and with 401 to requests without its token.
 type scores struct {
 	url, token string
 
@@ -65,8 +65,8 @@ func (e *scores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestAnalysisBaseline compares the canary with the active release: an equally slow one passes, although an absolute limit
-// in a dry run would have rolled it back, and a slower one does not.
+// TestAnalysisBaseline compares the canary with the active release. An equally slow canary passes, although an absolute
+// limit in a dry run would have rolled it back, and a slower canary does not pass.
 func TestAnalysisBaseline(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "baseline").steps(v1alpha1.CanaryStep{Weight: 50}).measured(v1alpha1.SourceTraefik, 2, v1alpha1.NoTrafficWait)
@@ -91,15 +91,14 @@ func TestAnalysisBaseline(t *testing.T) {
 	s.push("1.2.0", "LATENCY", "900ms")
 	weights, last := s.weights("1.2.0", v1alpha1.ReleaseError)
 	if !slices.Equal(weights, []int32{50}) || last.Reason != analysisFailed {
-		t.Errorf("the slower one had the weights %v and ended with %s", weights, last.Reason)
+		t.Errorf("the slower canary had the weights %v and ended with %s", weights, last.Reason)
 	}
 	results(t, s.measurements("1.2.0")["compared"], v1alpha1.MeasurementFailed, 1)
 	s.sees(l, "1.1.0")
 	verdict(t, l)
 }
 
-// results checks that there are at least the given number of measurements with a result, and no others except those without
-// traffic.
+// results checks that at least the given number of measurements have a result, and that all others are without traffic.
 func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.MeasurementResult, least int) {
 	t.Helper()
 	n := 0
@@ -118,8 +117,8 @@ func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.Measurement
 	}
 }
 
-// TestAnalysisWeb measures with an endpoint that responds with JSON: a value that is neither good nor bad waits for a
-// person, an error is neither a pass nor a failure, and no credential is shown.
+// TestAnalysisWeb measures with an endpoint that returns JSON. A value that is neither good nor bad waits for a person,
+// an error is neither a pass nor a failure, and no credential is visible.
 func TestAnalysisWeb(t *testing.T) {
 	t.Parallel()
 	e := startScores(t, "a token that no one else has")
@@ -160,7 +159,7 @@ func TestAnalysisWeb(t *testing.T) {
 	e.give("1.3.0", 20)
 	s.push("1.3.0")
 	if weights, last := s.weights("1.3.0", v1alpha1.ReleaseError); !slices.Equal(weights, []int32{50}) || last.Reason != analysisFailed {
-		t.Errorf("the bad one had the weights %v and ended with %s", weights, last.Reason)
+		t.Errorf("the bad canary had the weights %v and ended with %s", weights, last.Reason)
 	}
 	s.scored("1.3.0", v1alpha1.MeasurementFailed, 20)
 
@@ -192,11 +191,11 @@ func TestAnalysisWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := json.Marshal(vsvc); err != nil || strings.Contains(string(text), e.token) {
-		t.Errorf("the token stands in the release: %v", err)
+		t.Errorf("the release contains the token: %v", err)
 	}
 }
 
-// scored checks that each measurement of a version has one result and value.
+// scored checks that all measurements of a version have the given result and value.
 func (s *service) scored(version string, want v1alpha1.MeasurementResult, score float64) {
 	s.t.Helper()
 	all := s.measurements(version)["score"]

@@ -22,7 +22,7 @@ import (
 )
 
 // TestFullClusterWaitsForTheNewest installs a service with several versions in its registry on a node without free capacity. Only
-// the newest is started, through several deadlines, and it is active soon after capacity is available.
+// the newest version is started, through several deadlines, and it becomes active soon after capacity is available.
 func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	s := waitingService(t, "full")
 	var nodes corev1.NodeList
@@ -32,7 +32,7 @@ func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	if len(nodes.Items) != 1 {
 		t.Fatalf("the cluster has %d nodes, and this test fills one", len(nodes.Items))
 	}
-	// Two such pods do not fit together, so that the other one blocks the release.
+	// Two such pods do not fit on the node together, so that the first pod blocks the release.
 	large := *resource.NewMilliQuantity(nodes.Items[0].Status.Allocatable.Cpu().MilliValue()*6/10, resource.DecimalSI)
 	s.ms.Spec.Availability.Replicas = 1
 	s.ms.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = large
@@ -95,7 +95,7 @@ func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	})
 }
 
-// waitingService returns a service with versions in its registry, the newest of which must be installed.
+// waitingService returns a service with versions in its registry, of which the newest must be installed.
 func waitingService(t *testing.T, name string) *service {
 	s := newService(t, name)
 	s.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 15
@@ -130,8 +130,8 @@ func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	return d
 }
 
-// staysBlocked checks that the newest version waits for a cause, named in a condition, an event and a column, for more than three
-// deadlines, and that nothing else is started.
+// staysBlocked checks that the newest version is blocked by a cause, which a condition, an event and a column report, for more
+// than three deadlines, and that nothing else is started.
 func (s *service) staysBlocked(cause string) {
 	s.t.Helper()
 	s.until("7.0.0 to wait for "+cause, func(ms *v1alpha1.Microservice) (bool, string) {
@@ -165,7 +165,7 @@ func (s *service) staysBlocked(cause string) {
 	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Microservice" && e.Reason == "Blocked" && strings.Contains(e.Message, cause)
 	}) {
-		s.t.Errorf("no event Blocked of the Microservice names %s", cause)
+		s.t.Errorf("no event Blocked of the Microservice reports %s", cause)
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *service) continues(end func()) {
 		r := row(&ms, "7.0.0")
 		return r != nil && r.Status == v1alpha1.ReleaseActive && r.Available, ms.Status.Summary.Canary, nil
 	})
-	s.t.Logf("active %s after the cause was gone", time.Since(began).Round(100*time.Millisecond))
+	s.t.Logf("active %s after the cause was removed", time.Since(began).Round(100*time.Millisecond))
 	s.confirmed()
 	answers(s.t, s.host())
 }

@@ -20,16 +20,17 @@ import (
 )
 
 // TestWeightLatency measures the time from the write of a weight into a route until the gateway serves it, with the gateway's
-// own throttle of 2 s, with the local cluster's of 100 ms and without one: for a single weight, the first of a canary, until
-// its first answer; for one that immediately follows, which promotes the canary, until the last answer of the previous release.
+// default throttle of 2 s, with the local cluster's throttle of 100 ms, and without a throttle. It measures the first weight of
+// a canary until its first answer, and the weight of the promotion that immediately follows until the last answer of the
+// previous release.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
 		slack   = time.Second
 	)
-	t.Cleanup(func() { // the test's context has ended here
+	t.Cleanup(func() { // The context of the test has ended here.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
-			t.Errorf("give the gateway its throttle back: %v\n%s", err, out)
+			t.Errorf("restore the throttle of the gateway: %v\n%s", err, out)
 		}
 	})
 	for _, throttle := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
@@ -63,7 +64,7 @@ func TestWeightLatency(t *testing.T) {
 	}
 }
 
-// firstAnswer sends a request to a host every 5 ms; the result waits for the first answer of a version and returns its time.
+// firstAnswer sends a request to a host every 5 ms. The returned function waits for the first answer of a version, and returns its time.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	first := make(chan time.Time, 1)
@@ -76,8 +77,8 @@ func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	return awaitTime(t, "the first answer of "+version, first)
 }
 
-// lastAnswer does the same; the result waits until a version has not answered for four seconds, longer than any throttle, and
-// returns the time of its last answer.
+// lastAnswer sends requests in the same way. The returned function waits until a version has not answered for four seconds,
+// which is longer than any throttle, and returns the time of its last answer.
 func lastAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	last := make(chan time.Time, 1)
@@ -103,7 +104,7 @@ func awaitTime(t *testing.T, what string, at <-chan time.Time) func() time.Time 
 		case got := <-at:
 			return got
 		case <-time.After(patience):
-			t.Fatalf("%s did not come in time", what)
+			t.Fatalf("no %s in time", what)
 			return time.Time{}
 		}
 	}
@@ -132,8 +133,8 @@ func askOften(ctx context.Context, host string, enough func(at time.Time, versio
 	}
 }
 
-// watchWeight watches the routes of the service; the result waits until the weight of a version is as wanted in all of them,
-// and returns when that was seen.
+// watchWeight watches the routes of the service. The returned function waits until the weight of a version meets a condition
+// in all routes, and returns the time of this.
 func (s *service) watchWeight() func(version string, wanted func(int32) bool) time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &gatewayv1.HTTPRouteList{}, client.InNamespace(s.namespace))
@@ -165,7 +166,7 @@ func (s *service) watchWeight() func(version string, wanted func(int32) bool) ti
 	}
 }
 
-// weightIn returns the weight of the Service of a version in a route, 0 if it is absent.
+// weightIn returns the weight of the Service of a version in a route, or 0 if it is absent.
 func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	s.t.Helper()
 	release := s.nameOf(version)
@@ -189,7 +190,7 @@ func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	return total
 }
 
-// nameOf returns the name of a version's release, or "" if it does not exist yet.
+// nameOf returns the name of a version's release. It is empty if the release does not exist yet.
 func (s *service) nameOf(version string) string {
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(s.t.Context(), s.key(), &ms); err != nil {

@@ -14,14 +14,14 @@ import (
 )
 
 // TestWindow plays a canary up to a step whose deploy window opens within two minutes, in a time zone that no test machine
-// uses: it waits with the traffic of the previous step, across a kill of the manager, continues when the window opens, and
-// not before. An aborted release is rolled back while the window is closed.
+// uses. The canary waits with the traffic of the previous step, across a kill of the manager, and does not continue before
+// the window opens. An aborted release is rolled back while the window is closed.
 func TestWindow(t *testing.T) {
 	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "2s"}})
 	s.start("1.0.0")
 	l := s.load(30, false)
 
-	const zone = "Asia/Kolkata" // UTC+05:30, without daylight saving time
+	const zone = "Asia/Kolkata" // UTC+05:30, without daylight saving time.
 	there, err := time.LoadLocation(zone)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestWindow(t *testing.T) {
 	verdict(t, l)
 }
 
-// waits waits until a canary waits with a weight for a reason of Progressing, with a word in its message.
+// waits waits until a canary has a weight and waits with a reason of Progressing, whose message contains a word.
 func (s *service) waits(version string, weight int32, reason, word string) {
 	s.t.Helper()
 	s.until(version+" to wait: "+reason, func(ms *v1alpha1.Microservice) (bool, string) {

@@ -36,7 +36,7 @@ func startQueue(t *testing.T) queue {
 	return queue{q}
 }
 
-// number returns what a question about the queue answers.
+// number returns the result of a query of the queue, and fails the test after an error.
 func (q queue) number(t *testing.T, n int, err error) int {
 	t.Helper()
 	if err != nil {
@@ -57,7 +57,7 @@ func (q queue) doneBy(t *testing.T, version string) int {
 	return q.number(t, n, err)
 }
 
-// worker makes the service one that takes jobs from a queue and has no NetworkPolicy.
+// worker makes the service a worker that takes jobs from a queue and has no NetworkPolicy.
 func (s *service) worker(q queue, replicas int32) *service {
 	s.ms.Spec.Availability.Replicas = replicas
 	c := &s.ms.Spec.Template.Spec.Containers[0]
@@ -68,7 +68,7 @@ func (s *service) worker(q queue, replicas int32) *service {
 	return s
 }
 
-// available waits for the numbers of available pods of versions, which begin with "1.": version, number, version, number.
+// available waits for numbers of available pods. The arguments are pairs of a version, which begins with "1.", and a number.
 func (s *service) available(when string, want ...any) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the pods %s: %v", when, want), func(ctx context.Context) (bool, string, error) {
@@ -90,8 +90,9 @@ func (s *service) available(when string, want ...any) {
 	})
 }
 
-// TestWorkers: a queue of 10,000 jobs, whose workers have no NetworkPolicy. A canary gets one pod of ten, one that fails its jobs
-// is rolled back by its analysis, the next one takes over, and an autoscaler scales the Microservice as a whole. No job is lost.
+// TestWorkers uses a queue of 10,000 jobs, whose workers have no NetworkPolicy. A canary gets one of ten pods. A canary that
+// fails its jobs is rolled back by its analysis, and the next canary replaces the previous version. An autoscaler scales the
+// Microservice as a whole. No job is lost.
 func TestWorkers(t *testing.T) {
 	const jobs = 10_000
 	q := startQueue(t)
@@ -120,10 +121,10 @@ func TestWorkers(t *testing.T) {
 		}
 		s.available("after the rollback", "1.0.0", 10, "1.1.0", 0)
 		if n := q.doneBy(t, "1.1.0"); n != 0 {
-			t.Errorf("1.1.0 did %d jobs, although it fails all", n)
+			t.Errorf("1.1.0 did %d jobs, although it fails all jobs", n)
 		}
 		if left := jobs - q.done(t); left < 500 {
-			t.Errorf("only %d jobs were left: the queue was empty before the rollback ended", left)
+			t.Errorf("only %d jobs remained: the queue was empty before the rollback ended", left)
 		}
 	})
 

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestDeveloperDoesNotLeaveAFreeze checks that a user with the role heighliner-edit, which has no permission to Freezes, cannot take the
-// label off a Microservice by which a Freeze selects it.
+// TestDeveloperDoesNotLeaveAFreeze checks that a user with the role heighliner-edit, which has no permissions for Freezes, cannot remove
+// the label of a Microservice with which a Freeze selects it.
 func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -65,12 +65,12 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	await.Nil(t, frozen)
 
-	// The developer may not touch the Freeze ...
+	// The developer may not change the Freeze.
 	person := cluster.As(t, dev)
 	if err := person.Delete(t.Context(), freeze.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Fatalf("delete the Freeze: %v", err)
 	}
-	// ... and cannot take off the label. The API server reads the kinds of policies' parameters some seconds after they are installed.
+	// The developer cannot remove the label. The API server reads the kinds of policies' parameters some seconds after they are installed.
 	await.Nil(t, func(ctx context.Context) error {
 		err := person.Patch(ctx, managed(t, namespace), label("null"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "freeze-selectors.hlnr.io") {
@@ -79,9 +79,9 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 		return nil
 	})
 	if err := person.Patch(t.Context(), managed(t, namespace), label("null")); !apierrors.IsForbidden(err) {
-		t.Fatalf("take off the label: %v", err)
+		t.Fatalf("remove the label: %v", err)
 	}
-	// The owner of the freeze may.
+	// The owner of the freeze may remove the label.
 	if err := cluster.Client.Patch(t.Context(), managed(t, namespace), label("null")); err != nil {
 		t.Fatal(err)
 	}

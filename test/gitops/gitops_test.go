@@ -1,5 +1,5 @@
-// Package gitops tests that decisions of users survive tools that repeatedly apply manifests from Git: it applies them
-// as Argo CD with self-heal and Flux do.
+// Package gitops tests that decisions of users survive tools that repeatedly apply manifests from Git. It applies them
+// in the same way as Argo CD with self-heal, and as Flux.
 package gitops
 
 import (
@@ -54,7 +54,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 		t.Helper()
 		serverSide(t, namespace, "argocd-controller")
 	},
-	// Argo CD without it patches like kubectl apply.
+	// Without ServerSideApply, Argo CD patches in the same way as kubectl apply.
 	"argo cd, client-side": func(t *testing.T, namespace string) {
 		t.Helper()
 		if out, err := cluster.Kubectl(t, manifests, "apply", "-n", namespace, "--field-manager=argocd-controller", "-f", "-"); err != nil {
@@ -122,7 +122,7 @@ func TestDecisionsSurvive(t *testing.T) {
 			canary := cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 			for k := range canary.Labels {
 				if strings.HasPrefix(k, "app.kubernetes.io/instance") {
-					t.Errorf("the release has the label %s, by which the tool deletes what is not in Git", k)
+					t.Errorf("the release has the label %s, with which the tool deletes objects that are not in Git", k)
 				}
 			}
 			before := managed(t, namespace)
@@ -144,14 +144,14 @@ func TestDecisionsSurvive(t *testing.T) {
 			}
 			cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
 			if spec := managed(t, namespace).Spec; spec.UpdateStrategy.Manual == nil || !spec.Paused {
-				t.Errorf("the pin or the pause is gone: %+v", spec.UpdateStrategy)
+				t.Errorf("the pin or the pause was removed: %+v", spec.UpdateStrategy)
 			}
 		})
 	}
 }
 
-// TestFluxUndoesKubectl checks the warning in the documents that Flux removes a pin that kubectl wrote; Argo CD keeps
-// it.
+// TestFluxUndoesKubectl checks the warning in the documentation that Flux removes a pin that kubectl wrote. Argo CD
+// keeps the pin.
 func TestFluxUndoesKubectl(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {

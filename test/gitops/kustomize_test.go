@@ -106,8 +106,8 @@ metadata: {name: traffic}
 spec: {microserviceRef: {name: shop}, ports: [{name: http, port: 80}]}
 `
 
-// TestKustomize checks that kustomize changes names where these kinds refer to them, and the image of an ImagePolicy, and that
-// the API server accepts the result.
+// TestKustomize checks that kustomize changes names in the references of these kinds, and the image of an ImagePolicy, and
+// that the API server accepts the result.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -135,7 +135,7 @@ func TestKustomize(t *testing.T) {
 			}
 		}
 	}
-	// The container and the hook keep their names.
+	// The names of the container and of the hook do not change.
 	if strings.Count(out, "name: shop\n") != 1 || !strings.Contains(out, "image: mirror.example/shop") {
 		t.Errorf("changed:\n%s", out)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// otherNamed are objects that refer to objects of other kinds than those of [named], and to such without a namespace.
+// otherNamed are objects that refer to objects without a namespace, and to objects of kinds that [named] does not contain.
 const otherNamed = `
 apiVersion: hlnr.io/v1alpha1
 kind: ClusterAnalysisTemplate
@@ -53,8 +53,8 @@ metadata: {name: traffic}
 spec: {microserviceRef: {name: cart}, ports: [{name: web80, port: 80}], provider: {routeRef: {name: web}}}
 `
 
-// TestNamesOfOtherKinds checks that kustomize changes the names of ClusterAnalysisTemplates, claims, routes, and Microservices in the label of a
-// CronJob where objects refer to them.
+// TestNamesOfOtherKinds checks that kustomize changes the names of ClusterAnalysisTemplates, claims and routes in references, and the name of
+// the Microservice in the label of a CronJob.
 func TestNamesOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	fs := filesys.MakeFsInMemory()

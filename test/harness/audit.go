@@ -23,17 +23,17 @@ const maxAuditLine = 1 << 20
 // Leases is the resource of leader election, for AuditFilter.IgnoreResources.
 const Leases = "leases.coordination.k8s.io"
 
-// AuditFilter selects which writes are counted.
+// AuditFilter selects the writes to count.
 type AuditFilter struct {
-	// Since and Until limit the arrival time of the request, Until excluded; a zero Until means no limit.
+	// Since and Until limit the arrival time of the request. Until is excluded; a zero Until means no limit.
 	Since, Until time.Time
-	// UserAgentPrefix of the writer, such as "heighliner/"; empty counts all writers.
+	// UserAgentPrefix is the beginning of the writer's user agent, such as "heighliner/". If it is empty, all writers are counted.
 	UserAgentPrefix string
-	// IgnoreResources are omitted, named as "leases.coordination.k8s.io", or "pods" for the core group.
+	// IgnoreResources are resources that are not counted, such as "leases.coordination.k8s.io", or "pods" for the core group.
 	IgnoreResources []string
 }
 
-// Writes counts the requests of one kind.
+// Writes is the number of requests with the same user agent, resource and verb.
 type Writes struct {
 	UserAgent string
 	// Resource is resource.group with the subresource after a slash, such as "microservices.hlnr.io/status".
@@ -49,16 +49,16 @@ func (w Writes) String() string {
 	return fmt.Sprintf("%d x %s %s by %s (%d refused)", w.Count, w.Verb, w.Resource, w.UserAgent, w.Refused)
 }
 
-// AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log of JSON
-// lines, grouped by user agent, resource and verb and sorted by them. Each request counts once, whether successful or
-// not; dry runs do not count. Rotated files next to path are included. An incomplete last line is still being written and
-// is omitted.
+// AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log, which
+// contains an event as JSON in each line. It groups and sorts them by user agent, resource and verb. Each request counts
+// once, whether it was successful or not; dry runs do not count. Rotated files next to path are included. An incomplete
+// last line is omitted, because it is still being written.
 func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	files, err := auditFiles(path, filter.Since)
 	if err != nil {
 		return nil, err
 	}
-	counts := map[Writes]*Writes{} // by the fields that identify a group
+	counts := map[Writes]*Writes{} // The counts, by the fields that identify a group.
 	for _, file := range files {
 		if err := readAudit(file, func(event *auditv1.Event) { filter.count(event, counts) }); err != nil {
 			return nil, fmt.Errorf("read audit log %s: %w", file, err)
@@ -74,7 +74,7 @@ func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	return writes, nil
 }
 
-// auditFiles returns the log and the files that were rotated since then: audit-TIME.log next to audit.log.
+// auditFiles returns the log and the files that were rotated since the given time: audit-TIME.log next to audit.log.
 func auditFiles(path string, since time.Time) ([]string, error) {
 	extension := filepath.Ext(path)
 	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)
@@ -135,7 +135,7 @@ func (f AuditFilter) count(event *auditv1.Event, counts map[Writes]*Writes) {
 func (f AuditFilter) matches(event *auditv1.Event) bool {
 	arrived := event.RequestReceivedTimestamp.Time
 	switch {
-	case event.Stage != auditv1.StageResponseComplete && event.Stage != auditv1.StagePanic: // a request has one event per stage
+	case event.Stage != auditv1.StageResponseComplete && event.Stage != auditv1.StagePanic: // A request has an event for each stage.
 		return false
 	case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, event.Verb):
 		return false

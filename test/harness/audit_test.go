@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// line returns an audit event of a write of a ConfigMap or another resource.
+// line returns an audit event of a write of a resource.
 func line(stage, verb, agent, group, resource, subresource, uri string, code int, at time.Duration) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x","stage":%q,"requestURI":%q,`+
 		`"verb":%q,"user":{"username":"u"},"userAgent":%q,"objectRef":{"resource":%q,"namespace":"n","name":"o","apiGroup":%q,"apiVersion":"v1","subresource":%q},`+
@@ -89,7 +89,7 @@ func TestAuditWritesReportsABadLog(t *testing.T) {
 		path := filepath.Join(folder, strings.ReplaceAll(name, " ", ""))
 		write(t, path, content)
 		if _, err := AuditWrites(path, AuditFilter{}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("error is %v, want %s named", err, name)
+			t.Errorf("error is %v, want an error with %s", err, name)
 		}
 	}
 	if _, err := AuditWrites(filepath.Join(folder, "absent.log"), AuditFilter{}); err == nil {

@@ -15,32 +15,31 @@ import (
 // userAgent distinguishes the harness's writes from those of Heighliner in the audit log.
 const userAgent = "heighliner-harness"
 
-// Addresses are the addresses of the parts of a test cluster. Those with "internal" in their comment are for pods and the
-// kubelet.
+// Addresses are the addresses of the parts of a test cluster. Internal addresses are for pods and the kubelet.
 type Addresses struct {
-	// Kubeconfig file: HLNR_KUBECONFIG, else KUBECONFIG, else that of the local cluster.
+	// Kubeconfig is the path of the kubeconfig: HLNR_KUBECONFIG, otherwise KUBECONFIG, otherwise the kubeconfig of the local cluster.
 	Kubeconfig string
-	// Registry without credentials: HLNR_REGISTRY. Defaults to 127.0.0.1:5000.
+	// Registry is the registry without credentials: HLNR_REGISTRY. Defaults to 127.0.0.1:5000.
 	Registry string
-	// RegistryInternal is the same one, internal: HLNR_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5000.
+	// RegistryInternal is the internal address of Registry: HLNR_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5000.
 	RegistryInternal string
-	// AuthRegistry requires basic credentials: HLNR_AUTH_REGISTRY. Defaults to 127.0.0.1:5001.
+	// AuthRegistry is the registry with basic authentication: HLNR_AUTH_REGISTRY. Defaults to 127.0.0.1:5001.
 	AuthRegistry string
-	// AuthRegistryInternal is the same one, internal: HLNR_AUTH_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5001.
+	// AuthRegistryInternal is the internal address of AuthRegistry: HLNR_AUTH_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5001.
 	AuthRegistryInternal string
-	// Gateway for HTTP: HLNR_GATEWAY. Defaults to 127.0.0.1:8000.
+	// Gateway is the gateway's listener for HTTP: HLNR_GATEWAY. Defaults to 127.0.0.1:8000.
 	Gateway string
-	// GatewayHTTPS terminates TLS: HLNR_GATEWAY_HTTPS. Defaults to 127.0.0.1:8443.
+	// GatewayHTTPS is the gateway's listener that terminates TLS: HLNR_GATEWAY_HTTPS. Defaults to 127.0.0.1:8443.
 	GatewayHTTPS string
-	// GatewayTLS passes TLS through to the pods: HLNR_GATEWAY_TLS. Defaults to 127.0.0.1:8444.
+	// GatewayTLS is the gateway's listener that passes TLS to the pods: HLNR_GATEWAY_TLS. Defaults to 127.0.0.1:8444.
 	GatewayTLS string
 	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP. Defaults to 127.0.0.1:9000.
 	GatewayTCP string
-	// GatewayInternal is the gateway's IP, internal, also for TCP: HLNR_GATEWAY_INTERNAL. Defaults to 10.250.0.1.
+	// GatewayInternal is the internal IP address of the gateway, also for TCP: HLNR_GATEWAY_INTERNAL. Defaults to 10.250.0.1.
 	GatewayInternal string
-	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL. Defaults to http://10.250.0.1:9090.
+	// PrometheusInternal is the internal URL of Prometheus: HLNR_PROMETHEUS_INTERNAL. Defaults to http://10.250.0.1:9090.
 	PrometheusInternal string
-	// AuditLog of the API server: HLNR_AUDIT_LOG. Defaults to that of the local cluster.
+	// AuditLog is the path of the API server's audit log: HLNR_AUDIT_LOG. Defaults to the audit log of the local cluster.
 	AuditLog string
 }
 
@@ -62,7 +61,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 	}
 }
 
-// Network returns the file of the local cluster's network namespace, which is isolated.
+// Network returns the path of the local cluster's network namespace, which is isolated.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
 // URL returns the URL of a domain behind the gateway for a browser. Names under localhost resolve to loopback.
@@ -74,7 +73,7 @@ func (a Addresses) URL(domain string) string {
 	return "http://" + net.JoinHostPort(domain, port) + "/"
 }
 
-// Cluster is an open test cluster.
+// Cluster is a connection to a test cluster.
 type Cluster struct {
 	Addresses
 	// Config is for creating other clients.
@@ -83,7 +82,7 @@ type Cluster struct {
 	Client client.WithWatch
 }
 
-// OpenCluster creates a client for the kinds of scheme. It does not connect: the first request shows whether the API server
+// OpenCluster creates a client for the kinds of scheme. It does not connect: only a request shows whether the API server
 // responds.
 func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", addresses.Kubeconfig)

@@ -62,7 +62,7 @@ func TestOpenCluster(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	_, err := OpenCluster(runtime.NewScheme(), Addresses{Kubeconfig: kubeconfig})
 	if err == nil || !strings.Contains(err.Error(), "make cluster-up") {
-		t.Errorf("error is %v, want the fix in it", err)
+		t.Errorf("error is %v, want an error with the fix", err)
 	}
 	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"l","user":"u"}}],
 "clusters":[{"name":"l","cluster":{"server":"https://127.0.0.1:6443"}}],"users":[{"name":"u","user":{"token":"t"}}]}`)

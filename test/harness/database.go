@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// databaseUser is the user of the machine that runs PostgreSQL, which refuses to run as root, and the user of the database.
+// databaseUser is the user of the operating system that runs PostgreSQL, because it refuses to run as root, and the user of the database.
 const databaseUser = "postgres"
 
-// Database is a database in Debian's PostgreSQL, which this process starts, for applications in the cluster.
+// Database is a database for applications in the cluster. This process starts it with Debian's PostgreSQL.
 type Database struct {
-	// URL for pods, with the password.
+	// URL is the URL for pods, with the password.
 	URL string
 
 	port, password, dir string
@@ -32,8 +32,8 @@ type Database struct {
 	listener            net.Listener
 }
 
-// StartDatabase starts a PostgreSQL server with an empty database at a free port of the loopback address, and makes it reachable for
-// pods. Stop ends it. Debian's package "postgresql" must be installed.
+// StartDatabase starts a PostgreSQL server with an empty database on an unused loopback port, and makes it reachable for pods. Stop
+// ends it. It requires Debian's package "postgresql".
 func (c *Cluster) StartDatabase(ctx context.Context) (*Database, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) StartDatabase(ctx context.Context) (*Database, error) {
 func (d *Database) start(ctx context.Context) error {
 	programs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(programs) == 0 {
-		return errors.Join(errors.New("it is not installed: no /usr/lib/postgresql/*/bin"), err)
+		return errors.Join(errors.New("PostgreSQL is not installed: no /usr/lib/postgresql/*/bin"), err)
 	}
 	bin := slices.Max(programs)
 	account, err := user.Lookup(databaseUser)
@@ -97,14 +97,14 @@ func (d *Database) start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server, its connections, and removes its files.
+// Stop ends the server and its connections, and removes its files.
 func (d *Database) Stop() error {
 	var errs []error
 	if d.listener != nil {
 		errs = append(errs, d.listener.Close())
 	}
 	if d.server != nil {
-		errs = append(errs, d.server.Process.Signal(syscall.SIGQUIT)) // without waiting for connections
+		errs = append(errs, d.server.Process.Signal(syscall.SIGQUIT)) // SIGQUIT does not wait for connections.
 		_ = d.server.Wait()
 	}
 	if d.dir != "" {

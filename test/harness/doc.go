@@ -1,10 +1,10 @@
-// Package harness is shared by the demo and the end-to-end tests: constant load through the gateway with counts of
-// requests by version and phase, a live picture and a closing table of these counts, the addresses and the client of the
-// local cluster, images of the sample application, waits with a deadline, and counts of writes in the API server's audit
-// log.
+// Package harness is shared by the demo and the end-to-end tests. It contains a constant load through the gateway with
+// counts of requests by version and phase, a live picture and a final table of these counts, the addresses and the
+// client of the local cluster, images of the sample application, waits with a deadline, and counts of writes in the API
+// server's audit log.
 //
-// Counting and rendering are pure and tested without the network. Everything that sends rejects addresses other than
-// loopback.
+// Counting and rendering are pure, and are tested without the network. Everything that sends requests rejects addresses
+// other than loopback.
 //
 //	cluster.go       addresses and client of the local cluster
 //	image.go         images of the sample application
@@ -13,7 +13,7 @@
 //	tally.go        counts of requests by version and phase
 //	split.go         shares of versions
 //	picture.go       the live picture
-//	table.go         the closing table
+//	table.go         the final table
 //	wait.go          waits with a deadline
 //	audit.go         writes in the audit log
 //	forward.go       connections of pods to servers of this process

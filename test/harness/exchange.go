@@ -20,12 +20,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Protocol of a load. The sample application returns its version over each.
+// Protocol is the protocol of a load. The sample application returns its version over each protocol.
 type Protocol string
 
-// The protocols of a load.
+// These are the protocols of a load.
 const (
-	// HTTP1 is HTTP/1.1 without TLS; the default.
+	// HTTP1 is HTTP/1.1 without TLS. It is the default.
 	HTTP1 Protocol = "HTTP/1.1"
 	// H2C is HTTP/2 without TLS, over one connection.
 	H2C Protocol = "h2c"
@@ -33,14 +33,14 @@ const (
 	TLS Protocol = "TLS"
 	// GRPC calls the sample application's service, over one connection without TLS.
 	GRPC Protocol = "gRPC"
-	// TCP opens a connection for each exchange, sends a line and reads one.
+	// TCP opens a connection for each exchange, sends a line and reads a line.
 	TCP Protocol = "TCP"
-	// UDP opens a socket for each exchange, sends a datagram and reads one. Nothing is retransmitted: a lost datagram
-	// is a failure.
+	// UDP opens a socket for each exchange, sends a datagram and reads a datagram. Nothing is retransmitted, so that a
+	// lost datagram is a failure.
 	UDP Protocol = "UDP"
 )
 
-// exchange sends one request and judges the answer; close closes its connections.
+// exchange contains the functions of a protocol: ask sends a request and returns its outcome, and close closes the connections.
 type exchange struct {
 	ask   func(ctx context.Context) Outcome
 	close func()
@@ -59,12 +59,12 @@ func newExchange(config LoadConfig) (exchange, error) {
 	case UDP:
 		return exchange{ask: func(ctx context.Context) Outcome { return askOnce(ctx, config, dial, "udp") }, close: func() {}}, nil
 	}
-	return exchange{}, fmt.Errorf("check protocol: %q is none of HTTP1, H2C, TLS, GRPC, TCP and UDP", config.Protocol)
+	return exchange{}, fmt.Errorf("check protocol: %q must be one of HTTP1, H2C, TLS, GRPC, TCP and UDP", config.Protocol)
 }
 
 type dialFunc func(ctx context.Context, network string) (net.Conn, error)
 
-// dialer returns a function that connects to the gateway, whatever the host is.
+// dialer returns a function that connects to the gateway, regardless of the host.
 func dialer(config LoadConfig) dialFunc {
 	d := &net.Dialer{Timeout: config.Timeout}
 	return func(ctx context.Context, network string) (conn net.Conn, err error) {
@@ -94,10 +94,10 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	if err != nil {
 		return exchange{}, fmt.Errorf("parse host and path: %w", err)
 	}
-	transport := &http.Transport{ // no Proxy: the environment must not redirect the load
+	transport := &http.Transport{ // There is no Proxy, because the environment must not redirect the load.
 		DialContext:         func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network) },
 		Protocols:           protocols,
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // nothing is secret, and pods have self-signed certificates
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // Nothing is secret, and pods have self-signed certificates.
 		DisableKeepAlives:   config.NoKeepAlive,
 		MaxIdleConnsPerHost: maxInFlight,
 		IdleConnTimeout:     30 * time.Second,
@@ -126,8 +126,8 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	return exchange{ask: ask, close: client.CloseIdleConnections}, nil
 }
 
-// newGRPCExchange returns an exchange that reconnects immediately after a lost connection, because a load is one
-// client.
+// newGRPCExchange returns an exchange that reconnects immediately after a lost connection, because a load acts as a
+// single client.
 func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	conn, err := grpc.NewClient("passthrough:///"+config.Host,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -178,7 +178,7 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 	return outcomeOf(line, version)
 }
 
-// outcomeOf returns the outcome of an answer without a status.
+// outcomeOf returns the outcome for a protocol without a status.
 func outcomeOf(answer, version string) Outcome {
 	if version == "" {
 		return Outcome{Failure: fmt.Sprintf("answer %q without a version", answer)}
@@ -186,8 +186,8 @@ func outcomeOf(answer, version string) Outcome {
 	return Outcome{Version: version}
 }
 
-// judge reports whether an answer is successful: complete, with a status of 200 to 399 and from an application that
-// reports its version.
+// judge returns the outcome of a response. It is successful if it is complete, has a status of 200 to 399, and comes
+// from an application that reports its version.
 func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {

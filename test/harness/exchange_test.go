@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// TestProtocols tests each protocol with a server that returns its version and one that does not.
+// TestProtocols tests each protocol with a server that returns its version and with a server that does not.
 func TestProtocols(t *testing.T) {
 	for protocol, serve := range map[Protocol]func(t *testing.T, version string) (address string){
 		HTTP1: func(t *testing.T, version string) string { return web(t, version, 1, false) },
@@ -51,7 +51,7 @@ func web(t *testing.T, version string, major int, encrypted bool) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "shop.localhost" || r.ProtoMajor != major {
-			http.Error(w, "asked wrongly", http.StatusTeapot)
+			http.Error(w, "wrong request", http.StatusTeapot)
 			return
 		}
 		w.Header().Set("X-Version", version)
@@ -133,7 +133,7 @@ func datagrams(t *testing.T, version string) string {
 
 func TestUnknownProtocolIsRefused(t *testing.T) {
 	_, err := StartLoad(t.Context(), LoadConfig{Protocol: "QUIC", Gateway: "127.0.0.1:1", Host: "shop.localhost", Rate: 1, Count: 1})
-	if err == nil || !strings.Contains(err.Error(), `"QUIC" is none of`) {
+	if err == nil || !strings.Contains(err.Error(), `"QUIC" must be one of`) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// freePort returns a port of the loopback address at which nothing listened a moment ago.
+// freePort returns an unused port of the loopback address.
 func freePort(ctx context.Context) (string, error) {
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,7 +21,7 @@ func freePort(ctx context.Context) (string, error) {
 	return port, nil
 }
 
-// listenForPods listens at an address that pods reach.
+// listenForPods listens on an address that pods can reach.
 func (c *Cluster) listenForPods() (net.Listener, error) {
 	host, _, err := net.SplitHostPort(c.RegistryInternal)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Cluster) listenForPods() (net.Listener, error) {
 	return c.ListenInside(net.JoinHostPort(host, "0"))
 }
 
-// forward forwards connections to an address, until the listener is closed.
+// forward forwards connections to an address until the listener is closed.
 func forward(listener net.Listener, address string) {
 	for {
 		from, err := listener.Accept()
@@ -41,11 +41,11 @@ func forward(listener net.Listener, address string) {
 			defer from.Close()
 			to, err := net.Dial("tcp", address)
 			if err != nil {
-				return // the pod tries again
+				return // The pod retries.
 			}
 			defer to.Close()
 			go func() {
-				_, _ = io.Copy(to, from) // until one of them ends
+				_, _ = io.Copy(to, from) // Copying lasts until one of the connections ends.
 				_ = to.Close()
 			}()
 			_, _ = io.Copy(from, to)

@@ -20,28 +20,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// imageUser is the user of the images: not root, as the restricted pod security standard requires.
+// imageUser is the user of the images. It is not root, as the restricted Pod Security Standard requires.
 const imageUser = "65532:65532"
 
-// Image is one tag to push: a static binary and the environment of this version. Equal images have equal digests.
+// Image is a tag to push: a static binary with the environment of a version. Equal images have equal digests.
 type Image struct {
-	// Registry as reachable from here, such as 127.0.0.1:5000; loopback only. Required.
+	// Registry is the address of the registry for this process, such as 127.0.0.1:5000. It must be loopback. Required.
 	Registry string
-	// Repository such as demo/shop. Required.
+	// Repository is the repository, such as demo/shop. Required.
 	Repository string
-	// Tag such as 1.1.0. Required.
+	// Tag is the tag, such as 1.1.0. Required.
 	Tag string
 	// Binary is the path of the static binary that becomes /app. Required.
 	Binary string
-	// Env of the image. VERSION defaults to the tag; EXIT_AFTER or FAIL_READINESS make a broken version.
+	// Env is the environment of the image. VERSION defaults to the tag; EXIT_AFTER and FAIL_READINESS make a version broken.
 	Env map[string]string
-	// Architecture of the image. Defaults to this machine's. Another one makes an image that the node cannot run.
+	// Architecture is the architecture of the image. Defaults to the architecture of this machine. The node cannot run images with another architecture.
 	Architecture string
-	// Username and Password for a registry that requires them.
+	// Username and Password are the credentials for a registry that requires them.
 	Username, Password string
 }
 
-// Push builds and pushes the image; the digest is that of its manifest, such as sha256:0123....
+// Push builds and pushes the image. It returns the digest of its manifest, such as sha256:0123....
 func (i Image) Push(ctx context.Context) (digest string, err error) {
 	if err := CheckLoopback(i.Registry); err != nil {
 		return "", fmt.Errorf("check registry: %w", err)
@@ -103,7 +103,7 @@ func (i Image) environment() []string {
 	return lines
 }
 
-// binaryLayer returns a layer that contains only /app, without times, so that equal binaries have equal digests.
+// binaryLayer returns a layer that contains only /app. It contains no times, so that equal binaries have equal digests.
 func binaryLayer(path string) (v1.Layer, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

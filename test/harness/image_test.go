@@ -50,10 +50,10 @@ func TestPushedImage(t *testing.T) {
 			}
 			pulled, again := pull(t, address+"/demo/shop:"+name), ""
 			if again, err = image.Push(t.Context()); err != nil || again != digest {
-				t.Errorf("second push gives %s, %v; want %s again", again, err, digest)
+				t.Errorf("second push returns %s, %v; want %s again", again, err, digest)
 			}
 			if got := digestOf(t, pulled); got != digest {
-				t.Errorf("registry has %s, want %s", got, digest)
+				t.Errorf("registry returns %s, want %s", got, digest)
 			}
 			file, err := pulled.ConfigFile()
 			if err != nil {
@@ -107,7 +107,7 @@ func TestPushRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := test.image.Push(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error is %v, want %q in it", err, test.want)
+				t.Errorf("error is %v, want an error with %q", err, test.want)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ListenInside listens on a TCP address in the network namespace of the local cluster, where its pods and its manager
-// can reach it. A socket stays in the namespace in which it was opened. It needs root.
+// can reach it. The socket remains in this namespace. It requires root.
 func (a Addresses) ListenInside(address string) (listener net.Listener, err error) {
 	err = within(a.Network(), func() (err error) {
 		listener, err = net.Listen("tcp", address)
@@ -19,12 +19,12 @@ func (a Addresses) ListenInside(address string) (listener net.Listener, err erro
 	return listener, err
 }
 
-// within runs work on a thread in a network namespace. The thread is reused if it returns to its namespace; otherwise
-// it ends.
+// within runs work on a thread in a network namespace. The thread is reused if it can return to its original namespace;
+// otherwise it ends.
 func within(namespace string, work func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // not unlocked after an error, so that the thread ends with the goroutine
+		runtime.LockOSThread() // The thread is not unlocked after an error, so that it ends with the goroutine.
 		home, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			result <- fmt.Errorf("find our own network: %w", err)

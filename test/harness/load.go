@@ -10,48 +10,48 @@ import (
 	"time"
 )
 
-// Limits of a load: it is a measuring instrument for one machine, not a stress tool.
+// These are limits of a load, which is for measurements on one machine and not for stress tests.
 const (
 	maxRate     = 2000.0
 	maxDuration = 2 * time.Hour
 	maxCount    = 1_000_000
 	maxInFlight = 512
 	maxTimeout  = 30 * time.Second
-	// maxAnswer is the maximum number of bytes that are read of an answer.
+	// maxAnswer is the maximum number of bytes of a response that are read.
 	maxAnswer = 1 << 20
 )
 
 // LoadConfig configures a load. Zero values select the defaults.
 type LoadConfig struct {
-	// Protocol of the requests. Defaults to HTTP1.
+	// Protocol is the protocol of the requests. Defaults to HTTP1.
 	Protocol Protocol
-	// Gateway is the address to connect to: a loopback address and port, such as 127.0.0.1:8000, or an address in Network.
-	// Required.
+	// Gateway is the address to connect to. It is a loopback address with a port, such as 127.0.0.1:8000, or an address in
+	// Network. Required.
 	Gateway string
-	// Network is the file of an isolated network namespace, such as Addresses.Network, in which to connect to Gateway. Defaults
-	// to that of this process, where only loopback addresses are allowed. It needs root.
+	// Network is the path of an isolated network namespace, such as Addresses.Network, in which to connect to Gateway. This
+	// requires root. Defaults to the network namespace of this process, in which only loopback addresses are allowed.
 	Network string
-	// Host is sent as the Host header, with or without a port: the domain of the microservice. It names the load in reports,
-	// also for TCP and UDP, which do not send it. Required.
+	// Host is the value of the Host header, with or without a port: the domain of the Microservice. It identifies the load
+	// in reports, also for TCP and UDP, which do not send it. Required.
 	Host string
-	// Path and query. Defaults to "/".
+	// Path is the path and the query of requests. Defaults to "/".
 	Path string
 	// Header is sent with every request, for routes that match headers.
 	Header http.Header
-	// Rate in requests per second, above 0, at most 2000. Required.
+	// Rate is the number of requests per second. It must be above 0 and at most 2000. Required.
 	Rate float64
 	// Count is the number of requests, at most 1,000,000; 0 means that only Duration ends the load.
 	Count int
-	// Duration of the load, at most 2h; 0 means that only Count ends it. One of the two is required.
+	// Duration is the duration of the load, at most 2h; 0 means that only Count ends it. Duration or Count is required.
 	Duration time.Duration
-	// Timeout of one request, at most 30s. Defaults to 10s.
+	// Timeout is the timeout of a request, at most 30s. Defaults to 10s.
 	Timeout time.Duration
-	// NoKeepAlive opens a connection for every request. Without it, connections are reused, and a request on a reused
-	// connection that the server closes in an orderly way is sent again over a new one, as HTTP clients do.
+	// NoKeepAlive opens a connection for every request. Otherwise, connections are reused. If the server closes a
+	// reused connection in an orderly way, the request is sent again over a new connection, as HTTP clients do.
 	NoKeepAlive bool
-	// Phase names the first phase. Defaults to "start".
+	// Phase is the name of the first phase. Defaults to "start".
 	Phase string
-	// KeepFailures is the number of failures that are kept with details. Defaults to 20.
+	// KeepFailures is the number of failures whose details are kept. Defaults to 20.
 	KeepFailures int
 }
 
@@ -84,15 +84,15 @@ func (c LoadConfig) validate() error {
 	}
 	switch {
 	case c.Host == "":
-		return errors.New("check host: is required: name the microservice's domain")
-	case !(c.Rate > 0 && c.Rate <= maxRate): // written so that NaN is rejected
+		return errors.New("check host: it is required: set it to the domain of the Microservice")
+	case !(c.Rate > 0 && c.Rate <= maxRate): // This form of the condition rejects NaN.
 		return fmt.Errorf("check rate: must be above 0 and at most %g per second, not %g", maxRate, c.Rate)
 	case c.Count < 0 || c.Count > maxCount:
 		return fmt.Errorf("check count: must be 0 to %d, not %d", maxCount, c.Count)
 	case c.Duration < 0 || c.Duration > maxDuration:
 		return fmt.Errorf("check duration: must be 0s to %s, not %s", maxDuration, c.Duration)
 	case c.Count == 0 && c.Duration == 0:
-		return errors.New("check end: set count or duration, a load without an end is refused")
+		return errors.New("check end: set count or duration, because a load must end")
 	case c.Timeout < 0 || c.Timeout > maxTimeout:
 		return fmt.Errorf("check timeout: must be above 0s and at most %s, not %s", maxTimeout, c.Timeout)
 	case c.Path[0] != '/':
@@ -110,24 +110,24 @@ func CheckLoopback(address string) error {
 		return fmt.Errorf("parse address %q: must be an IP and a port such as 127.0.0.1:8000", address)
 	}
 	if !parsed.Addr().IsLoopback() {
-		return fmt.Errorf("refuse address %q: only loopback addresses are sent to", address)
+		return fmt.Errorf("refuse address %q: only loopback addresses are allowed", address)
 	}
 	return nil
 }
 
-// Load sends requests at a constant rate, whether or not earlier ones were answered, and counts their outcomes.
+// Load sends requests at a constant rate, regardless of whether earlier requests were answered, and counts their outcomes.
 type Load struct {
 	config   LoadConfig
 	exchange exchange
 	tally    *Tally
-	slots    chan struct{} // limits the requests in progress
+	slots    chan struct{} // slots limits the number of requests in progress.
 	flights  sync.WaitGroup
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
 
-// StartLoad starts sending requests. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests in
-// progress still get their responses. The error names the invalid field of config.
+// StartLoad starts to send requests. The load ends with its count, its duration, ctx or Stop, whichever comes first. Requests in
+// progress still get their responses. An error contains the name of the invalid field of config.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -150,10 +150,10 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase: requests sent from now on count in it. A name that was used before continues that phase.
+// Mark begins a phase, to which requests belong that are sent from now on. If the name was used before, it continues that phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
-// Split returns the shares of versions in a phase's successful answers; nil for an unknown phase.
+// Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
 // Recent returns the counts of the whole seconds that ended within the given time, 1s to 59s.
@@ -178,8 +178,8 @@ func (l *Load) Wait() Report {
 	return l.Report()
 }
 
-// run sends each request according to the schedule. After a delay of this machine it immediately sends the requests that
-// are due, and latency counts from when a request was due, so that a stall is visible in the latencies.
+// run sends each request at its scheduled time. After a delay of this machine, it immediately sends all requests that
+// are due. Latencies are measured from the scheduled time, so that they show a stall.
 func (l *Load) run(ctx context.Context) {
 	defer close(l.ended)
 	defer l.exchange.close()
@@ -204,7 +204,7 @@ func (l *Load) run(ctx context.Context) {
 	}
 }
 
-// schedule defines when each request is due.
+// schedule defines the time at which each request is due.
 type schedule struct {
 	start  time.Time
 	config LoadConfig
@@ -229,7 +229,7 @@ func (l *Load) launch(ctx context.Context, due time.Time) {
 	}
 	l.flights.Go(func() {
 		defer func() { <-l.slots }()
-		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load must not make requests in progress fail
+		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // The end of the load must not cancel requests in progress.
 		l.tally.Done(ticket, time.Now(), outcome)
 	})
 }

@@ -20,13 +20,13 @@ func TestLoadConfigIsChecked(t *testing.T) {
 		change func(*LoadConfig)
 		want   string
 	}{
-		"another machine":  {func(c *LoadConfig) { c.Gateway = "10.250.0.1:8000" }, `check gateway: refuse address "10.250.0.1:8000": only loopback addresses are sent to`},
+		"another machine":  {func(c *LoadConfig) { c.Gateway = "10.250.0.1:8000" }, `check gateway: refuse address "10.250.0.1:8000": only loopback addresses are allowed`},
 		"a name":           {func(c *LoadConfig) { c.Gateway = "localhost:8000" }, `check gateway: parse address "localhost:8000": must be an IP and a port such as 127.0.0.1:8000`},
 		"no port":          {func(c *LoadConfig) { c.Gateway = "127.0.0.1" }, `check gateway: parse address "127.0.0.1": must be an IP and a port such as 127.0.0.1:8000`},
-		"no host":          {func(c *LoadConfig) { c.Host = "" }, "check host: is required: name the microservice's domain"},
+		"no host":          {func(c *LoadConfig) { c.Host = "" }, "check host: it is required: set it to the domain of the Microservice"},
 		"no rate":          {func(c *LoadConfig) { c.Rate = 0 }, "check rate: must be above 0 and at most 2000 per second, not 0"},
 		"too fast":         {func(c *LoadConfig) { c.Rate = 2001 }, "check rate: must be above 0 and at most 2000 per second, not 2001"},
-		"no end":           {func(c *LoadConfig) { c.Count = 0 }, "check end: set count or duration, a load without an end is refused"},
+		"no end":           {func(c *LoadConfig) { c.Count = 0 }, "check end: set count or duration, because a load must end"},
 		"too many":         {func(c *LoadConfig) { c.Count = 1_000_001 }, "check count: must be 0 to 1000000, not 1000001"},
 		"too long":         {func(c *LoadConfig) { c.Duration = 3 * time.Hour }, "check duration: must be 0s to 2h0m0s, not 3h0m0s"},
 		"timeout too long": {func(c *LoadConfig) { c.Timeout = time.Minute }, "check timeout: must be above 0s and at most 30s, not 1m0s"},
@@ -123,7 +123,7 @@ func TestLoadCountsEveryRequest(t *testing.T) {
 		case n == 11:
 			w.WriteHeader(http.StatusBadGateway)
 		case n == 12:
-			panic(http.ErrAbortHandler) // closes the connection
+			panic(http.ErrAbortHandler) // This closes the connection.
 		}
 		fmt.Fprintln(w, r.URL.Path)
 	})

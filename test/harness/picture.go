@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// frameEvery is the interval of the live picture, and plainEvery that of the lines that replace it without a terminal.
+	// frameEvery is the interval of the live picture. plainEvery is the interval of the plain lines that replace it without a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
 	// frameWindow is the period of a picture's split and rate.
@@ -25,19 +25,19 @@ const (
 	plainWidth = 120
 )
 
-// Frame is the picture at one moment.
+// Frame is the content of the picture at a point in time.
 type Frame struct {
-	// Label names the subject of the split, such as the domain; empty for none.
+	// Label identifies the subject of the split, such as the domain. It may be empty.
 	Label string
-	// Split of the last seconds; empty before the first answer.
+	// Split contains the shares of the last seconds. It is empty before the first answer.
 	Split Split
 	// PerSecond is the rate of answers, successful or not, over the last seconds.
 	PerSecond float64
-	// Failed requests since the load began.
+	// Failed is the number of failed requests since the start of the load.
 	Failed int
 }
 
-// Frame returns the load's last seconds as a picture. The rate is correct after five seconds.
+// Frame returns a picture of the last seconds of the load. The rate is correct after five seconds.
 func (l *Load) Frame() Frame {
 	recent := l.Recent(frameWindow)
 	return Frame{
@@ -47,7 +47,7 @@ func (l *Load) Frame() Frame {
 	}
 }
 
-// Render draws the frame as one line of at most width characters: with bars if they fit, else without, else truncated.
+// Render returns the frame as a line of at most width characters. It contains bars if they fit, and is truncated if necessary.
 func (f Frame) Render(width int) string {
 	for _, cells := range []int{20, 10, 5} {
 		if line := f.line(cells); utf8.RuneCountInString(line) <= width {
@@ -78,7 +78,7 @@ func (f Frame) line(cells int) string {
 	return strings.Join(parts, "  ")
 }
 
-// bar fills a part of the cells; a share above 0 gets at least one.
+// bar fills a part of the cells. A share above 0 fills at least one cell.
 func bar(fraction float64, cells int) string {
 	full := int(math.Round(fraction * float64(cells)))
 	if fraction > 0 {
@@ -96,11 +96,11 @@ type Picture struct {
 
 	mu     sync.Mutex
 	source func() Frame
-	text   []byte // text of an incomplete line
-	drawn  bool   // the live line is on the terminal
+	text   []byte // The text of an incomplete line.
+	drawn  bool   // Whether the live line is on the terminal.
 }
 
-// NewPicture writes to out, and shows nothing until Show.
+// NewPicture returns a picture that writes to out. It shows nothing until Show is called.
 func NewPicture(out io.Writer) *Picture {
 	return &Picture{out: out, width: func() (int, bool) { return widthOf(out) }}
 }
@@ -114,10 +114,10 @@ func widthOf(out io.Writer) (int, bool) {
 	if err != nil {
 		return plainWidth, false
 	}
-	return width - 1, true // some terminals wrap after a full last column
+	return width - 1, true // Some terminals wrap after a full last column.
 }
 
-// Show draws source from now on, such as a load's Frame; nil shows nothing.
+// Show draws source from now on, such as the Frame of a load. If source is nil, it shows nothing.
 func (p *Picture) Show(source func() Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Picture) Show(source func() Frame) {
 	p.clear()
 }
 
-// Run draws until ctx ends, then removes the live line and writes the remaining text.
+// Run draws until ctx ends. Then it removes the live line and writes the remaining text.
 func (p *Picture) Run(ctx context.Context) {
 	every := plainEvery
 	if _, terminal := p.width(); terminal {
@@ -146,7 +146,7 @@ func (p *Picture) Run(ctx context.Context) {
 	}
 }
 
-// Write writes complete lines of text above the live line; it buffers the beginning of an incomplete line.
+// Write writes complete lines of text above the live line. It buffers the beginning of an incomplete line.
 func (p *Picture) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

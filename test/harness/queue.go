@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// queueStream is the stream of the jobs; hack/sampleapp takes them with QUEUE, its default name.
+// queueStream is the stream of the jobs. It is the default stream of hack/sampleapp.
 const queueStream = "jobs"
 
-// Queue is a stream of jobs in Debian's Redis, which this process starts, for workers in the cluster.
+// Queue is a stream of jobs for workers in the cluster. This process starts it with Debian's Redis.
 type Queue struct {
-	// URL of the server for pods.
+	// URL is the URL of the server for pods.
 	URL string
 
 	port     string
@@ -26,8 +26,8 @@ type Queue struct {
 	listener net.Listener
 }
 
-// StartQueue starts a Redis server that keeps everything in memory, at a free port of the loopback address, and makes it
-// reachable for pods. Stop ends it. "redis-server" and "redis-cli" must be installed.
+// StartQueue starts a Redis server that stores everything in memory, on an unused loopback port, and makes it reachable
+// for pods. Stop ends it. It requires "redis-server" and "redis-cli".
 func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -56,14 +56,14 @@ func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
 	return q, nil
 }
 
-// Stop ends the server, and its connections.
+// Stop ends the server and its connections.
 func (q *Queue) Stop() error {
 	var errs []error
 	if q.listener != nil {
 		errs = append(errs, q.listener.Close())
 	}
 	errs = append(errs, q.server.Process.Kill())
-	_ = q.server.Wait() // it was killed
+	_ = q.server.Wait() // An error is expected, because the server was killed.
 	return errors.Join(append(errs, os.RemoveAll(q.dir))...)
 }
 
@@ -73,17 +73,17 @@ func (q *Queue) Add(ctx context.Context, n int) error {
 	return err
 }
 
-// Done returns how many jobs are done, each counted once.
+// Done returns the number of completed jobs. Each job counts once.
 func (q *Queue) Done(ctx context.Context) (int, error) {
 	return q.number(ctx, "SCARD", queueStream+":done")
 }
 
-// DoneBy returns how many jobs a version did; a job that was done twice counts twice.
+// DoneBy returns the number of jobs that a version completed. A job that was completed twice counts twice.
 func (q *Queue) DoneBy(ctx context.Context, version string) (int, error) {
 	return q.number(ctx, "HGET", queueStream+":versions", version)
 }
 
-// Taken returns how many jobs were taken and are not done.
+// Taken returns the number of jobs that were taken and are not completed.
 func (q *Queue) Taken(ctx context.Context) (int, error) {
 	answer, err := q.command(ctx, "XPENDING", queueStream, "workers")
 	if err != nil {
@@ -101,7 +101,7 @@ func (q *Queue) number(ctx context.Context, args ...string) (int, error) {
 	return strconv.Atoi(answer)
 }
 
-// command runs a command of Redis, and returns its answer.
+// command runs a command of Redis, and returns its response.
 func (q *Queue) command(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-p", q.port}, args...)...).CombinedOutput()
 	text := strings.TrimSpace(string(out))

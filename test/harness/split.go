@@ -7,20 +7,19 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Split contains the shares of versions in the order of semantic versions, followed by other
-// names.
+// Split contains the shares of versions. Semantic versions come first, in their order, followed by other names.
 type Split []Share
 
-// Share is the share of one version in the successful answers.
+// Share is the share of a version in the successful answers.
 type Share struct {
 	Version string
-	// Answered requests.
+	// Answered is the number of answered requests.
 	Answered int
-	// Fraction of all answered requests, 0 to 1.
+	// Fraction is the fraction of all answered requests, from 0 to 1.
 	Fraction float64
 }
 
-// SplitOf returns the shares for counts of answers by version; nil if there were none.
+// SplitOf returns the shares for counts of answers by version. It returns nil if there were no answers.
 func SplitOf(answered map[string]int) Split {
 	total := 0
 	for _, count := range answered {
@@ -47,7 +46,7 @@ func (s Split) Fraction(version string) float64 {
 	return 0
 }
 
-// Percents rounds the shares so that they sum to 100, in the order of the split.
+// Percents rounds the shares so that their sum is 100. The order is the order of the split.
 func (s Split) Percents() []int {
 	percents, order, left := make([]int, len(s)), make([]int, len(s)), 100
 	for i, share := range s {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// WriteTable writes the requests of each report: sent, answered and failed, for each phase with requests and in total, and below
-// each the versions that answered, with their shares and latencies; then the failures with details.
+// WriteTable writes the numbers of sent, answered and failed requests of each report, for each phase with requests and in total.
+// Below each row, it writes the versions that answered, with their shares and latencies. The failures with details follow.
 func WriteTable(out io.Writer, reports ...Report) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "HOST\tPHASE\tVERSION\tSENT\tANSWERED\tFAILED\tSHARE\tP50\tP99\tMAX")
@@ -23,7 +23,7 @@ func WriteTable(out io.Writer, reports ...Report) error {
 				continue
 			}
 			writePhase(table, host, phase)
-			host = "" // only in the first row
+			host = "" // The host is only in the first row.
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -12,15 +12,15 @@ import (
 const (
 	// recentSeconds is the number of seconds that Recent can return.
 	recentSeconds = 60
-	// histogramMax is the maximum latency of the histogram; the load's request timeout is lower.
+	// histogramMax is the maximum latency of the histogram. The timeout of requests is lower.
 	histogramMax = time.Minute
 )
 
-// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, however late its answer arrives.
-// The tally reads no clock: every call passes the time of its event. It is safe for concurrent use.
+// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, regardless of when its answer
+// arrives. The tally does not read a clock: the caller passes the time of each event. It is safe for concurrent use.
 type Tally struct {
 	mu       sync.Mutex
-	phases   []*phase // in the order of their first mark
+	phases   []*phase // The phases, in the order of their first mark.
 	current  *phase
 	recent   [recentSeconds]second
 	keep     int
@@ -28,7 +28,7 @@ type Tally struct {
 	failed   int
 }
 
-// Ticket identifies one request in progress. Send returns it; pass it to Done once.
+// Ticket identifies a request in progress. Send returns the ticket; the caller passes it to Done once.
 type Ticket struct {
 	phase *phase
 	sent  time.Time
@@ -36,11 +36,11 @@ type Ticket struct {
 
 // Outcome is the result of a request.
 type Outcome struct {
-	// Version is the value of the X-Version header; empty without an answer or without the header.
+	// Version is the value of the X-Version header. It is empty without an answer or without the header.
 	Version string
-	// Status is the HTTP status; 0 without an answer.
+	// Status is the HTTP status. It is 0 without an answer.
 	Status int
-	// Failure is why the request counts as failed; empty if it succeeded.
+	// Failure is the reason why the request counts as failed. It is empty if the request succeeded.
 	Failure string
 }
 
@@ -48,25 +48,25 @@ type phase struct {
 	name     string
 	started  time.Time
 	counts   Counts
-	latency  *hdrhistogram.Histogram // of successful answers, in microseconds
+	latency  *hdrhistogram.Histogram // Latencies of successful answers, in microseconds.
 	versions map[string]*hdrhistogram.Histogram
 }
 
-// second contains the counts of one second of the wall clock; index is that second, which distinguishes it from an earlier lap of
-// the ring.
+// second contains the counts of one second of the wall clock. Its index is the number of the second, which distinguishes it from
+// an earlier round of the ring buffer.
 type second struct {
 	index  int64
 	counts Counts
 }
 
-// NewTally begins the first phase at now. It keeps the details of the first keep failures, and counts all.
+// NewTally begins the first phase at now. It keeps the details of at most keep failures, and counts all failures.
 func NewTally(firstPhase string, now time.Time, keep int) *Tally {
 	l := &Tally{keep: keep}
 	l.Mark(firstPhase, now)
 	return l
 }
 
-// Mark begins a phase; a name that was used before continues that phase.
+// Mark begins a phase. If the name was used before, it continues that phase.
 func (l *Tally) Mark(name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	}
 }
 
-// Split returns the shares of versions in a phase's successful answers; nil for a name that was never marked.
+// Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Tally) Split(phaseName string) Split {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent is counted by
-// the time of sending, Answered and Failed by the time of the end.
+// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent counts
+// requests by the time at which they were sent; Answered and Failed count them by the time at which they ended.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
@@ -168,7 +168,7 @@ func (p *phase) record(version string, took time.Duration) {
 		p.versions[version] = newHistogram()
 	}
 	micros := min(max(took, time.Microsecond), histogramMax).Microseconds()
-	_ = p.latency.RecordValue(micros) // within the bounds of the histogram, so it cannot fail
+	_ = p.latency.RecordValue(micros) // The value is within the bounds of the histogram, so that this cannot fail.
 	_ = p.versions[version].RecordValue(micros)
 }
 
@@ -203,19 +203,19 @@ func latencyOf(histogram *hdrhistogram.Histogram) Latency {
 	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(histogram.Max()) * time.Microsecond}
 }
 
-// Counts are the outcomes of the requests of a phase or a period. Sent minus Answered and Failed is in progress.
+// Counts are the outcomes of the requests of a phase or a period. Requests in progress are in Sent, but neither in Answered nor in Failed.
 type Counts struct {
-	// Sent requests; only their answers show the version.
+	// Sent is the number of sent requests. Only their answers show the version.
 	Sent int
-	// Answered counts successful answers.
+	// Answered is the number of successful answers.
 	Answered int
-	// Failed counts the others: no answer in time, a broken connection, a bad status, an answer without a version.
+	// Failed is the number of failed requests: no answer in time, a broken connection, a bad status, or an answer without a version.
 	Failed int
-	// Versions splits Answered and Failed by X-Version; "" has the failures without a version.
+	// Versions contains Answered and Failed by X-Version. The key is empty for failures without a version.
 	Versions map[string]VersionCounts
 }
 
-// VersionCounts is the part of one version in Counts.
+// VersionCounts are the counts of a version.
 type VersionCounts struct {
 	Answered int
 	Failed   int
@@ -260,43 +260,43 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// Latency contains percentiles of successful answers, within one percent, from when a request was due.
+// Latency contains percentiles of the latencies of successful answers, within one percent, measured from when a request was due.
 type Latency struct {
 	P50, P90, P99, Max time.Duration
 }
 
-// Phase contains the counts from one mark to the next.
+// Phase contains the counts of a phase.
 type Phase struct {
-	// Name as marked.
+	// Name is the name of the phase.
 	Name string
-	// Started is the first mark of that name.
+	// Started is the time of the first mark with this name.
 	Started time.Time
 	Counts
-	// Latency over all versions.
+	// Latency is the latency of all versions.
 	Latency Latency
-	// VersionLatency of each version with a successful answer.
+	// VersionLatency is the latency of each version with a successful answer.
 	VersionLatency map[string]Latency
 }
 
-// Failure is one failed request.
+// Failure is a failed request.
 type Failure struct {
-	// At is when the request was due; Took is the time from then to its end.
+	// At is the time at which the request was due. Took is the time from then until the request ended.
 	At   time.Time
 	Took time.Duration
-	// Phase in which the request was sent.
+	// Phase is the phase in which the request was sent.
 	Phase string
 	Outcome
 }
 
-// Report is the content of a tally at one moment.
+// Report is the content of a tally at a point in time.
 type Report struct {
-	// Host of the requests.
+	// Host is the host of the requests.
 	Host string
-	// Phases in order of their first mark.
+	// Phases are the phases, in the order of their first mark.
 	Phases []Phase
-	// Total over all phases.
+	// Total contains the counts of all phases.
 	Total Phase
-	// Failures in the order in which they ended: the first ones, up to the number to keep.
+	// Failures are the first failures, in the order in which they ended. Their number is limited.
 	Failures []Failure
 	// FailuresOmitted is the number of failures without details.
 	FailuresOmitted int

@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// entry is one request of a history, or a mark of a phase before the next request.
+// entry is a request of a history, or a mark of a phase before the next request.
 type entry struct {
 	mark    string
 	at      time.Duration
@@ -46,7 +46,7 @@ func TestTallyReport(t *testing.T) {
 		entry{at: 5 * time.Second, took: 2 * time.Millisecond, outcome: good("1.0.0"), mark: "start"},
 	)
 	tally.Mark("canary", start.Add(6*time.Second))
-	tally.Send(start.Add(6 * time.Second)) // never answered
+	tally.Send(start.Add(6 * time.Second)) // This request is never answered.
 
 	old, fresh := Latency{P50: 2 * time.Millisecond, P90: 4 * time.Millisecond, P99: 4 * time.Millisecond, Max: 4 * time.Millisecond}, latencyOfAll(8*time.Millisecond)
 	want := Report{
@@ -106,7 +106,7 @@ func TestRecentForgets(t *testing.T) {
 		entry{at: 0, outcome: good("1.0.0")},
 		entry{at: 3 * time.Second, outcome: good("1.0.0")},
 		entry{at: 4 * time.Second, outcome: good("1.1.0")},
-		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // in the second that has not ended
+		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // This is in the second that has not ended.
 	)
 	for name, test := range map[string]struct {
 		after  time.Duration

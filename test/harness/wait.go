@@ -12,15 +12,15 @@ const (
 	defaultPoll = 200 * time.Millisecond
 )
 
-// Poll checks once: done ends the wait, detail describes the observed state. A check that fails is repeated, because
-// servers restart and objects may not exist yet, unless Permanent wraps its error.
+// Poll checks a condition once. done ends the wait, and detail describes the observed state. A failed check is
+// repeated, because servers restart and objects may not exist yet, unless Permanent wraps its error.
 type Poll func(ctx context.Context) (done bool, detail string, err error)
 
 // Waiter waits for conditions. The zero value is ready to use.
 type Waiter struct {
-	// Every is the pause between two checks. Defaults to 200ms.
+	// Every is the time between two checks. Defaults to 200ms.
 	Every time.Duration
-	// Progress receives each detail that differs from the last one; it may be nil.
+	// Progress receives each detail that differs from the previous detail. It may be nil.
 	Progress func(what, detail string, elapsed time.Duration)
 }
 
@@ -29,8 +29,8 @@ func WaitFor(ctx context.Context, what string, poll Poll) error {
 	return Waiter{}.For(ctx, what, poll)
 }
 
-// For calls poll immediately and then repeatedly until it is done, its error is permanent or ctx ends; a ctx without a
-// deadline gets one of two minutes. The error contains what was awaited and the last detail.
+// For calls poll immediately and then repeatedly, until it is done, its error is permanent or ctx ends. If ctx has no
+// deadline, the wait ends after two minutes. The error contains what was awaited and the last detail.
 func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
@@ -53,7 +53,7 @@ func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		case err == nil && done:
 			return nil
-		case err != nil && ctx.Err() == nil: // after the deadline, the error would only report the deadline
+		case err != nil && ctx.Err() == nil: // After the deadline, the error would only report the deadline.
 			detail = err.Error()
 		}
 		if detail != "" && detail != seen {
@@ -79,7 +79,7 @@ type permanentError struct{ cause error }
 func (e *permanentError) Error() string { return e.cause.Error() }
 func (e *permanentError) Unwrap() error { return e.cause }
 
-// Permanent marks an error of a Poll that ends the wait immediately; nil stays nil.
+// Permanent marks an error with which a Poll ends the wait immediately. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -25,17 +25,16 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Limits of concurrent work, which each case uses up: of calls and of queries for one
-// namespace, and of deliveries.
+// These are limits of concurrent work, which each case reaches: calls and queries for one namespace, and deliveries.
 const (
 	manyCalls      = 16
 	manyQuestions  = 8
 	manyDeliveries = 64
-	// perHost is the number of concurrent calls and queries of one namespace to one host.
+	// perHost is the number of concurrent calls and queries from a namespace to a host.
 	perHost = 4
 )
 
-// filled returns a handler that responds with the maximum amount of JSON that is decoded.
+// filled returns a handler that responds with the maximum amount of JSON that the manager decodes.
 func filled(first, element, last string) http.HandlerFunc {
 	n := (outbound.DefaultMaxBody - len(first) - len(last)) / len(element)
 	text := first + strings.Repeat(element, n) + last
@@ -45,8 +44,8 @@ func filled(first, element, last string) http.HandlerFunc {
 	}
 }
 
-// hosts starts servers with one answer; one namespace sends each perHost concurrent
-// requests.
+// hosts starts servers with the same answer, for the given number of calls. A namespace sends perHost concurrent
+// requests to each server.
 func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	t.Helper()
 	for range calls / perHost {
@@ -57,7 +56,7 @@ func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	return urls
 }
 
-// call calls the maximum number of concurrent hooks of one namespace.
+// call makes the maximum number of concurrent calls of hooks of a namespace.
 func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool, err := hook.NewPool(hook.Options{Policy: loopback(t), Wait: func(int) time.Duration { return time.Hour }})
@@ -89,7 +88,7 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	return errors.New("it is taken: " + said)
 }
 
-// ofPrometheus returns an analysis with the answers of a URL.
+// ofPrometheus returns an analysis with the answers from a URL.
 func ofPrometheus(url string) v1alpha1.CanaryAnalysis {
 	return v1alpha1.CanaryAnalysis{
 		Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: url}},
@@ -106,7 +105,7 @@ const (
 	sample = `{"metric":{"a":""},"value":[0,"1"]}`
 )
 
-// measure measures the maximum number of concurrent metrics of one namespace.
+// measure takes the maximum number of concurrent measurements of a namespace.
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
 	notified := make(chan types.NamespacedName, manyQuestions)
@@ -114,7 +113,7 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 	if err != nil {
 		return err
 	}
-	go func() { _ = m.Start(ctx) }() // it ends with ctx, without an error
+	go func() { _ = m.Start(ctx) }() // Start returns when ctx ends, without an error.
 	requests := map[types.NamespacedName]analysis.Request{}
 	for i, url := range hosts(t, answer, manyQuestions) {
 		for n := range perHost {
@@ -144,7 +143,7 @@ var signing = []byte("signs")
 func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, element, last string) error {
 	t.Helper()
 	block := []byte(strings.Repeat(element, max(1, 1<<16/len(element))))
-	text := func() io.Reader { // the text belongs to the sender: only what is kept of it counts
+	text := func() io.Reader { // The text belongs to the sender, so that only the part that the manager stores counts.
 		n := (size - len(first) - len(last)) / len(element)
 		return &repeated{rest: []byte(first), element: block, more: n * len(element), last: []byte(last)}
 	}
@@ -185,7 +184,7 @@ func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, 
 	return refused
 }
 
-// repeated reads a beginning, a number of bytes of an element, and an end.
+// repeated reads a beginning, then an element repeatedly up to a number of bytes, and an end.
 type repeated struct {
 	rest, element []byte
 	more          int

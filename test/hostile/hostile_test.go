@@ -1,5 +1,5 @@
-// Package hostile plays input by which a tenant, or a server that a tenant names, could make the manager slow or use a lot
-// of memory.
+// Package hostile plays input with which a tenant, or a server of a tenant, could make the manager slow or make it use
+// much memory.
 package hostile
 
 import (
@@ -33,21 +33,21 @@ import (
 )
 
 const (
-	// playing names the case for a process that plays one.
+	// playing is the environment variable that contains the name of the case that a process plays.
 	playing = "HEIGHLINER_TEST_HOSTILE"
-	// limit is the maximum peak memory of a case, including all of its process, for the manager without the race detector. The
-	// race detector delays the release of memory, see raceFactor.
+	// limit is the maximum peak memory of a case, including its whole process, for the manager without the race detector. The
+	// race detector delays the release of memory: see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
-	// collected is the memory limit of the garbage collector. Like the manager, whose limit follows from that of its container,
-	// a process needs one: otherwise the peak would depend on how busy the machine is. Memory in use can still exceed it, and
-	// on a busy machine the collector is late: hence the margin.
+	// collected is the memory limit of the garbage collector. The manager has such a limit too, which follows from the limit of
+	// its container. Otherwise the peak would depend on the load of the machine. Memory in use can still exceed the limit, and
+	// on a busy machine the collector is late, so that there is a margin.
 	collected = limit / 16 * 12
 	// secret is the maximum size of a Secret in the API server.
 	secret = 1 << 20
 )
 
-// cases are the cases by name. Each is called with a context that ends soon, and must return soon after that, with an
-// error.
+// cases are the cases by name. Each case is called with a context that ends soon, and must return soon after that with
+// an error.
 var cases = map[string]func(context.Context, testing.TB) error{
 	"a GitHub App's key of a whole Secret": func(_ context.Context, t testing.TB) error {
 		_, err := github.ReadCredential(map[string][]byte{"appID": []byte("1"), "privateKey": largest(t, certstest.KeyPEM)}, "acme")
@@ -167,7 +167,7 @@ var shop = github.Repo{Owner: "acme", Name: "shop"}
 // largest returns the largest PEM that fits into a Secret.
 func largest(t testing.TB, pem func(testing.TB, uint) []byte) []byte {
 	t.Helper()
-	text := pem(t, 5_500_000) // bits, four for three as PEM
+	text := pem(t, 5_500_000) // This is a number of bits. As PEM, three bytes become four.
 	if len(text) > secret || len(text) < secret/2 {
 		t.Fatalf("%d bytes", len(text))
 	}
@@ -205,8 +205,8 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 	return registry.New(registry.Options{Outbound: registrytest.Outbound()}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
 }
 
-// measureAll measures the maximum number of metrics that the manager measures concurrently, of hosts and namespaces that
-// share its workers, and returns an error if one of the answers is wrong.
+// measureAll takes the maximum number of concurrent measurements of the manager, for hosts and namespaces that share its
+// workers, and returns an error if an answer is wrong.
 func measureAll(ctx context.Context, t testing.TB, text string) error {
 	t.Helper()
 	const hosts, each = 4, 8
@@ -247,13 +247,13 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 				err = errors.New(x.Message)
 			}
 		case <-ctx.Done():
-			t.Fatal("the answers do not come")
+			t.Fatal("there are no answers")
 		}
 	}
 	return err
 }
 
-// packed returns a handler that responds with a text of 15 MiB in some compressed kilobytes.
+// packed returns a handler that responds with a text of 15 MiB, compressed to some kilobytes.
 func packed(first, element, last string) http.HandlerFunc {
 	var text bytes.Buffer
 	z := gzip.NewWriter(&text)
@@ -281,8 +281,8 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestHostile plays each case in a separate process, which must return soon after its context has ended, and whose heap
-// must always stay below the limit.
+// TestHostile plays each case in a separate process. It must return soon after its context has ended, and its heap must
+// never exceed the limit.
 func TestHostile(t *testing.T) {
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestHostile(t *testing.T) {
 			cmd.Env = append(os.Environ(), playing+"="+name, "GOGC=100", "GOMEMLIMIT="+strconv.Itoa(collected))
 			out, err := cmd.CombinedOutput()
 			if ctx.Err() != nil {
-				t.Fatalf("it has not returned after %s", await.Limit)
+				t.Fatalf("the process has not ended after %s", await.Limit)
 			}
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -313,7 +313,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPlay plays the case that the environment names, if any.
+// TestPlay plays the case in the environment variable, if there is one.
 func TestPlay(t *testing.T) {
 	play := cases[os.Getenv(playing)]
 	if play == nil {
@@ -330,5 +330,5 @@ func TestPlay(t *testing.T) {
 	for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
 		err = wrapped
 	}
-	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never decreases: it is the maximum
+	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never decreases, so that it is the maximum.
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Limits of concurrent work: polls of GitHub, scans of registries, and those of one namespace at
-// one registry.
+// These are limits of concurrent work: polls of GitHub, scans of registries, and scans of one registry for one
+// namespace.
 const (
 	manyPolls = 16
 	manyScans = 32
@@ -56,8 +56,8 @@ func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	return refused
 }
 
-// nested returns a handler that responds with pull requests whose repositories have parents,
-// count in total.
+// nested returns a handler that responds with pull requests whose repositories have parents. count is their total
+// number.
 func nested(count int) http.HandlerFunc {
 	const depth = 4000
 	one := `{"head":{"repo":` + strings.Repeat(`{"parent":`, depth) + `{}` + strings.Repeat("}", depth) + `}}`
@@ -77,7 +77,7 @@ func long(size int) http.HandlerFunc {
 	}
 }
 
-// scanAll reads the given number of lists of a registry concurrently.
+// scanAll concurrently reads the given number of lists of a registry.
 func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

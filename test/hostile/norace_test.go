@@ -2,5 +2,5 @@
 
 package hostile
 
-// raceFactor is 2 halves: the limit itself.
+// raceFactor counts halves: without the race detector, the limit is not increased.
 const raceFactor = 2

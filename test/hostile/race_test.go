@@ -2,6 +2,6 @@
 
 package hostile
 
-// raceFactor allows half as much memory again under the race detector, which is not used in
-// production. make test checks the limit itself without it.
+// raceFactor counts halves: with the race detector, which is not used in production, the limit is half as large again.
+// make test checks the limit without the race detector.
 const raceFactor = 3

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// root of the repository, relative to this package.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
 // maxFiles is the maximum number of files of a package, without tests and generated files.
@@ -42,17 +42,17 @@ func TestPackageComments(t *testing.T) {
 		case p.comment == "":
 			t.Errorf("%s has no comment", p.path)
 		case lists && len(missing) > 0:
-			t.Errorf("%s: the comment of the package does not name %s", p.path, strings.Join(missing, ", "))
+			t.Errorf("%s: the comment of the package does not list %s", p.path, strings.Join(missing, ", "))
 		case lists && len(extra) > 0:
-			t.Errorf("%s: the comment of the package names %s, which is not there", p.path, strings.Join(extra, ", "))
+			t.Errorf("%s: the comment of the package lists %s, which does not exist", p.path, strings.Join(extra, ", "))
 		case !lists && len(missing) == 0 && len(extra) == 0:
-			t.Logf("%s lists its files: take it out of unlisted", p.path)
+			t.Logf("%s lists its files: remove it from unlisted", p.path)
 		}
 	}
 }
 
-// TestPure checks that the packages that "make race" omits have no races: they start no goroutine, and share no state between
-// goroutines of their callers.
+// TestPure checks that the packages that "make race" omits have no races: they start no goroutines, and do not share state
+// between goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -83,7 +83,7 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestImpure checks that each way in which a package can share state between goroutines is detected.
+// TestImpure checks that every way in which a package can share state between goroutines is detected.
 func TestImpure(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -114,12 +114,12 @@ func TestImpure(t *testing.T) {
 	}
 }
 
-// impure returns what the files of a package, by name, share between goroutines.
+// impure describes the state that the files of a package share between goroutines. The files are given by name.
 func impure(t *testing.T, texts map[string]string) (faults []string) {
 	t.Helper()
 	files, parsed := token.NewFileSet(), map[string]*ast.File{}
 	variables := map[string]bool{}
-	shared := map[any]bool{} // their declarations
+	shared := map[any]bool{} // The declarations of the variables.
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		file, err := parser.ParseFile(files, path, texts[path], 0)
 		if err != nil {
@@ -141,7 +141,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s %s", files.Position(at), fmt.Sprintf(format, args...)))
 	}
 	change := func(e ast.Expr) {
-		// A name that is declared in the same file is resolved; one of another file is not.
+		// A name that is declared in the same file is resolved. A name of another file is not.
 		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
 			note(name.Pos(), "changes the variable %s of the package", name.Name)
 		}
@@ -177,7 +177,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	return faults
 }
 
-// rootOf returns the variable of an expression that selects or indexes, or nil.
+// rootOf returns the variable in an expression that selects or indexes it, or nil.
 func rootOf(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -236,7 +236,7 @@ type pkg struct {
 	files         []string
 }
 
-// The names of files of the package: at the start of a line of a list, and in text without a folder.
+// These match the names of files of the package: at the start of a line of a list, and in text without a folder.
 var (
 	listed    = regexp.MustCompile(`^\t(\w+\.go)\b`)
 	mentioned = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
@@ -277,7 +277,7 @@ func packages(t *testing.T) []pkg {
 		}
 		name := filepath.Base(path)
 		if d.IsDir() {
-			// Programs that hack/localcluster builds have separate modules, and replacements of parts of other projects.
+			// Programs that hack/localcluster builds are separate modules, and replace parts of other projects.
 			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || filepath.Base(filepath.Dir(path)) == "localcluster") {
 				return filepath.SkipDir
 			}
@@ -316,7 +316,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// packageComment returns the text of a package comment; "" if it only contains a build constraint.
+// packageComment returns the text of a package comment. It is empty if the comment only contains a build constraint.
 func packageComment(doc *ast.CommentGroup) string {
 	if doc == nil || len(doc.List) == 1 && constraint.IsGoBuild(doc.List[0].Text) {
 		return ""

@@ -1,7 +1,7 @@
-// Package manager runs the controllers of Microservices and of their releases against the API server of
-// test/apiserver, for tests of user actions. Deployments are available as soon as they exist, unless the
-// version of their image ends in "-broken"; [Cluster.Offer] writes what an ImagePolicy offers. There are no
-// routes: without a NetworkPolicy there is nothing to confirm.
+// Package manager runs the controllers of Microservices and of their releases against the API server of test/apiserver,
+// for tests of user actions. Deployments are available when they exist, unless the version of their image ends in
+// "-broken". [Cluster.Offer] writes the versions that an ImagePolicy offers. There are no routes: without a
+// NetworkPolicy, nothing must be confirmed.
 package manager
 
 import (
@@ -38,8 +38,8 @@ const interval = 100 * time.Millisecond
 // Cluster is an API server with a running manager.
 type Cluster struct{ *apiserver.Env }
 
-// Run starts an API server with admission policies and the manager, sets *cluster, runs the tests, stops
-// both, and returns the exit code for os.Exit. change modifies the options of the API server.
+// Run starts an API server with admission policies and the manager, sets *cluster, runs the tests, stops both, and
+// returns the exit code for os.Exit. The functions in change modify the options of the API server.
 func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) int {
 	flag.Parse()
 	options := apiserver.Options{Policies: true}
@@ -71,7 +71,7 @@ func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) in
 	return code
 }
 
-// start runs the controllers until ctx ends, and then closes ended. They act as the manager's
+// start runs the controllers until ctx ends, and then closes ended. The controllers use the identity of the manager's
 // ServiceAccount, which the admission policies allow.
 func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Cluster, error) {
 	config := rest.CopyConfig(env.Config)
@@ -146,7 +146,7 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 	}
 }
 
-// readyPods creates and deletes pods of a Deployment, so that n of them are ready.
+// readyPods creates and deletes pods of a Deployment so that n pods are ready.
 func (c *Cluster) readyPods(ctx context.Context, d *appsv1.Deployment, n int) error {
 	var pods corev1.PodList
 	if err := c.Client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
@@ -159,7 +159,7 @@ func (c *Cluster) readyPods(ctx context.Context, d *appsv1.Deployment, n int) er
 			if err := c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 				return err
 			}
-		case len(pod.Status.Conditions) == 0: // its status could not be written before
+		case len(pod.Status.Conditions) == 0: // Its status could not be written before.
 			if err := c.setReady(ctx, pod); err != nil {
 				return err
 			}
@@ -184,8 +184,8 @@ func (c *Cluster) setReady(ctx context.Context, pod *corev1.Pod) error {
 	return c.Client.Status().Update(ctx, pod)
 }
 
-// Microservice creates a Microservice with the name, two replicas, an ImagePolicy of the same name, and
-// these canary steps.
+// Microservice creates a Microservice with the name, two replicas, an ImagePolicy of the same name, and the given
+// canary steps.
 func (c *Cluster) Microservice(t testing.TB, namespace, name string, steps ...v1alpha1.CanaryStep) {
 	t.Helper()
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -207,7 +207,7 @@ func (c *Cluster) Microservice(t testing.TB, namespace, name string, steps ...v1
 	}
 }
 
-// Offer makes the ImagePolicy offer versions, newest first; groups are by major version.
+// Offer makes the ImagePolicy offer versions, newest first. It groups them by major version.
 func (c *Cluster) Offer(t testing.TB, namespace, name string, versions ...string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -248,12 +248,12 @@ func (c *Cluster) Await(t testing.TB, namespace, name, version string, want v1al
 				return c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: r.VersionedMicroservice}, found)
 			}
 		}
-		return fmt.Errorf("there is no release %s, want it %s: %+v", version, want, ms.Status.Conditions)
+		return fmt.Errorf("release %s is missing, want status %s: %+v", version, want, ms.Status.Conditions)
 	})
 	return found
 }
 
-// Edit changes a Microservice as a field manager does.
+// Edit changes a Microservice as the given field manager.
 func (c *Cluster) Edit(t testing.TB, namespace, name, manager string, change func(*v1alpha1.MicroserviceSpec)) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

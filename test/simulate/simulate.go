@@ -1,5 +1,5 @@
-// Package simulate plays random histories in tests: each is generated from a seed, many are
-// played concurrently, and one that fails is shortened.
+// Package simulate plays random histories in tests. Each history is generated from a seed, many histories are played
+// concurrently, and a failing history is shortened.
 package simulate
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Histories selects the histories of one test, by its flags.
+// Histories selects the histories of a test with flags.
 type Histories struct {
 	flags string
 	count *int
@@ -28,8 +28,8 @@ type Histories struct {
 func Flags(name, test string) Histories {
 	return Histories{
 		flags: name,
-		count: flag.Int(name+".histories", 0, "histories that "+test+" plays, each with its own seed; 0: a few hundred, or few with -short"),
-		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+", the next ones follow; 0: the same ones in the quick run, others each time with -"+name+".histories"),
+		count: flag.Int(name+".histories", 0, "number of histories that "+test+" plays, each with its own seed; 0 means a few hundred, or fewer with -short"),
+		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+", which the next seeds follow; 0 means the same seeds in the quick run, and different seeds each time with -"+name+".histories"),
 	}
 }
 
@@ -50,19 +50,19 @@ type Play struct {
 	Quick, Usual int
 	// GC is the garbage collection target percentage during the test, as in debug.SetGCPercent.
 	GC int
-	// Seed plays the history of a seed, and counts the same things in the same order each time. It
-	// must be safe for concurrent use.
+	// Seed plays the history of a seed. It counts the same things in the same order each time, and must be safe for
+	// concurrent use.
 	Seed func(seed uint64) ([]Count, error)
-	// Shrink makes the failing history of a seed as short as possible, and returns its failure and
-	// a description.
+	// Shrink makes the failing history of a seed as short as possible. It returns the failure of the history and its
+	// description.
 	Shrink func(seed uint64) (err error, history string)
 }
 
 // progressEvery is the time between two lines of progress.
 const progressEvery = 10 * time.Second
 
-// Run plays the histories, as many at a time as there are processors, until one fails. It logs
-// progress and the counts, and for a failure the seed, the history, and how to replay it.
+// Run plays the histories concurrently, as many as there are processors, until one fails. It logs the progress and the
+// counts. For a failure it logs the seed, the history, and a command that replays it.
 func (h Histories) Run(t *testing.T, p Play) {
 	t.Helper()
 	n, from := h.chosen(p, testing.Short(), uint64(time.Now().UnixNano()))
@@ -113,7 +113,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 	t.Logf("from seed %d: %s", from, format(sum))
 	if seed := failed.Load(); seed > 0 {
 		err, history := p.Shrink(seed)
-		t.Errorf("seed %d: %v\nagain: go test %s -run %s -%s.seed=%d\nin short:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
+		t.Errorf("seed %d: %v\nreplay: go test %s -run %s -%s.seed=%d\nin short:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
 	}
 }
 
@@ -132,7 +132,7 @@ func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64)
 	return p.Usual, 1
 }
 
-// add returns the sum of counts of the same things.
+// add returns the sum of the counts of the same things.
 func add(sum, counts []Count) []Count {
 	if sum == nil {
 		return counts

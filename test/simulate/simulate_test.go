@@ -9,7 +9,7 @@ import (
 func TestShorten(t *testing.T) {
 	got := Shorten([]int{1, 2, 3, 4, 5, 6, 7, 8, 9}, func(h []int) bool { return slices.Contains(h, 3) && slices.Contains(h, 8) })
 	if !slices.Equal(got, []int{3, 8}) {
-		t.Errorf("got %v, want what it takes to fail", got)
+		t.Errorf("got %v, want only the parts that are necessary for the failure", got)
 	}
 }
 

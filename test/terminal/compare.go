@@ -13,15 +13,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// ages matches what differs between two calls of a command without a change.
+// ages matches the parts of an output that differ between two calls of a command without a change.
 var ages = regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`)
 
-// ageless returns a text without ages, and with single spaces, because ages affect the width of columns.
+// ageless returns a text without ages and with single spaces, because ages affect the width of columns.
 func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }
 
-// contains returns the wanted parts that a text lacks, ignoring ages.
+// contains returns the wanted parts that a text lacks. It ignores ages.
 func contains(text string, wanted ...string) (faults []string) {
 	text = ageless(text)
 	for _, w := range wanted {
@@ -32,7 +32,7 @@ func contains(text string, wanted ...string) (faults []string) {
 	return faults
 }
 
-// compare runs a command with text and with JSON output until both agree with the objects, because something may change
+// compare runs a command with text output and with JSON output until both agree with the objects, because the state may change between two calls.
 // between two calls.
 func compare[T any](s *Stage, faults func(text string, value T) []string, args ...string) {
 	s.Helper()

@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 )
 
-// manifest writes an object to a file in the form in which a user would write it, and returns its path.
+// manifest writes an object to a file in the form that a user would write, and returns its path.
 func (s *Stage) manifest(o client.Object) string {
 	s.Helper()
 	gvk, err := s.Client.GroupVersionKindFor(o)
@@ -50,7 +50,7 @@ func (s *Stage) manifest(o client.Object) string {
 	return file
 }
 
-// offline plays the commands that need no cluster.
+// offline runs the commands that need no cluster.
 func (s *Stage) offline() {
 	s.Helper()
 	s.want(cli.ExitYes, []string{"hlnr "}, "version")
@@ -70,7 +70,7 @@ func (s *Stage) offline() {
 	}
 }
 
-// explain compares the verdicts about a list of tags.
+// explain compares the results for a list of tags.
 func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	s.Helper()
 	args := []string{"explain", "-f", s.manifest(p), "--tags", "-"}
@@ -82,7 +82,7 @@ func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	}
 }
 
-// plan plays a change of the Microservice, compares text and JSON, and checks that nothing was written.
+// plan plans a change of the Microservice, compares text and JSON, and checks that nothing was written.
 func (s *Stage) plan() {
 	s.Helper()
 	before := s.microservice()
@@ -111,7 +111,7 @@ func (s *Stage) plan() {
 	s.want(cli.ExitNo, []string{"not allowed"}, "plan", "-f", s.manifest(changed))
 	s.want(cli.ExitUsage, nil, "diff", "-f", filepath.Join(s.TempDir(), "missing.yaml"))
 	if after := s.microservice(); after.Generation != before.Generation {
-		s.Errorf("a plan wrote: generation %d, then %d", before.Generation, after.Generation)
+		s.Errorf("a plan wrote the Microservice: generation %d, then %d", before.Generation, after.Generation)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Stage) doctor() {
 	file := filepath.Join(s.TempDir(), "report.tar.gz")
 	s.want(s.Doctor, []string{"report written to " + file}, "doctor", "--report", file)
 	if names := s.archive(file); !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, s.Name) }) {
-		s.Errorf("the report has %q, and nothing of %s", names, s.Name)
+		s.Errorf("the report contains %q, and nothing about %s", names, s.Name)
 	}
 }
 

@@ -42,7 +42,7 @@ func (w *window) tmux(args ...string) string {
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TMUX=")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		w.Fatalf("tmux %s: %v\n%s\nthe package tmux brings it: make test installs it", strings.Join(args, " "), err, out)
+		w.Fatalf("tmux %s: %v\n%s\ninstall the package tmux, as make test does", strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }
@@ -64,7 +64,7 @@ func (w *window) shows(texts ...string) {
 	})
 }
 
-// press sends keys, one after the other.
+// press sends keys one after the other.
 func (w *window) press(keys ...string) {
 	w.Helper()
 	for _, k := range keys {
@@ -79,7 +79,7 @@ func (w *window) resize(width, height int) {
 	w.tmux("resize-window", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height))
 }
 
-// live follows 1.3.0 on a terminal, resizes it, and controls the release with keys.
+// live follows 1.3.0 in a terminal, resizes the terminal, and controls the release with keys.
 func (s *Stage) live() {
 	s.publish("1.3.0", false)
 	s.wait(cli.ExitYes, "1.3.0", nil, "--for", "approval")
@@ -87,7 +87,7 @@ func (s *Stage) live() {
 	w.shows(s.Name, "1.3.0  canary", "1.2.0  active", "10 %", "waits for approval", "q quit", "c continue")
 	for _, width := range []int{20, 80, 200} {
 		w.resize(width, 30)
-		// The whole help is shown only if there is room for it; its first key is always shown.
+		// The whole help is shown only if there is enough room. Its first key is always shown.
 		w.shows(s.Name, "1.3.0", "q quit")
 		for line := range strings.SplitSeq(w.screen(), "\n") {
 			if n := utf8.RuneCountInString(line); n > width {
@@ -100,7 +100,7 @@ func (s *Stage) live() {
 		w.shows("q quit")
 	}
 	if _, r := row(s.microservice(), "1.3.0"); r == nil || r.Decision != nil {
-		s.Fatalf("a key without a yes decided: %+v", r)
+		s.Fatalf("a key without a confirmation made a decision: %+v", r)
 	}
 
 	w.resize(160, 40)
@@ -126,7 +126,7 @@ func (s *Stage) live() {
 		s.Errorf("the decision is not in the status: %+v", r)
 	}
 
-	// Changes by other commands are shown too.
+	// The window also shows changes by other commands.
 	s.decide(v1alpha1.DecisionAdopt, "adopt", s.Name, "1.3.0")
 	w.shows("1.3.0  active", "q quit")
 	w.press("q")

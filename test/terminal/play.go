@@ -41,7 +41,7 @@ func (s *Stage) Play() {
 	}
 }
 
-// dump prints the state after a failed act.
+// dump prints the state after a failed part of the play.
 func (s *Stage) dump() {
 	for _, args := range [][]string{{"tree", s.Name, "--pods", "--all"}, {"why", s.Name}, {"doctor"}} {
 		r := s.call("", args...)
@@ -49,25 +49,25 @@ func (s *Stage) dump() {
 	}
 }
 
-// publish pushes a version and makes the manager scan for it.
+// publish pushes a version, and makes the manager scan for it.
 func (s *Stage) publish(version string, broken bool) {
 	s.Helper()
 	s.Push(version, broken)
 	s.eventually(cli.ExitYes, []string{"latest " + version}, "scan", s.Name, "--timeout", s.Limit.String())
 }
 
-// wait waits for a version, and checks the result.
+// wait runs hlnr wait for a version, and checks the result.
 func (s *Stage) wait(code cli.Code, version string, parts []string, args ...string) {
 	s.Helper()
 	s.want(code, parts, append([]string{"wait", s.Name, version, "--timeout", s.Limit.String()}, args...)...)
 }
 
-// decide makes a decision and checks that it is applied.
+// decide makes a decision, and checks that it is applied.
 func (s *Stage) decide(action v1alpha1.DecisionAction, args ...string) {
 	s.Helper()
 	r := s.want(cli.ExitYes, []string{"applied"}, append(args, "--timeout", s.Limit.String())...)
 	if !strings.Contains(r.Stdout, string(action)) {
-		s.Errorf("hlnr %s does not name the action %s: %s", strings.Join(args, " "), action, r.Stdout)
+		s.Errorf("hlnr %s does not contain the action %s: %s", strings.Join(args, " "), action, r.Stdout)
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *Stage) canary() {
 
 	dry := s.want(cli.ExitYes, []string{"Continue of step tenth", "Nothing was written: dry run."}, "continue", s.Name, "--dry-run")
 	if _, r := row(s.microservice(), "1.1.0"); r == nil || r.Decision != nil {
-		s.Fatalf("a dry run decided: %+v\n%s", r, dry.Stdout)
+		s.Fatalf("a dry run made a decision: %+v\n%s", r, dry.Stdout)
 	}
 	s.decide(v1alpha1.DecisionContinue, "continue", s.Name, "--reason", "looked at the logs")
 	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "step=half")
@@ -127,13 +127,12 @@ func (s *Stage) canary() {
 	lines := followed()
 	for _, want := range []string{"1.0.0  active", "1.1.0  canary 10 %", "1.1.0  canary 50 %", "1.1.0  active 100 %"} {
 		if !strings.Contains(lines, want) {
-			s.Errorf("tree --watch has no %q:\n%s", want, lines)
+			s.Errorf("the output of tree --watch does not contain %q:\n%s", want, lines)
 		}
 	}
 }
 
-// follow runs tree --watch without a terminal, and returns a function that ends it and returns its
-// output.
+// follow runs tree --watch without a terminal. The returned function ends it and returns its output.
 func (s *Stage) follow() (stop func() string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -149,7 +148,7 @@ func (s *Stage) follow() (stop func() string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // its exit code is checked below
+		_ = cmd.Wait() // The exit code is checked below.
 	}()
 	s.Cleanup(func() { cancel(); <-ended })
 	return func() string {
@@ -168,7 +167,7 @@ func (s *Stage) pins() {
 	s.want(cli.ExitYes, []string{"kind: Microservice"}, "rollback", s.Name, "--print-patch")
 	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "rollback", s.Name, "--dry-run")
 	if m := s.microservice().Spec.UpdateStrategy.Manual; m != nil {
-		s.Fatalf("neither may write: %+v", m)
+		s.Fatalf("neither command may write: %+v", m)
 	}
 	r := s.want(cli.ExitYes, nil, "rollback", s.Name, "--until", "4h", "--reason", "sessions lost", "-o", "json")
 	var done struct{ Action, Version, Reason, Until string }
@@ -192,7 +191,7 @@ func (s *Stage) pins() {
 	s.status()
 }
 
-// abort makes 1.2.0 fail by a decision, and makes it active after a retry.
+// abort makes 1.2.0 fail with a decision, and makes it active after a retry.
 func (s *Stage) abort() {
 	s.publish("1.2.0", false)
 	s.wait(cli.ExitYes, "1.2.0", nil, "--for", "approval")

@@ -13,8 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// readAll runs all commands that read while a canary waits for approval at 10 %, next to an active
-// release.
+// readAll runs all commands that only read, while a canary waits for approval at 10 %, next to an active release.
 func (s *Stage) readAll(active, canary string) {
 	s.Helper()
 	s.status()
@@ -43,7 +42,7 @@ func (s *Stage) status() {
 			if g.CanaryWeight != nil {
 				share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 			}
-			// A sentence that is longer than a terminal is not truncated: the output is not a terminal.
+			// A sentence that is longer than the width of a terminal is not truncated, because the output is not a terminal.
 			line := strings.Join([]string{g.Name, g.Active, g.Canary, share}, " ")
 			if i == 0 {
 				line = s.Name + " " + line
@@ -97,7 +96,7 @@ func (s *Stage) tree() {
 	}, "tree", s.Name, "--pods", "--all")
 }
 
-// why compares the lines of an answer, and the exit code.
+// why compares the lines of an answer and the exit code.
 func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.Helper()
 	args = append([]string{"why"}, args...)

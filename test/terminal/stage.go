@@ -1,11 +1,11 @@
-// Package terminal plays what a person does with hlnr during rollouts: it runs each command as a process against a
-// cluster with a manager. It compares the text output of the commands with their JSON output, and that with the objects.
-// The end-to-end tests play it on a node; this package's own test plays it on an API server, with stand-ins for kubelet
-// and gateway.
+// Package terminal plays the actions of a person with hlnr during rollouts. It runs each command as a process against a
+// cluster with a manager, and compares the text output of the command with its JSON output, and the JSON output with the
+// objects. The end-to-end tests play it on a node. The test of this package plays it on an API server, with stand-ins
+// for the kubelet and the gateway.
 //
 //	stage.go    the cluster of a play, and calls of commands
-//	play.go     the acts of the play, in order
-//	read.go     the commands that read, in the middle of a rollout
+//	play.go     the parts of the play, in order
+//	read.go     the commands that only read, in the middle of a rollout
 //	files.go    the commands that check manifests
 //	live.go     tree -w on a terminal, with keys and in windows of several sizes
 //	compare.go  comparison of text, JSON and objects
@@ -30,24 +30,24 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Stage is the cluster of a play. The Microservice, its ImagePolicy and its NetworkPolicy have the same name; the
+// Stage is the cluster of a play. The Microservice, its ImagePolicy and its NetworkPolicy have the same name. The
 // ImagePolicy groups by major version, and the canary has the steps of [Steps].
 type Stage struct {
 	*testing.T
 	// Client reads the objects without a cache.
 	Client client.Client
-	// Hlnr is the path of the program, and Kubeconfig that of its kubeconfig.
+	// Hlnr is the path of the program, and Kubeconfig is the path of its kubeconfig.
 	Hlnr, Kubeconfig string
-	// Namespace and Name of the Microservice and the policies.
+	// Namespace and Name identify the Microservice and the policies.
 	Namespace, Name string
-	// Objects to create once the first version is pushed.
+	// Objects are created after the first version was pushed.
 	Objects []client.Object
 	// Push makes a version available in the registry. A broken version never becomes ready.
 	Push func(version string, broken bool)
-	// Host returns the host of a group, by its slug, and Gateway is the Gateway of its route, as namespace/name.
+	// Host returns the host of a group, by its slug. Gateway is the Gateway of its route, as namespace/name.
 	Host    func(group string) string
 	Gateway string
-	// Log is a part of the log of each pod; "" if there is no kubelet, so that logs cannot be read.
+	// Log is a part of the log of each pod. It is empty if there is no kubelet, so that logs cannot be read.
 	Log string
 	// Doctor is the expected exit code of doctor.
 	Doctor cli.Code
@@ -55,7 +55,7 @@ type Stage struct {
 	Limit time.Duration
 }
 
-// Steps returns the canary steps of the Microservice: one that needs an approval, and one that takes an hour.
+// Steps returns the canary steps of the Microservice: a step that requires an approval, and a step that takes an hour.
 func Steps() []v1alpha1.CanaryStep {
 	return []v1alpha1.CanaryStep{
 		{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
@@ -75,7 +75,7 @@ func (s *Stage) call(input string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
 	defer cancel()
 	cluster := []string{"--kubeconfig", s.Kubeconfig, "-n", s.Namespace}
-	if args[0] == "__complete" { // the word to complete is last
+	if args[0] == "__complete" { // The word to complete is last.
 		args = slices.Insert(slices.Clone(args), len(args)-1, cluster...)
 	} else {
 		args = append(slices.Clone(args), cluster...)
@@ -91,7 +91,7 @@ func (s *Stage) call(input string, args ...string) Result {
 	return Result{cli.Code(cmd.ProcessState.ExitCode()), out.String(), errOut.String()}
 }
 
-// want runs the program and checks its exit code, and that its output contains parts on standard output or standard
+// want runs the program, and checks its exit code and that its output contains parts on standard output or standard
 // error.
 func (s *Stage) want(code cli.Code, parts []string, args ...string) Result {
 	s.Helper()
@@ -107,7 +107,7 @@ func (s *Stage) wantOf(input string, code cli.Code, parts []string, args ...stri
 	return r
 }
 
-// fault describes how a result differs from the expected one; "" if it does not.
+// fault describes how a result differs from the expected result. It is empty if the result is as expected.
 func (r Result) fault(code cli.Code, parts []string) string {
 	if r.Code != code {
 		return fmt.Sprintf("exit code %d, want %d\n%s%s", r.Code, code, r.Stdout, r.Stderr)
@@ -126,7 +126,7 @@ func (s *Stage) eventually(code cli.Code, parts []string, args ...string) {
 	s.until("hlnr "+strings.Join(args, " "), func() string { return s.call("", args...).fault(code, parts) })
 }
 
-// until polls until there is no fault.
+// until polls until fault returns an empty text.
 func (s *Stage) until(what string, fault func() string) {
 	s.Helper()
 	end := time.Now().Add(s.Limit)
@@ -136,7 +136,7 @@ func (s *Stage) until(what string, fault func() string) {
 			return
 		}
 		if time.Now().After(end) {
-			s.Fatalf("%s: still so after %s: %s", what, s.Limit, last)
+			s.Fatalf("%s: after %s: %s", what, s.Limit, last)
 		}
 		select {
 		case <-s.Context().Done():

@@ -10,17 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// token is a word of a text in lower case, whether only space (or the start of a comment line) precedes it, and its position.
+// token is a word of a text in lower case, with its position. joined reports whether only space, or the start of a comment line, precedes the word.
 type token struct {
 	word   string
 	joined bool
 	at     int
 }
 
-// lineStart matches what precedes the text of a line of a comment or a list.
+// lineStart matches the beginning of a line of a comment or a list, before its text.
 var lineStart = regexp.MustCompile(`^\n[\t ]*(//+|#+|\*|>)?[\t ]*$`)
 
-// tokens splits a text into words: at everything that is not a letter, and where lower case changes to upper case.
+// tokens splits a text into words, at characters other than letters and at changes from lower case to upper case.
 func tokens(text string) []token {
 	var found []token
 	begin, end := -1, 0
@@ -48,7 +48,7 @@ func tokens(text string) []token {
 		case unicode.IsUpper(r) && unicode.IsLower(last):
 			add(i)
 			begin = i
-		case unicode.IsLower(r) && unicode.IsUpper(last) && i-1 > begin: // the end of an abbreviation: DNSName
+		case unicode.IsLower(r) && unicode.IsUpper(last) && i-1 > begin: // This is the end of an abbreviation, as in DNSName.
 			add(i - 1)
 			begin = i - 1
 		}
@@ -58,7 +58,7 @@ func tokens(text string) []token {
 	return found
 }
 
-// joins reports whether the words around a gap are in one sentence or name.
+// joins reports whether the words around a gap belong to the same sentence or name.
 func joins(gap string) bool {
 	return strings.Trim(gap, " \t") == "" || gap == "_" || gap == "-" || lineStart.MatchString(strings.ReplaceAll(gap, "\r", ""))
 }
@@ -69,7 +69,7 @@ type matcher struct{ byFirst map[string][]pattern }
 type pattern struct {
 	phrase, write string
 	before, after []string
-	// steps are the alternatives for each word; nil stands for up to one word.
+	// steps are the alternatives for each word. nil matches up to one word.
 	steps [][]string
 	colon bool
 }
@@ -120,7 +120,7 @@ func (m matcher) find(path, text string) []hit {
 	return found
 }
 
-// match returns the number of words of the phrase at the start of a text; 0 if it does not match.
+// match returns the number of words of the phrase at the start of a text, or 0 if the phrase does not match.
 func (p pattern) match(words []token, text string) int {
 	at := 0
 	for i := 0; i < len(p.steps); i++ {

@@ -1,12 +1,12 @@
-// Package words tests the words of this tree: identifiers, comments, messages and documents use those of Kubernetes, Gateway
-// API and Argo Rollouts, and none of a list of words that once were private to this project.
+// Package words tests the words of this tree. Identifiers, comments, messages and documents use the words of Kubernetes,
+// Gateway API and Argo Rollouts, and no words of a list of terms that were once specific to this project.
 //
-//	list_test.go   the words and phrases, what to write instead, and the exceptions
+//	list_test.go   the words and phrases, their replacements, and the exceptions
 //	match_test.go  finds phrases in a text
 //	words_test.go  reads the tree, and compares the number of hits with counts.txt
 //
-// counts.txt contains the number of hits of each phrase in each folder that are not corrected yet. A number may only
-// decrease, except that files may move to another folder:
+// counts.txt contains the number of remaining hits of each phrase in each folder. A number may only decrease, except
+// that files may move to another folder:
 //
 //	make words IN=internal/release   # prints hits with file and line
 //	make words-update                # writes the current numbers, if no phrase has more hits
@@ -28,23 +28,23 @@ import (
 )
 
 var (
-	show   = flag.String("words.show", "", "print the hits whose file or phrase this regular expression matches")
+	show   = flag.String("words.show", "", "regular expression; print the hits whose file or phrase matches it")
 	update = flag.Bool("words.update", false, "write the numbers of hits to "+countsFile)
 )
 
-// The root of the repository, and the file of numbers, relative to this package.
+// root is the root of the repository, and countsFile is the file of numbers, relative to this package.
 const (
 	root       = "../.."
 	countsFile = "counts.txt"
 )
 
-// kinds matches the names of files whose text is checked, by their ends.
+// kinds matches the names of files whose text is checked, by their suffix.
 var kinds = regexp.MustCompile(`\.(go|md|ya?ml|sh|mk|tmpl|toml|prom|txt|html|css|svg)$|(^|/)(Makefile|Dockerfile|CODEOWNERS)$|^\.ci/run$`)
 
-// foreign matches generated and foreign texts: the sources of generated ones are checked.
+// foreign matches generated and foreign texts. The sources of generated texts are checked.
 var foreign = regexp.MustCompile(`(^|/)(\.git|testdata|bin|dist|\.cache|public|resources/_gen|node_modules)/|(^|/)zz_generated|^config/(crd|rbac)/|^charts/heighliner/files/|^docs/reference/api|^test/words/counts\.txt$`)
 
-// TestWords checks that no word of the list was added.
+// TestWords checks that the number of hits has not increased.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	found := tree(t)
@@ -94,7 +94,7 @@ func compareKeys(a, b key) int {
 
 func sortedKeys(m map[key]int) []key { return slices.SortedFunc(maps.Keys(m), compareKeys) }
 
-// folder returns the folder of a path in the file of numbers: its first two levels.
+// folder returns the folder of a path in counts.txt, which is its first two levels.
 func folder(path string) string {
 	parts := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
 	return strings.Join(parts[:min(2, len(parts))], "/")
@@ -108,7 +108,7 @@ func count(found []hit) map[key]int {
 	return counts
 }
 
-// tree returns the hits in all files, in order.
+// tree returns the hits in all files in order.
 func tree(t *testing.T) []hit {
 	t.Helper()
 	m := newMatcher()
@@ -186,7 +186,7 @@ func text(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// read reads the numbers: each line has a number, a folder and a phrase.
+// read reads the numbers. Each line contains a number, a folder and a phrase.
 func read(t *testing.T) map[key]int {
 	t.Helper()
 	raw, err := os.ReadFile(countsFile)
@@ -205,7 +205,7 @@ func read(t *testing.T) map[key]int {
 	return counts
 }
 
-// more returns how many more hits each phrase has than its bounds allow, over all folders.
+// more returns, for each phrase, by how much the number of its hits in all folders exceeds its bounds.
 func more(now, bound map[key]int) map[string]int {
 	more := map[string]int{}
 	for k, n := range now {
@@ -217,7 +217,7 @@ func more(now, bound map[key]int) map[string]int {
 	return more
 }
 
-// write writes the numbers, unless a phrase has more hits.
+// write writes the numbers, unless the number of hits of a phrase has increased.
 func write(t *testing.T, now, bound map[key]int) {
 	t.Helper()
 	more := more(now, bound)

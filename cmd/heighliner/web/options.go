@@ -23,23 +23,23 @@ import (
 	"github.com/heighliner/heighliner/internal/web/identity"
 )
 
-// The bounds of --session-duration.
+// minSession and maxSession are the bounds of --session-duration.
 const minSession, maxSession = time.Minute, 24 * time.Hour
 
-// providerTimeout bounds each request to the identity provider.
+// providerTimeout is the timeout of each request to the identity provider.
 const providerTimeout = 10 * time.Second
 
-// maxProvider bounds what is read of an answer of the identity provider, in bytes.
+// maxProvider is the maximum size of a response of the identity provider, in bytes.
 const maxProvider = 1 << 20
 
-// Options of the server: one for each flag, and what the process gives it.
+// Options are the values of the server's flags, and the values that the process provides.
 type Options struct {
-	// Config of the cluster, with the permissions of the server.
+	// Config connects to the cluster, with the permissions of the server.
 	Config  *rest.Config
 	Version string
 	Clock   clock.Clock
 	Log     *slog.Logger
-	// Listener instead of --bind-address, or nil.
+	// Listener replaces --bind-address if it is set.
 	Listener net.Listener
 
 	url, title, bindAddress, probeAddress string
@@ -57,26 +57,26 @@ type Options struct {
 	proxySeparator                              string
 }
 
-// addFlags adds the flags. Those about a provider and a proxy are named as those of kube-apiserver.
+// addFlags adds the flags. The flags for a provider and a proxy have the same names as the flags of kube-apiserver.
 func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.url, "url", "", "URL of the board for its readers, such as https://board.example.com; required")
-	f.StringVar(&o.title, "title", "cluster", "name of the cluster, for the pages")
+	f.StringVar(&o.title, "title", "cluster", "name of the cluster, which the pages show")
 	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which may change; without it the board is served over HTTP, behind a Gateway that terminates TLS")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which is read again when it changes; without it the board is served over HTTP, behind a Gateway that terminates TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
 	f.BoolVar(&o.readOnly, "read-only", false, "show no actions, and reject them; the permission to impersonate is not required")
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that readers can act as members of; others are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
 	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; its redirect URL is /login/callback of --url")
-	f.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "", "file with the secret of the client; none for a public client")
+	f.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "", "file with the client secret; empty for a public client")
 	f.StringVar(&o.caFile, "oidc-ca-file", "", "file with the certificate of the authority of the identity provider; defaults to public authorities")
 	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes to request in addition to openid")
 	f.StringVar(&o.userClaim, "oidc-username-claim", "sub", "claim with the user name")
-	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - for none. Use the prefix that the API server uses, so that users have the same permissions here")
-	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty for none")
-	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - for none")
+	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - means no prefix. Use the prefix that the API server uses, so that users have the same permissions here")
+	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty means no groups")
+	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - means no prefix")
 	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; it also ends when the token of the identity provider expires")
 	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, so that sessions end when the server stops")
 
@@ -87,14 +87,14 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
 }
 
-// validate rejects what cannot work.
+// validate returns an error for flags with which the server cannot run.
 func (o *Options) validate() error {
 	u, err := url.Parse(o.url)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return fmt.Errorf("--url: %q must be https:// with a host and without a path, such as https://board.example.com", o.url)
+		return fmt.Errorf("--url: invalid value %q: must be https:// with a host and without a path, such as https://board.example.com", o.url)
 	case (o.issuer == "") == (o.proxyCAFile == ""):
-		return errors.New("choose who identifies readers: --oidc-issuer-url for an identity provider, or --requestheader-client-ca-file for an authenticating proxy; there are no anonymous readers")
+		return errors.New("choose how readers log in: --oidc-issuer-url for an identity provider, or --requestheader-client-ca-file for an authenticating proxy; there are no anonymous readers")
 	case o.issuer != "" && o.clientID == "":
 		return errors.New("--oidc-client-id is required with --oidc-issuer-url")
 	case (o.certFile == "") != (o.keyFile == ""):
@@ -104,16 +104,16 @@ func (o *Options) validate() error {
 	case o.proxyCAFile != "" && len(o.proxyUsers) == 0:
 		return errors.New("--requestheader-username-headers: at least one is required")
 	case o.session < minSession || o.session > maxSession:
-		return fmt.Errorf("--session-duration: %s must be from %s to %s", o.session, minSession, maxSession)
+		return fmt.Errorf("--session-duration: invalid value %s: must be from %s to %s", o.session, minSession, maxSession)
 	}
 	return nil
 }
 
-// hosts returns the values of the Host header of --url.
+// hosts returns the allowed values of the Host header, which follow from --url.
 func (o *Options) hosts() []string {
 	u, err := url.Parse(o.url)
 	if err != nil {
-		return nil // validate refuses it
+		return nil // validate rejects such a URL.
 	}
 	host := strings.ToLower(u.Host)
 	if u.Port() == "" {
@@ -122,7 +122,7 @@ func (o *Options) hosts() []string {
 	return []string{host}
 }
 
-// identity of readers.
+// identity returns how readers are identified.
 func (o *Options) identity() (web.Identity, error) {
 	if o.proxyCAFile != "" {
 		return &identity.Proxy{
@@ -147,7 +147,7 @@ func (o *Options) identity() (web.Identity, error) {
 	})
 }
 
-// prefix of a flag: "-" is none, as kube-apiserver has it.
+// prefix returns the prefix that a flag sets. As in kube-apiserver, "-" means no prefix.
 func prefix(text string) string {
 	if text == "-" {
 		return ""
@@ -155,7 +155,7 @@ func prefix(text string) string {
 	return text
 }
 
-// key of sessions; nil for a random one.
+// key returns the key of sessions, or nil for a random key.
 func (o *Options) key() ([]byte, error) {
 	text, err := fileText(o.sessionKeyFile, "--session-key-file")
 	if err != nil || text == "" {
@@ -163,12 +163,12 @@ func (o *Options) key() ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != identity.KeyLength {
-		return nil, fmt.Errorf("--session-key-file: it must have %d bytes as base64, such as \"openssl rand -base64 %d\" makes", identity.KeyLength, identity.KeyLength)
+		return nil, fmt.Errorf("--session-key-file: it must contain %d bytes, base64-encoded, such as the output of \"openssl rand -base64 %d\"", identity.KeyLength, identity.KeyLength)
 	}
 	return key, nil
 }
 
-// client for requests to the identity provider.
+// client returns the HTTP client for requests to the identity provider.
 func (o *Options) client() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if o.caFile != "" {
@@ -181,10 +181,10 @@ func (o *Options) client() (*http.Client, error) {
 	return &http.Client{Transport: bounded{transport}, Timeout: providerTimeout}, nil
 }
 
-// bounded reads no more of an answer than its size allows.
+// bounded limits the size of responses.
 type bounded struct{ next http.RoundTripper }
 
-// RoundTrip sends a request.
+// RoundTrip sends a request, and limits the size of its response.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.next.RoundTrip(r)
 	if err == nil {
@@ -193,7 +193,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// fileText returns the text of a file of a flag, without the line end; "" where the flag is not
+// fileText returns the text of the file that a flag sets, without surrounding space. It is empty if the flag is not
 // set.
 func fileText(file, name string) (string, error) {
 	if file == "" {
@@ -210,7 +210,7 @@ func fileText(file, name string) (string, error) {
 	return text, nil
 }
 
-// poolOf the certificates of a file.
+// poolOf returns the certificates of a file.
 func poolOf(file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -218,7 +218,7 @@ func poolOf(file string) (*x509.CertPool, error) {
 	}
 	pool, err := certs.Pool(nil, raw)
 	if err != nil {
-		return nil, fmt.Errorf("%s has no certificate that can be used: %w", file, err)
+		return nil, fmt.Errorf("%s contains no usable certificate: %w", file, err)
 	}
 	return pool, nil
 }

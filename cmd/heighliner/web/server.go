@@ -25,20 +25,20 @@ import (
 	"github.com/heighliner/heighliner/internal/web/access"
 )
 
-// readPause is between attempts to read the objects for the first time.
+// readPause is the time between attempts to read the objects for the first time.
 const readPause = 2 * time.Second
 
-// readTimeout of a request for a probe.
+// readTimeout is the timeout of probes.
 const readTimeout = 5 * time.Second
 
-// server of the board.
+// server serves the board.
 type server struct {
 	Options
 	factory *cli.Factory
 	ready   atomic.Bool
 }
 
-// Run serves until the context ends.
+// Run serves the board until the context ends.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	return g.Wait()
 }
 
-// listen for readers, with TLS where there is a certificate.
+// listen opens the address of the board, with TLS if a certificate is set.
 func (s *server) listen(ctx context.Context) (net.Listener, error) {
 	l, err := s.Listener, error(nil)
 	if l == nil {
@@ -78,13 +78,13 @@ func (s *server) listen(ctx context.Context) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// probes answer whether the server runs, and whether it has objects to show.
+// probes serves /healthz, and /readyz, which succeeds when the objects were read.
 func (s *server) probes(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
-			http.Error(w, "the objects are not read yet", http.StatusServiceUnavailable)
+			http.Error(w, "the objects were not read yet", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -101,10 +101,10 @@ func (s *server) probes(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serve the board, once the objects are read.
+// serve reads the objects, and then serves the board.
 func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listener) error {
 	config := rest.CopyConfig(s.Config)
-	config.QPS = -1 // access reviews are bounded by their number at the same time
+	config.QPS = -1 // The number of concurrent access reviews is limited instead.
 	c, err := cli.NewClient(config)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listen
 	return g.Wait()
 }
 
-// read the objects, again and again until the API server gives them.
+// read reads the objects, and retries until the API server returns them.
 func (s *server) read(ctx context.Context, c client.Client) (cluster.Objects, []string, error) {
 	for {
 		objects, missing, err := cluster.Read(ctx, c, cluster.Query{Pods: true, Events: true, Namespaces: true})
@@ -166,7 +166,7 @@ func (s *server) read(ctx context.Context, c client.Client) (cluster.Objects, []
 	}
 }
 
-// follow keeps a store up to date.
+// follow watches the cluster, and updates the store.
 func (s *server) follow(ctx context.Context, config *rest.Config, store *cluster.Store, seen cluster.Objects) error {
 	scheme, err := cli.Scheme()
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package web has the command that serves the board, of internal/web, in the cluster. It reads with the permissions of its
-// ServiceAccount, shows readers what they may see, and writes as the reader. The manager does not have its permissions.
+// Package web contains the command that serves the board of internal/web in the cluster. It reads with the permissions of
+// its ServiceAccount, shows readers what they are allowed to see, and writes as the reader. The manager does not have the
+// permissions of this command.
 //
 //	web.go      the command
-//	options.go  flags, and what follows from them
-//	server.go   the server: what it reads, and where it listens
-//	tls.go      certificates that may change while it runs
+//	options.go  the flags, and the values derived from them
+//	server.go   the server, which reads objects and listens
+//	tls.go      certificates, which may change while the server runs
 package web
 
 import (
@@ -29,11 +30,11 @@ func NewCommand(version string) *cobra.Command {
 		Use:   "web",
 		Short: "Serve the board in the cluster, to people who log in",
 		Long: `heighliner web serves the board in the cluster. People log in with an identity provider
-(OpenID Connect), or at a proxy that authenticates them and shows a client certificate; there is no
-anonymous reader. They see what they may list, by access reviews, and act by impersonation, so that
-RBAC, admission policies and the audit log see the person.
+(OpenID Connect), or at a proxy that authenticates them and presents a client certificate; there is no
+anonymous access. They see the objects that access reviews allow them to list. The server
+impersonates them for actions, so that RBAC, admission policies and the audit log see the person.
 
-config/components/web is its Deployment, with its roles. "hlnr web" serves the same board to one
+config/components/web contains its Deployment and roles. "hlnr web" serves the same board to one
 person, with their kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

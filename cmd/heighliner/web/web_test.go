@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube, func(o *apiserver.Options) { o.Audit = true }))
 }
 
-// installed applies the component and the roles for people once.
+// installed applies the component, and the roles for people, once.
 var installed = sync.OnceValue(func() error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := kube.Client.Create(context.Background(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -66,7 +66,7 @@ var installed = sync.OnceValue(func() error {
 	return nil
 })
 
-// install the component, and give the configuration of its ServiceAccount.
+// install installs the component, and returns the configuration of its ServiceAccount.
 func install(t *testing.T) *rest.Config {
 	t.Helper()
 	if err := installed(); err != nil {
@@ -116,7 +116,7 @@ func newAuthority(t *testing.T, name string) *authority {
 	return &authority{key, cert}
 }
 
-// file with the certificate.
+// file returns the path of a file with the certificate.
 func (a *authority) file(t *testing.T) string { return pemFile(t, "CERTIFICATE", a.cert.Raw) }
 
 func pemFile(t *testing.T, kind string, der []byte) string {
@@ -128,7 +128,7 @@ func pemFile(t *testing.T, kind string, der []byte) string {
 	return name
 }
 
-// sign a certificate for 127.0.0.1.
+// sign returns a certificate for 127.0.0.1.
 func (a *authority) sign(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -146,7 +146,7 @@ func (a *authority) sign(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// files of a certificate and its key.
+// files returns the paths of files with a certificate and its key.
 func files(t *testing.T, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
@@ -164,7 +164,7 @@ type site struct {
 	provider *identitytest.Provider
 }
 
-// serve the board of the component, with flags that follow from its address.
+// serve runs the server of the component, with flags that depend on its address.
 func serve(t *testing.T, config *rest.Config, flags func(s *site) []string) *site {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -192,7 +192,7 @@ func serve(t *testing.T, config *rest.Config, flags func(s *site) []string) *sit
 	return s
 }
 
-// withProvider returns the flags for a provider that tests have.
+// withProvider returns the flags for the identity provider of the tests.
 func withProvider(s *site) []string {
 	s.provider = identitytest.New(s.T, s.address+"/login/callback")
 	secret := filepath.Join(s.TempDir(), "secret")
@@ -202,7 +202,7 @@ func withProvider(s *site) []string {
 	return []string{"--oidc-issuer-url", s.provider.URL, "--oidc-client-id", identitytest.ClientID, "--oidc-client-secret-file", secret, "--oidc-ca-file", pemFile(s.T, "CERTIFICATE", s.provider.Certificate().Raw)}
 }
 
-// person has a browser, and logs in where it is asked for.
+// person has a browser, and logs in when the board asks for it.
 type person struct {
 	*site
 	client *http.Client
@@ -223,7 +223,7 @@ func (s *site) browser(certs ...tls.Certificate) *person {
 	return &person{s, &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, ForceAttemptHTTP2: true}}, http.Header{}}
 }
 
-// login as a person with groups.
+// login logs in as a person with groups.
 func (s *site) login(user string, groups ...string) *person {
 	s.Helper()
 	s.provider.Person(map[string]any{"sub": user, "groups": groups})
@@ -272,7 +272,7 @@ func (p *person) post(path string, form url.Values) (int, string) {
 	return p.do(p.request(http.MethodPost, path, form))
 }
 
-// want waits until a page has a text.
+// want waits until a page contains a text.
 func (p *person) want(path, text string) {
 	p.Helper()
 	last, found := "", false
@@ -288,7 +288,7 @@ func (p *person) want(path, text string) {
 	})
 }
 
-// bind a subject to a ClusterRole in a namespace.
+// bind binds a subject to a ClusterRole in a namespace.
 func bind(t *testing.T, namespace, role, kind, name string) *rbacv1.RoleBinding {
 	t.Helper()
 	b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "people-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{Kind: kind, APIGroup: rbacv1.GroupName, Name: name}}}
@@ -298,7 +298,7 @@ func bind(t *testing.T, namespace, role, kind, name string) *rbacv1.RoleBinding 
 	return b
 }
 
-// canary lets a service wait for an approval of its version 1.1.0, and gives that release.
+// canary creates a service whose version 1.1.0 waits for an approval, and returns that release.
 func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	kube.Microservice(t, namespace, name, v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}})
@@ -308,7 +308,7 @@ func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservic
 	return kube.Await(t, namespace, name, "1.1.0", v1alpha1.ReleaseCanary)
 }
 
-// audited returns the events of writes of an object.
+// audited returns the audit events of writes of an object.
 func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	t.Helper()
 	f, err := os.Open(kube.AuditLog())
@@ -321,7 +321,7 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	for lines.Scan() {
 		var e auditv1.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			continue // a line that is being written
+			continue // The API server has not completed this line.
 		}
 		if e.ObjectRef != nil && e.ObjectRef.Namespace == namespace && e.ObjectRef.Name == name {
 			out = append(out, e)
@@ -330,7 +330,7 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	return out
 }
 
-// TestPeople: people log in, see what they may list, and act as themselves: the API server decides, and records them.
+// TestPeople tests that people log in, see what they may list, and act as themselves: the API server decides about their actions and records them.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -363,7 +363,7 @@ func TestPeople(t *testing.T) {
 	}
 	for _, p := range []*person{bob, carl} {
 		if status, page := p.post(act, form); status != http.StatusForbidden && status != http.StatusNotFound {
-			t.Errorf("act without the permission: %d %s", status, page)
+			t.Errorf("action without the permission: %d %s", status, page)
 		}
 	}
 	forged := ana.request(http.MethodPost, act, form)
@@ -374,13 +374,13 @@ func TestPeople(t *testing.T) {
 	if n := slices.IndexFunc(audited(t, shop, o.Name), func(e auditv1.Event) bool {
 		return e.ImpersonatedUser != nil && e.ImpersonatedUser.Username != apiserver.ManagerUser
 	}); n >= 0 {
-		t.Error("something was written before an act that is allowed")
+		t.Error("something was written before an allowed action")
 	}
 	if status, page := ana.get(act + "?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>oidc:ana</b>") || !strings.Contains(page, "What follows is not known here: you (oidc:ana) cannot list") {
 		t.Errorf("preview: %d %s", status, page)
 	}
 	if status, page := ana.post(act, form); status != http.StatusOK || !strings.Contains(page, "Continue of step tenth by oidc:ana") && !strings.Contains(page, "by oidc:ana") {
-		t.Errorf("act: %d %s", status, page)
+		t.Errorf("action: %d %s", status, page)
 	}
 	await.Nil(t, func(ctx context.Context) error {
 		if err := kube.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -395,7 +395,7 @@ func TestPeople(t *testing.T) {
 		return e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == "oidc:ana" && e.RequestURI != "" && !strings.Contains(e.RequestURI, "dryRun")
 	})
 	if i < 0 {
-		t.Fatal("the audit log does not have the person")
+		t.Fatal("the audit log does not contain the person")
 	}
 	if e := audited(t, shop, o.Name)[i]; e.User.Username != "system:serviceaccount:heighliner-system:heighliner-web" || e.Verb != "patch" || !slices.Contains(e.ImpersonatedUser.Groups, "oidc:"+team) {
 		t.Errorf("audit %+v", e)
@@ -403,7 +403,7 @@ func TestPeople(t *testing.T) {
 	ana.want(service, "checked the logs")
 }
 
-// TestRefusedPeople: users and groups of Kubernetes itself do not get in, whatever the provider says.
+// TestRefusedPeople tests that users and groups of Kubernetes itself cannot log in, whatever the provider reports.
 func TestRefusedPeople(t *testing.T) {
 	t.Parallel()
 	s := serve(t, install(t), func(s *site) []string {
@@ -428,11 +428,11 @@ func TestRefusedPeople(t *testing.T) {
 	}
 	ana.header.Set("Accept", "application/json")
 	if status, page := ana.get("/"); status != http.StatusUnauthorized {
-		t.Errorf("headers of a client count: %d %s", status, page)
+		t.Errorf("headers of a client are accepted: %d %s", status, page)
 	}
 }
 
-// TestWithdrawnRights: a permission that is withdrawn while a page is open ends the data within seconds.
+// TestWithdrawnRights tests that an open page loses its data within seconds after a permission was withdrawn.
 func TestWithdrawnRights(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -458,7 +458,7 @@ func TestWithdrawnRights(t *testing.T) {
 	}
 	await.Until(t, "the end of the page", func() bool { status, _ := dora.get(path); return status == http.StatusNotFound })
 	if _, page := dora.get("/"); strings.Contains(page, ">shop<") {
-		t.Error("the board has the service")
+		t.Error("the board shows the service")
 	}
 	done := make(chan string, 1)
 	go func() {
@@ -471,7 +471,7 @@ func TestWithdrawnRights(t *testing.T) {
 	}
 }
 
-// TestLimitedGroups: with named groups the ServiceAccount can impersonate no others, and people act with these.
+// TestLimitedGroups tests that the ServiceAccount can impersonate only the configured groups, and that people act with these groups.
 func TestLimitedGroups(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -506,15 +506,15 @@ func TestLimitedGroups(t *testing.T) {
 	ana := s.login("ana", "named", "other", "another")
 	ana.want("/", ">shop<")
 	if status, page := ana.post(pause, url.Values{}); status != http.StatusOK {
-		t.Errorf("act of a member of a named group: %d %s", status, page)
+		t.Errorf("action of a member of a named group: %d %s", status, page)
 	}
 	bob := s.login("bob-"+namespace, "other")
 	if status, page := bob.get("/"); status != http.StatusOK || strings.Contains(page, ">shop<") {
-		t.Errorf("a group that is not named counts: %d %s", status, page)
+		t.Errorf("a group that is not configured has permissions: %d %s", status, page)
 	}
 }
 
-// TestProxyOverTLS: headers count for connections with a certificate of the proxy's authority and an allowed name.
+// TestProxyOverTLS tests that headers are accepted only over connections with a certificate of the proxy's authority and an allowed name.
 func TestProxyOverTLS(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -563,7 +563,7 @@ func TestProxyOverTLS(t *testing.T) {
 	}
 }
 
-// TestAccount: the permissions of the ServiceAccount are reading, access reviews and impersonation, and no others.
+// TestAccount tests that the ServiceAccount may only read, create access reviews, and impersonate.
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	install(t)
@@ -589,7 +589,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestPod: the pod of the component is one that the Pod Security Standard "restricted" takes.
+// TestPod tests that the Pod Security Standard "restricted" allows the pod of the component.
 func TestPod(t *testing.T) {
 	t.Parallel()
 	install(t)
@@ -610,11 +610,11 @@ func TestPod(t *testing.T) {
 	}
 	pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
 	if err := kube.Client.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
-		t.Errorf("the namespace takes any pod: %v", err)
+		t.Errorf("the namespace accepts any pod: %v", err)
 	}
 }
 
-// TestAPIServerAway: pages that could be seen stay, and show since when they are old; they recover.
+// TestAPIServerAway tests that, during an outage of the API server, pages remain available and show their age, and that they recover.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -634,16 +634,16 @@ func TestAPIServerAway(t *testing.T) {
 		t.Errorf("%d %s", status, page)
 	}
 	if status, page := erin.post(path+"/acts/pause", url.Values{}); status < 500 || strings.Contains(page, "kubeconfig") {
-		t.Errorf("act: %d %s", status, page)
+		t.Errorf("action: %d %s", status, page)
 	}
 	l.Set(false)
 	await.Until(t, "the end of the outage", func() bool { _, page := erin.get(path); return !strings.Contains(page, "not available") })
 	if status, page := erin.post(path+"/acts/pause", url.Values{}); status != http.StatusOK {
-		t.Errorf("act after the outage: %d %s", status, page)
+		t.Errorf("action after the outage: %d %s", status, page)
 	}
 }
 
-// TestFlags: what cannot work ends the server at its start, with what to do.
+// TestFlags tests that invalid flags end the server at its start, with an error that describes the fix.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	good := []string{"--url", "https://board.example.com", "--oidc-issuer-url", "https://id.example.com", "--oidc-client-id", "board"}
@@ -662,7 +662,7 @@ func TestFlags(t *testing.T) {
 		"key":             {append(slices.Clone(good), "--session-key-file", file("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")), ""},
 		"nothing":         {nil, "--url"},
 		"anonymous":       {good[:2], "there are no anonymous readers"},
-		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose who identifies readers"},
+		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how readers log in"},
 		"HTTP":            {append([]string{"--url", "http://board.example.com"}, good[2:]...), "https://"},
 		"path":            {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},
 		"no client":       {good[:4], "--oidc-client-id"},

@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// caCertificates are the paths of the bundle of trusted certificates on
-// different systems; the first one that exists is used.
+// caCertificates are the paths of the bundle of trusted certificates on different systems. The
+// first existing path is used.
 var caCertificates = []string{
 	"/etc/ssl/certs/ca-certificates.crt",
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,8 +32,8 @@ var caCertificates = []string{
 
 // Spec describes an image.
 type Spec struct {
-	// Binary is the path of the static binary; it becomes /NAME in the image, where
-	// NAME is the last element of the path. Required.
+	// Binary is the path of the static binary. It becomes /NAME in the image, where NAME is the
+	// last element of the path. Required.
 	Binary string
 	// Entrypoint is the command of the image. Defaults to the binary.
 	Entrypoint []string
@@ -51,8 +51,8 @@ type Spec struct {
 	CACerts bool
 }
 
-// Build returns the image that spec describes. The same input gives the same
-// digest: the image contains no time and no host name.
+// Build returns the image that spec describes. The same input gives the same digest, because the
+// image contains neither a time nor a host name.
 func Build(spec Spec) (v1.Image, error) {
 	if spec.Binary == "" {
 		return nil, errors.New("build image: binary is empty: give the path of a static binary")
@@ -184,5 +184,5 @@ func firstExisting(paths []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("none of %q exists: install the package ca-certificates", paths)
+	return "", fmt.Errorf("none of the files %q exists: install the package ca-certificates", paths)
 }

@@ -136,7 +136,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("manifest of type %s with annotations %v", manifest.MediaType, manifest.Annotations)
 	}
 	if err := Push(t.Context(), img, "UPPER/not a reference"); err == nil {
-		t.Error("a senseless reference was taken")
+		t.Error("an invalid reference was accepted")
 	}
 }
 
@@ -149,7 +149,7 @@ func digest(t *testing.T, img v1.Image) v1.Hash {
 	return hash
 }
 
-// contents returns the modes of all files of an image by name.
+// contents returns the modes of all files of an image, by file name.
 func contents(t *testing.T, img v1.Image) map[string]int64 {
 	t.Helper()
 	layers, err := img.Layers()

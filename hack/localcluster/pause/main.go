@@ -1,5 +1,4 @@
-// Command pause keeps the namespaces of a pod: it waits for the signal that
-// ends the pod and exits.
+// Command pause keeps the namespaces of a pod: it waits for a signal and exits.
 package main
 
 import (

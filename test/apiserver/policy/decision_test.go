@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	alice = "alice@example.com"
-	// masters has all RBAC permissions, so that these tests check admission and not RBAC.
+	// The group masters has all RBAC permissions, so that these tests check admission and not RBAC.
 	masters = "system:masters"
 )
 
@@ -78,7 +78,7 @@ func TestDecision(t *testing.T) {
 		// before is a decision of another user.
 		before string
 		patch  string
-		// refused is part of the message; empty if the change is allowed.
+		// refused is part of the message. It is empty if the change is allowed.
 		refused string
 	}{
 		"a signed decision":                  {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
@@ -120,7 +120,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// TestVerbs checks which decisions the admission policy allows for each role, and which other changes.
+// TestVerbs checks which decisions and which other changes the admission policy allows for each role.
 func TestVerbs(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)
@@ -157,12 +157,12 @@ func TestVerbs(t *testing.T) {
 						return fmt.Errorf("%v, want allowed: %t", err, want)
 					}
 					if !want && role != "heighliner-view" && !strings.Contains(err.Error(), "it needs the verb "+verb) {
-						return fmt.Errorf("the message does not name the verb: %w", err)
+						return fmt.Errorf("the message does not contain the verb: %w", err)
 					}
 					_, named, _ := strings.Cut(fmt.Sprint(err), "which these ClusterRoles have:")
 					for other, has := range roles {
 						if !want && role != "heighliner-view" && strings.Contains(named, other) != slices.Contains(has.decides, verb) {
-							return fmt.Errorf("the message does not name the roles that have the verb: %w", err)
+							return fmt.Errorf("the message does not contain the roles with the verb: %w", err)
 						}
 					}
 					return nil
@@ -200,7 +200,7 @@ func bind(t *testing.T, namespace, role string) {
 	}
 }
 
-// TestDecisionByKubectl checks the command in the documents.
+// TestDecisionByKubectl checks the command in the documentation.
 func TestDecisionByKubectl(t *testing.T) {
 	t.Parallel()
 	made := release(t, env.Namespace(t), nil)
@@ -251,8 +251,8 @@ func TestTheManagerChangesItsReleases(t *testing.T) {
 	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
 }
 
-// TestReleasesAreDeleted checks deletion by people, by the garbage collector in each of its modes, and with the
-// namespace.
+// TestReleasesAreDeleted checks the deletion of releases by people, by the garbage collector in each of its modes, and
+// with the namespace.
 func TestReleasesAreDeleted(t *testing.T) {
 	owned := func(t *testing.T, namespace string) (*corev1.ConfigMap, *hlnr.VersionedMicroservice) {
 		t.Helper()
@@ -278,8 +278,8 @@ func TestReleasesAreDeleted(t *testing.T) {
 	t.Run("orphaned by its owner", func(t *testing.T) {
 		t.Parallel()
 		owner, made := owned(t, env.Namespace(t))
-		// The collector deletes objects that it learned of after the deletion of the owner; it receives releases in the
-		// order of their creation.
+		// The garbage collector deletes objects that it learned of after the deletion of the owner. It receives
+		// releases in the order of their creation.
 		later := release(t, made.Namespace, func(r *hlnr.VersionedMicroservice) {
 			r.Name = "of-no-one"
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "unknown", UID: "unknown"}}
@@ -397,8 +397,8 @@ func installRoles(t *testing.T) {
 	}
 }
 
-// TestDefaultIsAccepted checks that all objects of config/default can be installed as by a user, and that the
-// manager's pods comply with the "restricted" level of the namespace.
+// TestDefaultIsAccepted checks that a user can install all objects of config/default, and that the manager's pods
+// comply with the "restricted" level of the namespace.
 func TestDefaultIsAccepted(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "default")
 	for _, args := range [][]string{{"apply", "-k", dir}, {"apply", "-k", dir}} {
@@ -407,7 +407,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		if strings.Contains(out, "would violate PodSecurity") {
-			t.Errorf("the manager's pods break the namespace's level:\n%s", out)
+			t.Errorf("the manager's pods violate the level of the namespace:\n%s", out)
 		}
 	}
 	env.PlayKubelet(t, "heighliner-system", nil)
@@ -423,7 +423,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 	})
 }
 
-// TestManagerFollowsTheNamespace checks that the policy of config/default names the ServiceAccount that
+// TestManagerFollowsTheNamespace checks that the policy of config/default contains the ServiceAccount that
 // config/default creates, and that the list of domains is in its namespace.
 func TestManagerFollowsTheNamespace(t *testing.T) {
 	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
@@ -456,27 +456,27 @@ func TestManagerFollowsTheNamespace(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(raw), "'"+apiserver.ManagerUser+"'") {
-				t.Errorf("the policy does not name %s", apiserver.ManagerUser)
+				t.Errorf("the policy does not contain %s", apiserver.ManagerUser)
 			}
 		}
 	}
 	if accounts != 1 {
-		t.Errorf("%d ServiceAccounts, want one", accounts)
+		t.Errorf("%d ServiceAccounts, want 1", accounts)
 	}
 }
 
-// check compares an error of the policy with the expected one.
+// check compares an error of the policy with the expected error.
 func check(t *testing.T, err error, refused string) {
 	t.Helper()
 	switch {
 	case refused == "" && err != nil:
 		t.Errorf("refused: %v", err)
 	case refused != "" && err == nil:
-		t.Errorf("allowed, want a refusal with %q", refused)
+		t.Errorf("allowed, want an error with %q", refused)
 	case refused != "" && !apierrors.IsForbidden(err):
 		t.Errorf("error = %v, want Forbidden", err)
 	case refused != "" && !strings.Contains(err.Error(), refused):
-		t.Errorf("message = %q, want one with %q", err, refused)
+		t.Errorf("message = %q, want a message with %q", err, refused)
 	}
 }
 
@@ -486,7 +486,7 @@ func gone(t *testing.T, objects ...client.Object) {
 		for _, object := range objects {
 			err := env.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 			if err == nil {
-				return fmt.Errorf("%T %q is still there", object, object.GetName())
+				return fmt.Errorf("%T %q still exists", object, object.GetName())
 			}
 			if !apierrors.IsNotFound(err) {
 				return err

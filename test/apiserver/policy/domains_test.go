@@ -21,11 +21,11 @@ import (
 
 const domainsPolicy = "domains.hlnr.io"
 
-// The namespaces of these tests have the name of the test; $NS is replaced by it.
+// withName replaces $NS in a text by the name of the namespace of a test.
 func withName(text, namespace string) string { return strings.ReplaceAll(text, "$NS", namespace) }
 
-// owned makes a namespace whose domains are judged by its own list, and waits
-// until it is so.
+// owned creates a namespace with its own list of domains, and waits until the policy uses the list for the domains of
+// the namespace.
 func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*corev1.Namespace, *corev1.ConfigMap) {
 	t.Helper()
 	ctx := t.Context()
@@ -92,7 +92,7 @@ func routes(namespace string, hosts ...string) *hlnr.NetworkPolicy {
 	return policy
 }
 
-// known inserts the fields that are known when a domain is written.
+// known inserts the values that are known when a domain is written.
 func known(domain, namespace string) string {
 	for field, value := range map[string]string{"Name": "shop", "Microservice": "shop", "Namespace": namespace} {
 		for _, form := range []string{"{{.%s}}", "{{ .%s }}", "{{ .%s}}", "{{.%s }}"} {
@@ -102,8 +102,7 @@ func known(domain, namespace string) string {
 	return domain
 }
 
-// TestDomains checks which domains the policy allows, and that internal/domains
-// agrees.
+// TestDomains checks which domains the policy allows, and that internal/domains agrees.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	list := &corev1.ConfigMap{Data: map[string]string{
@@ -174,21 +173,21 @@ func TestDomains(t *testing.T) {
 			check(t, err, withName(test.refused, namespace.Name))
 			ours := hosts.Template(known(test.domain, namespace.Name))
 			if (ours == nil) != (test.refused == fine) {
-				t.Errorf("internal/domains says %v", ours)
+				t.Errorf("internal/domains returns %v", ours)
 			}
 		})
 	}
 
-	// The first rejected domain is named, wherever it is.
+	// The message contains the first rejected domain, whatever its position.
 	err = env.Client.Create(t.Context(), routes(namespace.Name, "www.example.com", "a.net", "a.org"), client.DryRunAll)
 	check(t, err, "'a.net' is not allowed")
 
-	// A generated name is known as well.
+	// A generated name is known, too.
 	generated := routes(namespace.Name, "{{.Name}}.shop.example.com")
 	generated.Name, generated.GenerateName = "", "shop-"
 	check(t, env.Client.Create(t.Context(), generated, client.DryRunAll), "")
 
-	// Random combinations of words, for which both must agree.
+	// Both must agree on random combinations of words.
 	words := []string{"www", "admin", "shop", "free", "preview", "other", "example", "com", "*", "pr-", "-x", "{{.ReleaseGroupName}}", "{{.Version}}", "{{.Name}}"}
 	tails := []string{".free.example.com", ".shop.example.com", ".example.com", ".other.example.com", ""}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -204,26 +203,26 @@ func TestDomains(t *testing.T) {
 		domain.WriteString(tails[random.IntN(len(tails))])
 		err := env.Client.Create(t.Context(), routes(namespace.Name, domain.String()), client.DryRunAll)
 		if apierrors.IsInvalid(err) {
-			continue // The schema rejected it: not a domain.
+			continue // The schema rejected it, because it is not a domain.
 		}
 		ours := hosts.Template(known(domain.String(), namespace.Name))
 		if (err == nil) != (ours == nil) {
-			t.Errorf("%s: the policy says %v, internal/domains says %v", &domain, err, ours)
+			t.Errorf("%s: the policy returns %v, internal/domains returns %v", &domain, err, ours)
 		}
 		verdicts[err == nil]++
 	}
 	if verdicts[true] < 30 || verdicts[false] < 30 {
-		t.Errorf("verdicts = %v, want some of each", verdicts)
+		t.Errorf("results = %v, want both results", verdicts)
 	}
 }
 
-// TestDomainsList: a list that is not understood refuses every domain and reports
-// where, in the policy and in internal/domains.
+// TestDomainsList checks that an invalid list rejects every domain, and that the policy and internal/domains report the
+// position of the error.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		list    corev1.ConfigMap
-		refused string // part of the message of each; empty if the list is valid
+		refused string // Part of both messages. It is empty if the list is valid.
 	}{
 		"nothing":                   {list: corev1.ConfigMap{}, refused: "not allowed"},
 		"a host":                    {list: data("$NS", "a.example.com")},
@@ -267,7 +266,7 @@ func TestDomainsList(t *testing.T) {
 				ours = rules.Allowed(namespace.Name, namespace.Labels, "a.example.com", false)
 			}
 			if (ours == nil) != (test.refused == "") {
-				t.Errorf("internal/domains says %v", ours)
+				t.Errorf("internal/domains returns %v", ours)
 			}
 			if test.refused != "" && (parseErr == nil) != (test.refused == "not allowed") {
 				t.Errorf("domains.Read: %v", parseErr)
@@ -287,8 +286,8 @@ func data(pairs ...string) corev1.ConfigMap {
 	return list
 }
 
-// TestDomainsOfChanges checks that existing domains are not checked again, so that
-// a shorter list does not block other changes, and that new ones are.
+// TestDomainsOfChanges checks that new domains are checked, and that existing domains are not checked again, so that a
+// shorter list does not block other changes.
 func TestDomainsOfChanges(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -321,8 +320,7 @@ func TestDomainsOfChanges(t *testing.T) {
 	}
 }
 
-// TestDomainsAtMost checks that the largest policy and the largest lists stay
-// within the server's cost limit.
+// TestDomainsAtMost checks that the largest policy and the largest lists remain within the server's cost limit.
 func TestDomainsAtMost(t *testing.T) {
 	t.Parallel()
 	fill := func(size int, line func(i int) string) string {
@@ -408,7 +406,7 @@ func TestDomainsAtMost(t *testing.T) {
 			hosts := rules.For(namespace.Name, namespace.Labels)
 			for _, domain := range test.domains {
 				if err := hosts.Template(domain); (err == nil) != (test.refused == "") {
-					t.Errorf("internal/domains says of %s: %v", domain, err)
+					t.Errorf("internal/domains returns for %s: %v", domain, err)
 				}
 			}
 			err = env.Client.Create(t.Context(), routes(namespace.Name, test.domains...), client.DryRunAll)
@@ -420,9 +418,8 @@ func TestDomainsAtMost(t *testing.T) {
 	}
 }
 
-// TestDomainsAsShipped checks the installed policy: it allows everything until the
-// list exists, and then rejects by default, in every namespace; and its
-// expressions have no type errors.
+// TestDomainsAsShipped checks the installed policy. In every namespace it allows everything until the list exists, and
+// then rejects domains by default. Its expressions have no type errors.
 func TestDomainsAsShipped(t *testing.T) {
 	ctx := t.Context()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
@@ -445,7 +442,7 @@ func TestDomainsAsShipped(t *testing.T) {
 			case refused == "":
 				return err
 			case err == nil || !strings.Contains(err.Error(), refused):
-				return fmt.Errorf("%v, want a refusal with %q", err, refused)
+				return fmt.Errorf("%v, want an error with %q", err, refused)
 			}
 			return nil
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestFreezeAndGitOps checks that a tool which applies a Freeze from Git, signed with its own name as documented, can apply the
-// same manifest again after a user has added an exception for a hotfix, as documented too: otherwise each sync of everything
-// that is applied with it fails, until the exception is removed.
+// TestFreezeAndGitOps checks that a tool that applies a Freeze from Git, signed with its own name, can apply the same manifest
+// again after a user has added an exception for a hotfix. Both follow the documentation. Otherwise each sync that includes the
+// Freeze would fail until the exception is removed.
 func TestFreezeAndGitOps(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -24,7 +24,7 @@ func TestFreezeAndGitOps(t *testing.T) {
 			"spec": {"reason": "trade fair", "until": "2099-01-04T08:00:00Z"}}`
 		return tool.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.ApplyPatchType, []byte(manifest)), client.FieldOwner("argocd-controller"), client.ForceOwnership)
 	}
-	await.Nil(t, func(ctx context.Context) error { // the policy is in force
+	await.Nil(t, func(ctx context.Context) error { // Wait until the policy is in effect.
 		if err := tool.Create(ctx, newFreeze(namespace, ""), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a freeze without a signature: %w", err)
 		}
@@ -33,7 +33,7 @@ func TestFreezeAndGitOps(t *testing.T) {
 	check(t, apply(tool), "")
 	check(t, apply(tool), "")
 
-	// kubectl edit: the hotfix of the guide.
+	// This is the hotfix of the guide, as with kubectl edit.
 	exception := `{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}, "spec": {"exceptions": [{"name": "cart", "reason": "hotfix 1.4.4"}]}}`
 	check(t, env.As(t, alice, masters).Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(exception)), client.FieldOwner("kubectl-edit")), "")
 
@@ -43,6 +43,6 @@ func TestFreezeAndGitOps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(f.Spec.Exceptions) != 1 {
-		t.Errorf("the exception is gone, which Git does not have: %+v", f.Spec)
+		t.Errorf("the exception, which is not in Git, was removed: %+v", f.Spec)
 	}
 }

@@ -31,7 +31,7 @@ func newMicroservice(t *testing.T, namespace, name string, labels map[string]str
 	return ms
 }
 
-// activate creates a freeze, a Freeze or a ClusterFreeze, with the status of the manager.
+// activate creates a Freeze or a ClusterFreeze, with the status that the manager would write.
 func activate(t *testing.T, f client.Object, active bool) {
 	t.Helper()
 	admin := env.As(t, "admin", masters)
@@ -59,7 +59,7 @@ func relabel(t *testing.T, labels map[string]string) client.Patch {
 	return client.RawPatch(types.JSONPatchType, in)
 }
 
-// refusesProbe waits until the API server has read all freezes that were created before: it reads those of a kind in their order.
+// refusesProbe waits until the API server has read all freezes of the kind of last, which it reads in the order of their creation.
 func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
 	t.Helper()
 	probe := newMicroservice(t, namespace, "probe", map[string]string{"probe": namespace})
@@ -77,8 +77,8 @@ func probeRules(namespace string) hlnr.FreezeRules {
 	return hlnr.FreezeRules{Reason: "probe", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"probe": namespace}}}
 }
 
-// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions to freezes cannot change labels so that
-// the freeze no longer selects the Microservice, with the selection of the manager as the model, and can change all others.
+// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes cannot change labels so
+// that the freeze no longer selects the Microservice, and can change all other labels. The model is the selection of the manager.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -114,7 +114,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 			until := metav1.NewTime(time.Date(2030, 1, 4, 8, 0, 0, 0, time.UTC))
 			rules := hlnr.FreezeRules{Reason: "trade fair", Until: &until, Selector: selector}
 			f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
-			activate(t, f, freeze.Namespaced(f).Check() == nil) // as the manager reports it
+			activate(t, f, freeze.Namespaced(f).Check() == nil) // The manager reports the same.
 			refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
 			selects := func(labels map[string]string) bool {
 				return freeze.Namespaced(f).Selects(freeze.Subject{Namespace: namespace, Name: "shop", Labels: labels})
@@ -136,8 +136,8 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 	}
 }
 
-// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze, and that exceptions, other namespaces and freezes that do
-// not apply leave all labels to those who may edit a Microservice.
+// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze. Exceptions, other namespaces and freezes that are not in
+// effect do not restrict users who may edit a Microservice.
 func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -176,7 +176,7 @@ func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 			namespace := env.Namespace(t)
 			bind(t, namespace, dev)
 			bind(t, namespace, keeper)
-			web := map[string]string{"tier": namespace} // which ClusterFreezes of parallel tests do not select
+			web := map[string]string{"tier": namespace} // ClusterFreezes of parallel tests do not select this label.
 			rules := hlnr.FreezeRules{Reason: "trade fair", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: web}}
 			if tc.change != nil {
 				f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
@@ -195,7 +195,7 @@ func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 	}
 }
 
-// TestLabelsWithoutFreezes checks that labels can be changed where no freeze exists.
+// TestLabelsWithoutFreezes checks that labels can be changed if no freeze exists.
 func TestLabelsWithoutFreezes(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -207,8 +207,8 @@ func TestLabelsWithoutFreezes(t *testing.T) {
 	})
 }
 
-// TestLabelsBeyondTheCost checks that the labels of a user do not exceed the budget of the expressions, in which case the policy would be
-// ignored.
+// TestLabelsBeyondTheCost checks that a user cannot set labels with which the expressions exceed their cost limit, because the policy
+// would then be ignored.
 func TestLabelsBeyondTheCost(t *testing.T) {
 	t.Parallel()
 	installRoles(t)

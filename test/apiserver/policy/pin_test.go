@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPinNamesItsAuthor: a pin names the user who sets or changes it, or no one.
+// TestPinNamesItsAuthor checks that the author of a pin is the user who sets or changes it, or is empty.
 func TestPinNamesItsAuthor(t *testing.T) {
 	t.Parallel()
 	const refused = "set author.name to 'alice@example.com' in spec.updateStrategy.manual, or remove author there"
@@ -71,8 +71,8 @@ func TestPinNamesItsAuthor(t *testing.T) {
 	}
 }
 
-// TestPinOfACreation checks that a Microservice that is created with a pin names who creates it, and that a user who may impersonate
-// others, as an administrator who restores a backup, may name any number of other authors.
+// TestPinOfACreation checks that the author of a pin in a new Microservice is the user who creates it. A user who may impersonate
+// others, such as an administrator who restores a backup, may set any authors.
 func TestPinOfACreation(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -102,7 +102,7 @@ func TestPinOfACreation(t *testing.T) {
 	check(t, env.As(t, apiserver.ManagerUser, masters).Status().Patch(t.Context(), pinned("fourth", many...), status), "")
 }
 
-// TestPinAndGitOps checks that a tool which applies a pin without an author, as documented, can change it after a user has set it.
+// TestPinAndGitOps checks that a tool that applies a pin without an author, as documented, can change the pin after a user has set it.
 func TestPinAndGitOps(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -117,11 +117,11 @@ func TestPinAndGitOps(t *testing.T) {
 	apply := `{"apiVersion": "hlnr.io/v1alpha1", "kind": "Microservice", "metadata": {"name": "shop", "namespace": "` + namespace + `"}, "spec": {"updateStrategy": {"manual": {"groups": [{"name": "1.x", "version": "1.0.1"}]}}}}`
 	check(t, env.As(t, "gitops").Patch(t.Context(), ms, client.RawPatch(types.ApplyPatchType, []byte(apply)), client.FieldOwner("kustomize-controller"), client.ForceOwnership), "")
 	if by := ms.Spec.UpdateStrategy.Manual.Groups[0].Author.Of("1.0.1"); by != "" {
-		t.Errorf("a pin of the tool names %q", by)
+		t.Errorf("a pin of the tool has the author %q", by)
 	}
 }
 
-// bindDeployer lets a user create and change Microservices of a namespace, and waits until that applies.
+// bindDeployer lets a user create and change Microservices in a namespace, and waits until the permission is in effect.
 func bindDeployer(t *testing.T, namespace, user string) {
 	t.Helper()
 	role := &rbacv1.Role{
@@ -147,7 +147,7 @@ func bindDeployer(t *testing.T, namespace, user string) {
 			return err
 		}
 		if !review.Status.Allowed {
-			return fmt.Errorf("the role of %s does not apply yet", user)
+			return fmt.Errorf("the role of %s is not in effect yet", user)
 		}
 		return nil
 	})

@@ -2,26 +2,25 @@ package schema_test
 
 import "strings"
 
-// analysisPatch returns a patch of a Microservice with an analysis with these
-// fields.
+// analysisPatch returns a patch of a Microservice with an analysis that has the given fields.
 func analysisPatch(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {` + fields + `}}}}`
 }
 
-// analysisWith returns a patch with a valid metric and these fields.
+// analysisWith returns a patch with a valid metric and the given fields.
 func analysisWith(fields string) string {
 	return analysisPatch(`metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}], ` + fields)
 }
 
-// metricPatch returns a patch with one metric with these fields.
+// metricPatch returns a patch with one metric that has the given fields.
 func metricPatch(fields string) string { return analysisPatch(`metrics: [{name: a, ` + fields + `}]`) }
 
-// queryPatch returns a patch with one metric with this query.
+// queryPatch returns a patch with one metric that has the given query.
 func queryPatch(query string) string {
 	return metricPatch(`prometheus: {query: '` + query + `'}, thresholdRange: {max: 1}`)
 }
 
-// webPatch returns a patch with one web metric with these fields.
+// webPatch returns a patch with one web metric that has the given fields.
 func webPatch(fields string) string {
 	return metricPatch(`web: {` + fields + `}, thresholdRange: {max: 1}`)
 }

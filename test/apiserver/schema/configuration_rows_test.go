@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// step returns a patch of a Microservice with one step of weight 10 and these fields.
+// step returns a patch of a Microservice with one step that has weight 10 and the given fields.
 func step(fields ...string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{` + strings.Join(append([]string{"weight: 10"}, fields...), ", ") + `}]}}}`
 }

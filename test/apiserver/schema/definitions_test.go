@@ -22,9 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestDefinitionsAreSmall checks the size of definitions: kubectl apply stores the
-// whole definition as JSON in an annotation, which the server rejects above 262144
-// bytes.
+// TestDefinitionsAreSmall checks the size of CRDs. kubectl apply stores the whole CRD as JSON in an annotation, which
+// the server rejects above 262144 bytes.
 func TestDefinitionsAreSmall(t *testing.T) {
 	const limit = 200_000
 	for kind, definition := range definitions(t) {
@@ -38,8 +37,7 @@ func TestDefinitionsAreSmall(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreApplied applies definitions with kubectl, client-side and
-// server-side, over each other, as users do.
+// TestDefinitionsAreApplied applies CRDs with kubectl, client-side and server-side, over each other, as users do.
 func TestDefinitionsAreApplied(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "crd")
 	for _, args := range [][]string{
@@ -53,14 +51,14 @@ func TestDefinitionsAreApplied(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsAreExplained: each of Heighliner's fields has a description that starts
-// with its name, so that kubectl explain reads well.
+// TestOwnFieldsAreExplained checks that each field of Heighliner has a description that begins with its name, for
+// kubectl explain.
 func TestOwnFieldsAreExplained(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 			switch {
 			case path == "apiVersion", path == "kind", path == "metadata", strings.HasSuffix(path, "[]"):
-			case strings.Contains(path, "conditions[]."): // metav1.Condition has its own descriptions
+			case strings.Contains(path, "conditions[]."): // metav1.Condition has its own descriptions.
 			case strings.TrimSpace(schema.Description) == "":
 				t.Errorf("%s %s has no description", kind, path)
 			case path != "" && !startsWithName(schema.Description, path):
@@ -104,8 +102,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTemplateIsStripped checks that nothing below a foreign field, such as the pod
-// template, has a description, and only keys of list maps a default.
+// TestTemplateIsStripped checks that nothing below a field of another API, such as the pod template, has a description,
+// and that only keys of list maps have a default.
 func TestTemplateIsStripped(t *testing.T) {
 	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
 	defaults := map[string]bool{}
@@ -131,7 +129,7 @@ func TestTemplateIsStripped(t *testing.T) {
 			check(t, path+"[]", schema.XListMapKeys, schema.Items.Schema)
 		}
 		if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields {
-			t.Errorf("%s takes unknown fields", path)
+			t.Errorf("%s accepts unknown fields", path)
 		}
 	}
 	for _, kind := range []string{"Microservice", "VersionedMicroservice"} {
@@ -141,20 +139,19 @@ func TestTemplateIsStripped(t *testing.T) {
 				schema = schema.Properties[name]
 			}
 			if schema.Description == "" {
-				t.Errorf("%s: %s itself has no description, or is missing", kind, path)
+				t.Errorf("%s: %s has no description, or is missing", kind, path)
 			}
 			check(t, kind+" "+path, nil, &schema)
 		}
 	}
-	// The keys of containers[].ports and of imagePullSecrets.
+	// These are the keys of containers[].ports and of imagePullSecrets.
 	if diff := cmp.Diff(map[string]bool{"protocol": true, "name": true}, defaults); diff != "" {
 		t.Errorf("fields with defaults (-want +got):\n%s", diff)
 	}
 }
 
-// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists:
-// GitOps tools show defaults inside list items as drift. An empty object is needed
-// to apply the defaults of scalars below it.
+// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists, because GitOps tools report
+// defaults inside list items as drift. An empty object is necessary to apply the defaults of its fields.
 func TestDefaultsAreScalarsOutsideLists(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -223,8 +220,7 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 	}
 }
 
-// TestColumns checks that each column reads a scalar of the schema, and that kubectl
-// prints these names.
+// TestColumns checks that each column reads a scalar of the schema, and that kubectl prints the names of the columns.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
 		"AnalysisTemplate":        "NAME INTERVAL COUNT SOURCE AGE",
@@ -272,8 +268,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestCategories: "kubectl get all" shows Microservices, and "kubectl delete
-// all" takes none of Heighliner's other objects with it.
+// TestCategories checks that "kubectl get all" shows Microservices, and that "kubectl delete all" deletes no other
+// objects of Heighliner.
 func TestCategories(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		want := []string{"hlnr"}
@@ -303,8 +299,8 @@ func TestReleasesAreSelectedByField(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreRefused checks kubectl client-side and server-side, for fields
-// of hlnr.io and below the template.
+// TestUnknownFieldsAreRefused checks that kubectl rejects unknown fields of hlnr.io and below the template, client-side
+// and server-side.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	typos := map[string]struct{ kind, patch, field string }{
 		"own field":      {"ImagePolicy", `spec: {intervall: 5m}`, "spec.intervall"},
@@ -325,7 +321,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 				}
 				out, err := env.Kubectl(t, string(raw), args...)
 				if last := typo.field[strings.LastIndex(typo.field, ".")+1:]; err == nil || !strings.Contains(out, last) {
-					t.Errorf("kubectl %s = %v\n%s\nwant a refusal of %q", strings.Join(args, " "), err, out, typo.field)
+					t.Errorf("kubectl %s = %v\n%s\nwant an error about %q", strings.Join(args, " "), err, out, typo.field)
 				}
 			})
 		}
@@ -344,7 +340,7 @@ func TestSamples(t *testing.T) {
 			t.Logf("delete samples: %v\n%s", err, out)
 		}
 	})
-	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // a user signs them, so they are not part of the kustomization
+	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // A user signs these files, so that the kustomization does not contain them.
 		file := filepath.Join(dir, name)
 		if out, err := env.Kubectl(t, "", "apply", "--server-side", "-f", file); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
@@ -362,8 +358,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A Microservice that was made before the server asked for spec.containerName is not
-// locked: its status and its other fields can be written, or nothing would run on.
+// TestMicroserviceFromBeforeTheRuleOnContainers checks that the status and other fields of a Microservice that was
+// created before the server required spec.containerName can be written. Otherwise its rollouts would stop.
 func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 	t.Parallel()
 	definition := definitions(t)["Microservice"].DeepCopy()
@@ -376,7 +372,7 @@ func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 		return strings.HasPrefix(r.Message, "spec.containerName is required")
 	})
 	if len(schema.XValidations) == len(rules) {
-		t.Fatal("the rule is not there")
+		t.Fatal("the rule does not exist")
 	}
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -423,7 +419,7 @@ spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
 		other := object(t, "Microservice", namespace, several)
 		other.SetName("other")
 		if err := env.Client.Create(t.Context(), other, client.DryRunAll); err == nil {
-			return errors.New("another one is accepted")
+			return errors.New("another Microservice is accepted")
 		}
 		return nil
 	})
@@ -443,10 +439,10 @@ spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
 	}
 	set("web", "spec", "containerName")
 	if err := env.Client.Update(t.Context(), ms); err != nil {
-		t.Errorf("name the container: %v", err)
+		t.Errorf("set the name of the container: %v", err)
 	}
 	unstructured.RemoveNestedField(ms.Object, "spec", "containerName")
 	if err := env.Client.Update(t.Context(), ms); err == nil {
-		t.Error("the name of the container can be taken out again")
+		t.Error("the name of the container can be removed again")
 	}
 }

@@ -2,11 +2,10 @@ package schema_test
 
 import "strings"
 
-// calendar returns a list of periods, instead of an end.
+// calendar returns a patch with a list of periods, instead of an end.
 func calendar(periods string) string { return `spec: {until: null, periods: [` + periods + `]}` }
 
-// rulesRows apply to both kinds; AT is the namespace of an exception to a
-// ClusterFreeze.
+// rulesRows apply to both kinds. AT stands for the namespace of an exception to a ClusterFreeze.
 var rulesRows = map[string]row{
 	"":                           {},
 	" all fields":                {patch: `spec: {selector: {matchLabels: {tier: web}}, exceptions: [{AT name: shop, reason: hotfix}]}`},
@@ -53,7 +52,7 @@ func freezeRows() map[string]row {
 	}
 	for name, r := range rulesRows {
 		out["frz"+name] = row{kind: "Freeze", patch: strings.ReplaceAll(r.patch, "AT ", ""), refused: r.refused}
-		// ClusterFreezes need different names, because rows share the cluster.
+		// ClusterFreezes need different names, because the rows share the cluster.
 		unique := "metadata: {name: row" + strings.NewReplacer(" ", "-", ",", "").Replace(name) + "}\n"
 		out["cfrz"+name] = row{kind: "ClusterFreeze", patch: unique + strings.ReplaceAll(r.patch, "AT ", "namespace: a, "), refused: r.refused}
 	}

@@ -14,8 +14,8 @@ import (
 // largestObject is approximately the maximum size of an object in the API server, in bytes.
 const largestObject = 1500 << 10
 
-// TestLargestPoliciesAreAdmitted checks that policies with the maximum number and length of canary
-// matches that can be stored stay within the cost limit of expressions.
+// TestLargestPoliciesAreAdmitted checks that the largest policies that can be stored, with the maximum number and
+// length of canary matches, remain within the cost limit of expressions.
 func TestLargestPoliciesAreAdmitted(t *testing.T) {
 	values := func(n int) []hlnr.MatchValue {
 		var out []hlnr.MatchValue

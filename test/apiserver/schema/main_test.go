@@ -1,4 +1,4 @@
-// Package schema_test tests the definitions in config/crd on an API server.
+// Package schema_test tests the CRDs in config/crd on an API server.
 package schema_test
 
 import (
@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// base is the smallest accepted object of each kind, which rows change by a
-// merge patch (RFC 7386).
+// base is the smallest accepted object of each kind. Rows change it with a merge patch (RFC 7386).
 var base = map[string]string{
 	"ImagePolicy": `
 apiVersion: hlnr.io/v1alpha1
@@ -90,7 +89,7 @@ metadata: {name: fair}
 spec: {reason: trade fair, until: "2027-01-04T08:00:00Z"}`,
 }
 
-// object returns the base object of a kind in a namespace, with a merge patch.
+// object returns the base object of a kind in a namespace, after a merge patch.
 func object(t testing.TB, kind, namespace, patch string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(base[kind]))
@@ -121,7 +120,7 @@ func patched(t testing.TB, raw []byte, namespace, patch string) *unstructured.Un
 	return out
 }
 
-// causes returns the fields and messages of an error of the server.
+// causes returns the fields and messages of an error from the server.
 func causes(err error) (fields, messages []string) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -134,7 +133,7 @@ func causes(err error) (fields, messages []string) {
 	return fields, messages
 }
 
-// definitions returns the definitions of config/crd by kind.
+// definitions returns the CRDs of config/crd, by kind.
 func definitions(t testing.TB) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", "crd", "hlnr.io_*.yaml"))

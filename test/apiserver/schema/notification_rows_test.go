@@ -1,6 +1,6 @@
 package schema_test
 
-// receiver returns a policy with one receiver with these fields.
+// receiver returns a patch of a policy with one receiver that has the given fields.
 func receiver(fields string) string { return `spec: {receivers: [{` + fields + `}]}` }
 
 // notificationRows are the rows of NotificationPolicies.

@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// domain returns a patch of a NetworkPolicy with one domain, whose other fields are given.
+// domain returns a patch of a NetworkPolicy with one domain that has the given fields.
 func domain(fields string) string {
 	return `spec: {domains: [{domain: shop.example.com, ` + fields + `}]}`
 }
@@ -10,12 +10,12 @@ func domain(fields string) string {
 // match returns a patch with one entry of canaryMatches.
 func match(fields string) string { return domain(`canaryMatches: [{` + fields + `}]`) }
 
-// onPort returns a patch with one port of a protocol and one domain on it.
+// onPort returns a patch with one port of a protocol, and one domain on this port.
 func onPort(protocol, fields string) string {
 	return `spec: {ports: [{name: main, port: 443, protocol: ` + protocol + `}], domains: [{domain: shop.example.com` + fields + `}]}`
 }
 
-// listened returns a patch with a TCP port and one listener, to which fields can be added.
+// listened returns a patch with a TCP port and one listener that has the given fields.
 func listened(fields string) string {
 	return listeners(`{name: a, port: tcp, parentRef: {name: public, sectionName: tcp}` + fields + `}`)
 }
@@ -24,7 +24,7 @@ func listeners(items ...string) string {
 	return `spec: {ports: [{name: http, port: 80}, {name: tcp, port: 5432, protocol: TCP}, {name: udp, port: 53, protocol: UDP}, {name: tls, port: 443, protocol: TLS}], listeners: [` + strings.Join(items, ", ") + `]}`
 }
 
-// filter returns a patch with filters.
+// filter returns a patch with the given filters.
 func filter(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
 }
@@ -34,12 +34,12 @@ func rewritten(matches string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [{urlRewrite: {replacePrefixMatch: /v2}}]}}, domains: [{domain: shop.example.com, canaryMatches: [` + matches + `]}]}`
 }
 
-// parents returns a patch with the provider's parents.
+// parents returns a patch with the given parents of the provider.
 func parents(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [` + strings.Join(items, ", ") + `]}}}`
 }
 
-// provided returns a patch with another provider than the gateway.
+// provided returns a patch with a provider other than the gateway.
 func provided(fields string) string { return `spec: {provider: {gateway: null, ` + fields + `}}` }
 
 const (
@@ -210,7 +210,7 @@ var routingRows = map[string]row{
 	"hnp listener with a typo":            {kind: "NetworkPolicy", patch: listened(", sectionNmae: a"), refused: `unknown field "` + listenerField + `sectionNmae"`},
 }
 
-// headerRows returns rows for the limits of the headers that both filters change.
+// headerRows returns rows for the limits of headers in both filters that change headers.
 func headerRows() map[string]row {
 	out := map[string]row{}
 	for _, field := range []string{"requestHeaderModifier", "responseHeaderModifier"} {

@@ -13,16 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// row changes the base object of a kind. With update the base is created first
-// and then updated.
+// row changes the base object of a kind. With update, the base is created first and then updated.
 type row struct {
 	kind   string
 	patch  string
 	update bool
-	// from, with update, is the patch of the base that is created. Defaults to a
-	// template, which a VersionedMicroservice must have.
+	// from is the patch of the base that is created before an update. Defaults to a template, which a
+	// VersionedMicroservice requires.
 	from string
-	// refused is part of the server's message; empty if the object is accepted.
+	// refused is part of the server's message. It is empty if the object is accepted.
 	refused string
 }
 
@@ -30,7 +29,7 @@ func repeat(item string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
-// numbered replaces # in item by a different number each time.
+// numbered replaces # in item with a different number in each repetition.
 func numbered(item string, n int) string {
 	items := make([]string, n)
 	for i := range items {
@@ -343,8 +342,7 @@ var releaseRows = map[string]row{
 	"vsvc image added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {images: ` + repeat(`{image: "registry.example.com/shop:1.0.0@sha256:0", digest: "sha256:0"}`, 2) + `}`, refused: "spec.images is immutable"},
 	"vsvc label added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {metadata: {labels: {a: b}}}}`, refused: "spec.template is immutable"},
 	"vsvc image of a container": {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, image: evil}]}}}`, refused: "spec.template is immutable"},
-	// Replacements of one key by another, which a comparison that does not know the
-	// fields would accept.
+	// These rows replace one key with another. A comparison that does not know the fields would accept them.
 	"vsvc host PID swapped in":      {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, hostPID: true}}}`, refused: "spec.template is immutable"},
 	"vsvc privileged swapped in":    {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, securityContext: {privileged: true}}]}}}`, refused: "spec.template is immutable"},
 	"vsvc volume swapped in":        {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, volumes: [{name: a, hostPath: {path: /}}]}}}`, refused: "spec.template is immutable"},
@@ -514,9 +512,8 @@ var networkPolicyRows = map[string]row{
 	"hnp firewall's field by mistake":       {kind: "NetworkPolicy", patch: `spec: {podSelector: {}}`, refused: `unknown field "spec.podSelector"`},
 }
 
-// TestRows creates or updates an object for each row. Then it checks that the
-// rows are complete: each CEL message occurred, and each field of a
-// specification with limits was rejected at least once.
+// TestRows creates or updates an object for each row. Then it checks that the rows are complete: each CEL message
+// occurred, and each field of a specification with limits was rejected at least once.
 func TestRows(t *testing.T) {
 	messages, fields := map[string]bool{}, map[string]bool{}
 	index := regexp.MustCompile(`\[\d+\]`)
@@ -530,11 +527,11 @@ func TestRows(t *testing.T) {
 			case row.refused == "":
 				return
 			case err == nil:
-				t.Fatalf("accepted, want a refusal with %q", row.refused)
+				t.Fatalf("accepted, want an error with %q", row.refused)
 			case !strings.Contains(err.Error(), row.refused):
-				t.Fatalf("message = %q, want one with %q", err, row.refused)
+				t.Fatalf("message = %q, want a message with %q", err, row.refused)
 			case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
-				t.Fatalf("refused for another cause than the object: %v", err)
+				t.Fatalf("rejected for a reason other than the object: %v", err)
 			}
 			refusedFields, refusedMessages := causes(err)
 			for _, field := range refusedFields {
@@ -551,18 +548,17 @@ func TestRows(t *testing.T) {
 			for _, rule := range schema.XValidations {
 				given := slices.ContainsFunc(slices.Collect(maps.Keys(messages)), func(m string) bool { return strings.Contains(m, rule.Message) })
 				if !given {
-					t.Errorf("%s %s: no row is refused with %q", kind, path, rule.Message)
+					t.Errorf("%s %s: no row is rejected with %q", kind, path, rule.Message)
 				}
 			}
 			if strings.HasPrefix(path, "spec.") && bounded(schema) && !fields[kind+" "+path] {
-				t.Errorf("%s %s: no row goes over its bounds", kind, path)
+				t.Errorf("%s %s: no row exceeds its bounds", kind, path)
 			}
 		})
 	}
 }
 
-// try creates the row's object, or updates the base to it, with strict
-// validation.
+// try creates the object of a row, or updates the base to it, with strict validation.
 func try(t *testing.T, namespace string, row row) error {
 	t.Helper()
 	if !row.update {
@@ -590,8 +586,7 @@ func try(t *testing.T, namespace string, row row) error {
 	})
 }
 
-// bounded reports whether the schema itself can reject a value of the right
-// type.
+// bounded reports whether the schema itself can reject a value of the correct type.
 func bounded(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.Minimum != nil || s.Maximum != nil || s.MinLength != nil || s.MaxLength != nil || s.Pattern != "" ||
 		len(s.Enum) > 0 || s.MinItems != nil || s.MaxItems != nil || s.Format == "date-time"

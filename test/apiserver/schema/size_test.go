@@ -14,20 +14,19 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The maximum numbers that the planner and the policies keep.
+// These are the maximum numbers that the planner and the policies keep.
 const (
 	mostGroups   = 256
 	mostReleases = 512
 	mostDomains  = 512
 )
 
-// TestObjectsStaySmall writes full statuses and measures the objects as stored, including
-// field managers. Lists of a status are atomic: as list maps, the field managers alone
-// would double the size.
+// TestObjectsStaySmall writes full statuses and measures the size of the stored objects, including field managers.
+// Lists of a status are atomic, because as list maps the field managers alone would double the size.
 func TestObjectsStaySmall(t *testing.T) {
 	const (
 		kib      = 1 << 10
-		ordinary = "storefront-checkout" // a long but ordinary name
+		ordinary = "storefront-checkout" // A long but ordinary name.
 	)
 	longest := long(40)
 	for name, test := range map[string]struct {
@@ -83,7 +82,7 @@ func TestBoundsOfARollout(t *testing.T) {
 		case want == "" && err != nil:
 			t.Errorf("%d characters: %v", length, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%d characters: message = %v, want one with %q", length, err, want)
+			t.Errorf("%d characters: message = %v, want a message with %q", length, err, want)
 		}
 	}
 }
@@ -99,7 +98,7 @@ func typed[T any](t *testing.T, kind, name string) *T {
 	return out
 }
 
-// releaseName returns a name with the length of names of releases.
+// releaseName returns a name that is as long as names of releases.
 func releaseName(microservice string, group, release int) string {
 	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
 }
@@ -127,8 +126,8 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 	return m
 }
 
-// fullPreviews has as many pull requests as there may be. Those that have a slot have a
-// release that serves, and one that is next.
+// fullPreviews returns an object with the maximum number of pull requests. A pull request with a slot has a release
+// that serves and a next release.
 func fullPreviews(t *testing.T, name string, slots int) client.Object {
 	m := typed[hlnr.Microservice](t, "Microservice", name)
 	now := metav1.NewMicroTime(time.Now())
@@ -153,7 +152,7 @@ func fullPreviews(t *testing.T, name string, slots int) client.Object {
 				Reason: "Promoted", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true},
 			})
 		}
-		if g < 10 { // at most this many start at the same time
+		if g < 10 { // At most this number starts at the same time.
 			group.Rollout = &hlnr.Rollout{Release: group.Target.Release, StartedTime: now, Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Internal: &hlnr.RolloutInternal{StepsHash: "3w5e11264sgsf", Floor: 12}}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)

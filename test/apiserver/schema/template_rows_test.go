@@ -2,13 +2,13 @@ package schema_test
 
 import "strings"
 
-// templateRef returns a patch of a Microservice that refers to a template with these fields.
+// templateRef returns a patch of a Microservice that refers to a template with the given fields.
 func templateRef(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysisTemplateRef: {` + fields + `}}}}`
 }
 
-// templateRows returns the rows of shared analyses, and of references to them. What is refused in the analysis of a Microservice is
-// refused in a template.
+// templateRows returns the rows of shared analyses, and of references to them. A template rejects everything that the analysis of a
+// Microservice rejects.
 func templateRows() map[string]row {
 	out := map[string]row{}
 	inline, end, _ := strings.Cut(analysisPatch("|"), "|")
@@ -31,7 +31,7 @@ func templateRows() map[string]row {
 	return out
 }
 
-// templateOnlyRows are the rows of fields that only templates and references to them have.
+// templateOnlyRows are the rows of fields that exist only in templates and in references to them.
 var templateOnlyRows = map[string]row{
 	"template smallest":          {kind: "AnalysisTemplate"},
 	"template of the cluster":    {kind: "ClusterAnalysisTemplate", patch: `metadata: {name: smallest}`},

@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// encrypted returns a patch of a NetworkPolicy with spec.provider.gateway and one domain's tls.
+// encrypted returns a patch of a NetworkPolicy with spec.provider.gateway, and with the given fields in the tls of its domain.
 func encrypted(fields string) string { return domain(`tls: {` + fields + `}`) }
 
 // encryptedBy returns a patch with another provider.

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// A manager that is newer than its CustomResourceDefinitions must not lose what it records: by
-// default, the server drops unknown fields without an error.
+// TestUnknownStatusFieldsAreRefused checks that a manager that is newer than its CRDs does not lose fields of statuses,
+// because by default the server drops unknown fields without an error.
 func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := typed[hlnr.Microservice](t, "Microservice", "newer")
@@ -46,6 +46,6 @@ func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 		t.Errorf("without the option it gives %v", err)
 	}
 	if _, there, _ := unstructured.NestedFieldNoCopy(read().Object, "status", "fieldOfTomorrow"); there {
-		t.Error("the server knows the field: the test proves nothing")
+		t.Error("the server knows the field, so that the test proves nothing")
 	}
 }

@@ -1,5 +1,5 @@
 // Package acme replaces the types of an ACME account that Traefik expects. The gateway of the local cluster requests no
-// certificates from an authority, and the library for that brings modules of some two hundred DNS providers.
+// certificates from an authority, and the original library requires the modules of about two hundred DNS providers.
 package acme
 
 import "errors"

@@ -1,4 +1,4 @@
-// Package certificate has the parameters of certificate requests.
+// Package certificate contains the parameters of certificate requests.
 package certificate
 
 import (

@@ -1,4 +1,4 @@
-// Package challenge has the interface of providers of challenges.
+// Package challenge contains the interface of providers of challenges.
 package challenge
 
 import "context"

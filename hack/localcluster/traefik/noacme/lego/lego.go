@@ -1,4 +1,4 @@
-// Package lego replaces the client, which this build does not have.
+// Package lego replaces the ACME client, which this build does not contain.
 package lego
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/go-acme/lego/v5/registration"
 )
 
-// DirectoryURLLetsEncrypt is empty: this build calls no authority.
+// DirectoryURLLetsEncrypt is empty, because this build calls no authority.
 const DirectoryURLLetsEncrypt = ""
 
 // Config configures a client.

@@ -1,4 +1,4 @@
-// Package log has the logger settings, which nothing in this module uses.
+// Package log contains the settings of the logger, which nothing in this module uses.
 package log
 
 import "log/slog"

@@ -1,4 +1,4 @@
-// Package registration has the parameters of registrations.
+// Package registration contains the parameters of registrations.
 package registration
 
 import (
@@ -10,8 +10,7 @@ import (
 // RegisterOptions are the options for an account.
 type RegisterOptions struct{ TermsOfServiceAgreed bool }
 
-// RegisterEABOptions are the options for an account that an authority already
-// knows.
+// RegisterEABOptions are the options for an account that an authority already knows.
 type RegisterEABOptions struct {
 	TermsOfServiceAgreed bool
 	Kid, HmacEncoded     string

@@ -1,4 +1,4 @@
-// Package dns01 has the options of DNS challenges, and the helpers that Traefik uses.
+// Package dns01 contains the options of DNS challenges, and the helpers that Traefik uses.
 package dns01
 
 import (

@@ -1,9 +1,9 @@
-// Package http01 has the options of HTTP challenges.
+// Package http01 contains the options of HTTP challenges.
 package http01
 
 import "time"
 
-// PathPrefix is the path of responses in RFC 8555, section 8.3. It ends in a
+// PathPrefix is the prefix of the path of responses, as in RFC 8555, section 8.3. It ends with a
 // slash.
 const PathPrefix = "/.well-known/acme-challenge/"
 

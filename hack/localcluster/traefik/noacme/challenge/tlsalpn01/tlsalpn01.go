@@ -1,4 +1,4 @@
-// Package tlsalpn01 has the options of TLS challenges.
+// Package tlsalpn01 contains the options of TLS challenges.
 package tlsalpn01
 
 import (

@@ -1,4 +1,4 @@
-// Package dns has no DNS providers.
+// Package dns replaces the DNS providers, which this build does not contain.
 package dns
 
 import (
