@@ -291,7 +291,7 @@ func TestJudgements(t *testing.T) {
 	}
 	older := have.DeepCopy()
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "suspend")
-	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "of another version than hlnr v1") {
+	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "has another version than hlnr v1") {
 		t.Errorf("%s: %s", level, text)
 	}
 	older.Spec.Versions[0].Name = "v1"
