@@ -102,7 +102,7 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	case len(locked) > 0:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments not written because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
 	case p.unknownCommits > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("%d releases have no deployment on GitHub, because their commit is unknown: add the label org.opencontainers.image.revision to their images", p.unknownCommits))
+		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a deployment on GitHub, because their commit is unknown: %d; add the label org.opencontainers.image.revision to their images", p.unknownCommits))
 	default:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "GitHub is up to date")
 	}

@@ -547,7 +547,7 @@ func TestReleases(t *testing.T) {
 	s.rolloutState(0, "1-x", "1.2.0 +active", "1.1.0 deprecated")
 	s.settle()
 	s.expect("without a commit", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success inactive")
-	if got := s.condition(); !strings.Contains(got, "commit is unknown: 1") {
+	if got := s.condition(); !strings.Contains(got, "releases without a deployment on GitHub, because their commit is unknown: 1;") {
 		t.Errorf("condition %q", got)
 	}
 }

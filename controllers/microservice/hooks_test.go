@@ -193,6 +193,7 @@ func TestJobsOfAFailure(t *testing.T) {
 		phase v1alpha1.HookPhase
 		want  bool
 	}{
+		"no row":            {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
 		"it waits":          {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, true},
 		"it has ended":      {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookDelivered, false},
 		"a URL":             {v1alpha1.HookPostRollout, nil, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
@@ -200,6 +201,10 @@ func TestJobsOfAFailure(t *testing.T) {
 		"a gate":            {v1alpha1.HookConfirmRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
 	} {
 		ms, c := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
+		c.Name = "shop-1-1-0"
+		if name != "no row" {
+			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Releases: []v1alpha1.Release{{VersionedMicroservice: c.Name}}}}
+		}
 		ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Hooks: []v1alpha1.Hook{{Name: "revert", Type: test.kind, Job: test.job}}}
 		c.Status.Release = test.state
 		c.Status.Hooks = []v1alpha1.HookStatus{{Name: "revert", Type: test.kind, Phase: test.phase}}
