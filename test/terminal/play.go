@@ -215,7 +215,7 @@ func (s *Stage) endGroup() {
 	s.wait(cli.ExitYes, "2.0.0", []string{"active"})
 	s.status()
 	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "end-group", s.Name, "1.x", "--dry-run")
-	s.want(cli.ExitYes, []string{"ends; it loses its traffic"}, "end-group", s.Name, "1.x")
+	s.want(cli.ExitYes, []string{"ends; the group loses its traffic"}, "end-group", s.Name, "1.x")
 	s.until("group 1.x to end", func() string {
 		ms := s.microservice()
 		if slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Name == "1.x" && g.Phase == v1alpha1.GroupLive }) {
