@@ -85,8 +85,8 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 func (s *scope) jobsWait(r *Row) *wait {
 	for _, c := range s.sorted {
 		row := s.g.Row(c.Release)
-		fails := row != nil && row.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error // The Jobs for the failure will be created next.
-		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !c.ActiveJobs && !fails || row != nil && row.Status != Error && row.Promoted > 0 {
+		jobs := c.ActiveJobs || row != nil && s.ownJobs(row, c)
+		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !jobs || row != nil && row.Status != Error && row.Promoted > 0 {
 			continue
 		}
 		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended", r.Version, ConfirmRollout, c.Version)
