@@ -173,13 +173,15 @@ func (s *onServer) Split(entry, provider string) string {
 
 func (s *onServer) Providers() []string { return providertest.ProvidersOf(s.observed()) }
 
-func (s *onServer) Condition(kind string) string {
-	var policy v1alpha1.NetworkPolicy
-	s.get("shop", &policy)
-	if c := meta.FindStatusCondition(policy.Status.Conditions, kind); c != nil {
-		return string(c.Status) + " " + c.Reason
-	}
-	return ""
+func (s *onServer) Switching(step, wanted string) {
+	s.t.Helper()
+	s.eventually("shop", step+": switching "+wanted, func(p *v1alpha1.NetworkPolicy) bool {
+		now := ""
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProviderSwitching); c != nil {
+			now = string(c.Status) + " " + c.Reason
+		}
+		return now == wanted
+	})
 }
 
 // Drain shortens the drain delay, so that replaced routes are deleted.

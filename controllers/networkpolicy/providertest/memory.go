@@ -53,7 +53,10 @@ func (s *memory) Split(entry, provider string) string {
 
 func (s *memory) Providers() []string { return ProvidersOf(s.w.Observed()) }
 
-func (s *memory) Condition(kind string) string { return s.w.Condition(kind) }
+func (s *memory) Switching(step, wanted string) {
+	s.t.Helper()
+	want(s.t, step+": switching", s.w.Condition(v1alpha1.ConditionProviderSwitching), wanted)
+}
 
 func (s *memory) Drain() {
 	s.t.Helper()

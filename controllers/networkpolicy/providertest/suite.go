@@ -32,9 +32,9 @@ type Stage interface {
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Condition returns the status and reason of a condition of the policy, or "" if the policy
-	// does not have it.
-	Condition(kind string) string
+	// Switching waits until condition ProviderSwitching of the policy has this status and reason, or,
+	// if wanted is empty, until the policy does not have it. Otherwise it fails the test.
+	Switching(step, wanted string)
 	// Drain ends the drain delay of previous providers, and waits until none of their routes
 	// remains.
 	Drain()
@@ -242,7 +242,7 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 			wanted = ""
 		}
 		want(t, step+": providers with routes", strings.Join(s.Providers(), " "), wanted)
-		want(t, step+": switching", s.Condition(v1alpha1.ConditionProviderSwitching), "")
+		s.Switching(step, "")
 	}
 	through := func(c Case) {
 		s.Edit(func(spec *v1alpha1.NetworkPolicySpec) {
@@ -316,5 +316,5 @@ func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weigh
 	if previous.Bare {
 		wanted = ""
 	}
-	want(t, step+": switching", s.Condition(v1alpha1.ConditionProviderSwitching), wanted)
+	s.Switching(step, wanted)
 }
