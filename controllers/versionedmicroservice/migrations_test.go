@@ -217,7 +217,21 @@ func TestRevertOfTheGuide(t *testing.T) {
 			g.Rollout.GateTime = &since
 		}
 	}
-	pass := func(o *observed) { o.release.Status.Hooks = runChecks(&answers{}, see(o), at).hooks }
+	pass := func(o *observed) {
+		o.release.Status.Hooks = runChecks(&answers{}, see(o), at).hooks
+		o.release.Status.Release = o.microservice.Status.ReleaseGroups[1].Releases[1].Status
+	}
+	answered := func(o *observed, name string) {
+		for i := range o.release.Status.Hooks {
+			if h := &o.release.Status.Hooks[i]; h.Name == name {
+				h.Phase = v1alpha1.HookDelivered
+			}
+		}
+	}
+	retry := func(o *observed) {
+		row := &o.microservice.Status.ReleaseGroups[1].Releases[1]
+		row.Status, row.Reason, row.Attempt, row.LastTransitionTime = v1alpha1.ReleasePending, "Retried", 1, metav1.NewMicroTime(at)
+	}
 	for name, test := range map[string]struct {
 		play     func(o *observed)
 		reverted bool
@@ -265,6 +279,52 @@ func TestRevertOfTheGuide(t *testing.T) {
 			fail(o, "Aborted")
 			o.jobs = nil
 		}, false},
+		"the migration succeeded, the traffic was given back, and the analysis failed": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			gate(o, "", 9, at)
+			o.microservice.Status.ReleaseGroups[1].Releases[1].Reason = "NotProgrammed"
+			pass(o)
+			fail(o, "AnalysisFailed")
+		}, true},
+		"the smoke test was called again after the traffic was given back, and failed": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			gate(o, v1alpha1.GatePreRollout, 9, at)
+			o.microservice.Status.ReleaseGroups[1].Releases[1].Reason = "NotProgrammed"
+			pass(o)
+			fail(o, "HookFailed")
+		}, true},
+		"the migration succeeded long ago, and a rollback to the release failed": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			gate(o, "", 9, at)
+			row := &o.microservice.Status.ReleaseGroups[1].Releases[1]
+			row.Status, row.Reason, row.Promoted = v1alpha1.ReleaseDeprecated, "Replaced", 1
+			pass(o)
+			fail(o, "Unhealthy")
+			o.jobs = nil
+		}, false},
+		"reverted, retried during a pause, and aborted before its end": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "AnalysisFailed")
+			pass(o)
+			answered(o, "revert")
+			retry(o)
+			pass(o)
+			fail(o, "Aborted")
+			o.jobs = nil
+		}, false},
+		"aborted while the migration ran, retried during a pause, and aborted after the migration": {func(o *observed) {
+			fail(o, "Aborted")
+			pass(o)
+			retry(o)
+			pass(o)
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "Aborted")
+		}, true},
 		"promoted": {func(o *observed) {
 			o.jobs[0].end(at)
 			pass(o)

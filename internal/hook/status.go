@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // Outcome is the outcome of a delivery, including retries.
@@ -72,7 +73,7 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 		s := old
 		if i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
-		} else if old != nil && p.obsolete(old, outcomes) {
+		} else if old != nil && p.obsolete(old, known, outcomes) {
 			s = nil
 		}
 		if s == nil {
@@ -87,13 +88,29 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 	return out
 }
 
-// obsolete reports whether the status of a hook that is not called now is removed.
-func (p *Rollout) obsolete(s *v1alpha1.HookStatus, outcomes map[string]Outcome) bool {
-	if gates(s.Type) && p.Rollout != nil && s.Run != p.Rollout.Sequence {
+// obsolete reports whether the status of a hook that is not called now is removed. known is the status of all hooks.
+func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, outcomes map[string]Outcome) bool {
+	if gates(s.Type) && p.ofEarlierAttempt(s, known) {
 		return true
 	}
 	continues := gates(s.Type) && outcomes[s.ID].Job != ""
 	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
+}
+
+// ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release that gave its traffic back begins
+// another rollout of the same attempt: gates that it has passed count until they are called again. A release that waits for its
+// retry has passed no gate, unless hooks of PostRollout, which may revert what a gate did, were not called for its failure.
+func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
+	run := p.Rollout
+	switch {
+	case run == nil:
+		reverts := slices.ContainsFunc(known, func(h v1alpha1.HookStatus) bool { return h.Type == v1alpha1.HookPostRollout && !final(&h) })
+		return p.Row.Status == v1alpha1.ReleasePending && final(s) && !reverts
+	case s.Run == run.Sequence:
+		return false
+	}
+	begins := run.Gate == v1alpha1.GateConfirmRollout || p.Row.Reason == string(release.Started) || p.Row.Reason == string(release.RetriedAutomatically)
+	return s.Phase != v1alpha1.HookOpen || begins || p.Row.Promoted > 0
 }
 
 // SetPassed sets Passed in the calls. These are the hooks that let the release pass a gate, in the current or the last rollout.
