@@ -286,3 +286,42 @@ func TestAutoscalerBeforeAnExchange(t *testing.T) {
 		t.Errorf("1.1.0 has %d replicas, 1.0.0 had 8", n)
 	}
 }
+
+// TestFreezeOfAReleaseThatDoesNotBegin checks that a release which gives way to pods of the active release during a freeze or a pause does
+// not fail meanwhile: it has not been able to start, and starts when the freeze or the pause ends.
+func TestFreezeOfAReleaseThatDoesNotBegin(t *testing.T) {
+	for what, set := range map[string]func(*Spec){
+		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
+		"pause":  func(s *Spec) { s.Paused = true },
+	} {
+		h := tale{newWorld()}
+		h.exclusive(1)
+		h.grace = 50 * time.Minute // A node is lost.
+		h.steps(Step{Weight: 100, Pause: 10 * time.Hour})
+		h.push("1.1.0")
+		h.run(2 * time.Hour)
+		h.runs("in its step", 0, 1)
+		h.word("1.1.0", Deprecate, "")
+		h.run(30 * time.Second)
+		h.broken["1.2.0"] = "Forbidden"
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.edit(what, set)
+		h.run(30 * time.Second)
+		h.object("1.2.0").why = ""
+		delete(h.broken, "1.2.0")
+		for range 12 {
+			h.run(10 * time.Minute)
+			h.want(what, map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
+		}
+		if n := h.object("1.0.0").ready; n != 1 {
+			h.fail("%s: 1.0.0 has %d ready pods", what, n)
+		}
+		h.edit("end", func(s *Spec) { s.Freeze, s.Paused = nil, false })
+		h.run(12 * time.Hour)
+		h.want("after it", map[string]string{"1.0.0": "deprecated 0", "1.2.0": "active 100"})
+		if h.err != nil {
+			t.Errorf("%s: %v", what, h.err)
+		}
+	}
+}

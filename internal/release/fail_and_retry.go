@@ -45,10 +45,13 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// lacking returns why a release has too few pods. This is notCreated if its object is missing or out of date because
-// the API server rejects the write. Otherwise it is the failure that the pods show or, without a failure, the exceeded
-// deadline.
+// lacking returns why a release has too few pods. This is otherRunning if the release gives way to the active release of its exclusive
+// group, and notCreated if its object is missing or out of date because the API server rejects the write. Otherwise it is the failure
+// that the pods show or, without a failure, the exceeded deadline.
 func (s *scope) lacking(r *Row, c Object) Reason {
+	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
+		return otherRunning
+	}
 	size := s.runSize(*r, c)
 	if s.byPods() {
 		size = s.portion(r.Weight) // More replicas are written only when the step is complete.

@@ -280,9 +280,10 @@ func keepClock(s *scope) {
 	}
 	obstacle, w := s.obstacle(run, r, c)
 	s.record(w)
+	gaveWay := run.WaitsFor == otherRunning // In that case this plan may be the first one that gives it replicas.
 	s.block(run, r, obstacle, c)
 	switch {
-	case s.uncreated(run, cause), cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
+	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
 		// The wait has lasted long enough to count from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false
