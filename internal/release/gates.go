@@ -59,7 +59,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 
 // podsWait returns the wait of a release that may not have pods yet.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
-	if s.o.Spec.Freeze != nil && s.halted(r) {
+	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero()) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
 	}
 	if s.asks(ConfirmRollout, r) {

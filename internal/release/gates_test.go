@@ -782,3 +782,33 @@ func TestFirstCallInAFreeze(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseBeforeTheFirstCall checks that a release whose hooks are not called during a pause shows the pause, and not that its hooks have not
+// responded.
+func TestPauseBeforeTheFirstCall(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.gates(ConfirmRollout)
+	h.broken["1.1.0"] = "CrashLoopBackOff"
+	h.push("1.1.0")
+	h.run(time.Minute)
+	h.object("1.1.0").ActiveJobs = true
+	h.run(30 * time.Minute)
+	h.push("1.2.0")
+	h.run(time.Minute)
+	h.edit("pause", func(s *Spec) { s.Paused = true })
+	h.object("1.1.0").ActiveJobs = false
+	o, _, _ := h.observe(lags{})
+	for i := range o.Objects {
+		o.Objects[i].Gates = nil // The Microservice controller reads no answer of a hook that was not called.
+	}
+	var said []string
+	for _, n := range Plan(o, h.now).Notes {
+		if n.Version == "1.2.0" && !n.Event {
+			said = append(said, string(n.Reason)+": "+n.Message)
+		}
+	}
+	if got, want := strings.Join(said, "\n"), "Paused: 1.2.0 is waiting without pods: spec.paused is set"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
