@@ -812,3 +812,61 @@ func TestPauseBeforeTheFirstCall(t *testing.T) {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
+
+// TestJobsOfReplacedRelease checks that the Job of a release that was active does not keep the next version from being migrated, even when
+// the release is not retained any more.
+func TestJobsOfReplacedRelease(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.gates(ConfirmRollout)
+	h.edit("one release", func(s *Spec) { s.MinimumAvailable = 1 })
+	h.object("1.0.0").ActiveJobs = true // a report by PostRollout
+	h.push("1.1.0")
+	h.run(time.Hour)
+	h.push("1.2.0")
+	h.run(time.Hour)
+	h.want("a Job of 1.0.0 runs", map[string]string{"1.1.0": "", "1.2.0": "active 100"})
+	if n := h.object("1.0.0").Replicas; n > 0 {
+		h.fail("1.0.0, which is kept only by its Job, has %d replicas", n)
+	}
+	h.object("1.0.0").ActiveJobs = false
+	h.run(time.Hour)
+	h.want("the Job has ended", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}
+
+// TestFailedReleaseOfAGroupThatEnds checks that a release which failed keeps its row until the Jobs of its hooks have ended, also if its group
+// ends: otherwise its migration would not be reverted. It has no pods meanwhile.
+func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.push("2.0.0")
+	h.run(time.Hour)
+	h.gates(ConfirmRollout)
+	h.edit("failure jobs", func(s *Spec) { s.FailureJobs = true })
+	h.broken["1.1.0"] = "CrashLoopBackOff"
+	h.push("1.1.0")
+	h.run(30 * time.Minute)
+	o := h.object("1.1.0")
+	o.ActiveJobs = true // the migration
+	h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
+	h.run(time.Hour)
+	if g := h.rolloutState.group("1-x"); g == nil || g.Row(o.Release) == nil {
+		t.Fatalf("the row of %s was dropped while a Job of its hooks runs: its revert is not called", o.Version)
+	}
+	if o.Replicas > 0 {
+		t.Errorf("%s, which is kept only by its Jobs, has %d replicas", o.Version, o.Replicas)
+	}
+	o.Reported = Error // The revert has been called,
+	h.run(time.Hour)
+	o.ActiveJobs = false // and has ended.
+	h.run(time.Hour)
+	if g := h.rolloutState.group("1-x"); g != nil {
+		t.Errorf("the group did not end:\n%s", renderGroup(g))
+	}
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}

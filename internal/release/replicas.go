@@ -179,8 +179,8 @@ func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence 
 func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
-	case s.g.Phase != Live && s.callsEndHooks() && s.undrained(r) == nil:
-		return 0, nil // The hooks are called when the pods are gone.
+	case s.g.Phase != Live && (s.callsEndHooks() || s.keptByJobs(&r)) && s.undrained(r) == nil:
+		return 0, nil // The hooks are called when the pods are gone, and Jobs do not need the pods.
 	case s.g.Phase != Live:
 		return c.Replicas, nil // The object is deleted with its row.
 	case s.o.Spec.Exclusive:

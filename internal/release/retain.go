@@ -155,8 +155,8 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if s.pinned(r) {
 		return false, nil
 	}
-	if c, there := s.object(r.Release); there && !c.Terminating && s.ownJobs(&r, c) {
-		return false, nil // Its object would end with them, and its revert would not be called.
+	if s.keptByJobs(&r) {
+		return false, nil
 	}
 	w := s.undrained(r)
 	return w == nil, w
@@ -174,7 +174,14 @@ func (s *scope) crowded(version string) {
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }
 
-// ownJobs reports whether Jobs of hooks of a release that failed have not ended, or are created next.
+// keptByJobs reports whether a release keeps its row until Jobs of its hooks have ended. Without a row, the revert of a release that
+// failed would not be called, and a release that was active would count as superseded, so that its Jobs would delay the next version.
+func (s *scope) keptByJobs(r *Row) bool {
+	c, there := s.object(r.Release)
+	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || r.Promoted > 0 && s.g.Phase == Live)
+}
+
+// ownJobs reports whether Jobs of hooks of a release have not ended, or Jobs for its failure are created next.
 func (s *scope) ownJobs(r *Row, c Object) bool {
 	return c.ActiveJobs || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }
