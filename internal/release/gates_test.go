@@ -870,3 +870,26 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 		t.Error(h.err)
 	}
 }
+
+// TestRowsOfFailuresWithJobs checks what a version that does not start shows, because the group has no row: which Jobs it waits for.
+func TestRowsOfFailuresWithJobs(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	for i := 1; i < maxRows; i++ {
+		version := fmt.Sprintf("1.%d.0", i)
+		h.broken[version] = "CrashLoopBackOff"
+		h.push(version)
+		h.run(time.Minute)
+		h.object(version).ActiveJobs = true
+		h.run(30 * time.Minute)
+	}
+	h.push("1.99.0")
+	h.run(time.Hour)
+	h.says("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and Jobs of hooks of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
+	h.object("1.1.0").ActiveJobs = false
+	h.run(time.Hour)
+	h.want("a Job has ended", map[string]string{"1.99.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}

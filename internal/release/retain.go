@@ -171,6 +171,11 @@ func (s *scope) forgotten(c Candidate) bool {
 
 // crowded records that a release cannot start because there is no free row.
 func (s *scope) crowded(version string) {
+	rows := slices.DeleteFunc(slices.Clone(s.g.Releases), func(r Row) bool { return r.Status != Error || !s.keptByJobs(&r) })
+	if len(rows) > 0 {
+		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and Jobs of hooks of %d of them, such as %s, have not ended; end these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
+		return
+	}
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }
 
