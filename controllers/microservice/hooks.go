@@ -97,6 +97,15 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
+// runsForGate reports whether the Job of a gate has not ended. It may run after its rollout has ended.
+func runsForGate(h v1alpha1.HookStatus) bool {
+	switch h.Type {
+	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion:
+		return h.Job != "" && h.Phase == v1alpha1.HookWaiting
+	}
+	return false
+}
+
 // readEndHooks combines the answers of the hooks of the end of a preview. It returns nil if the release does not call these hooks.
 func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
 	canary := ms.Spec.UpdateStrategy.Canary

@@ -206,6 +206,7 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
 		ActiveJobs:  c.Status.ActiveJobs > 0 || awaitsJobs(o.ms, c),
+		GateJobs:    c.Status.ActiveJobs > 0 && slices.ContainsFunc(c.Status.Hooks, runsForGate),
 	}
 	o.readMeasured(c, &object)
 	readHooks(o.ms, c, &object)

@@ -81,12 +81,14 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 
 // jobsWait returns the wait of a release whose hooks of ConfirmRollout cannot be asked yet, because Jobs of hooks of other
 // releases of the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the
-// next version never run at the same time (rule 49).
+// next version never run at the same time (rule 49). Of a release that was active, only Jobs of gates count: a user adopted it
+// while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	for _, c := range s.sorted {
 		row := s.g.Row(c.Release)
 		jobs := c.ActiveJobs || row != nil && s.ownJobs(row, c)
-		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !jobs || row != nil && row.Status != Error && row.Promoted > 0 {
+		served := row != nil && row.Status != Error && row.Promoted > 0
+		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !jobs || served && !c.GateJobs {
 			continue
 		}
 		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended", r.Version, ConfirmRollout, c.Version)

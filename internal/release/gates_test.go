@@ -871,6 +871,33 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	}
 }
 
+// TestMigrationOfAnAdoptedRelease checks that the migration of the next version waits for that of a release which a user adopted while its
+// migration was running. Other Jobs of an active release do not delay the next version.
+func TestMigrationOfAnAdoptedRelease(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.gates(ConfirmRollout)
+	h.hooks[ConfirmRollout] = "no"
+	h.push("1.1.0")
+	h.run(time.Minute)
+	o := h.object("1.1.0")
+	o.ActiveJobs, o.GateJobs = true, true
+	h.word("1.1.0", Adopt, "")
+	h.run(time.Hour)
+	h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	delete(h.hooks, ConfirmRollout)
+	h.push("1.2.0")
+	h.run(time.Hour)
+	h.want("the migration of 1.1.0 runs", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
+	h.says("the migration of 1.1.0 runs", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended")
+	o.GateJobs = false // A cleanup runs.
+	h.run(time.Hour)
+	h.want("the migration of 1.1.0 has ended", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}
+
 // TestRowsOfFailuresWithJobs checks what a version that does not start shows, because the group has no row: which Jobs it waits for.
 func TestRowsOfFailuresWithJobs(t *testing.T) {
 	h := tale{newWorld()}

@@ -272,6 +272,8 @@ type Object struct {
 	End *EndFact
 	// ActiveJobs reports whether Jobs of hooks have not ended, or Jobs for the failure cannot be created yet. Jobs end with the object.
 	ActiveJobs bool
+	// GateJobs reports whether Jobs of gates, such as a migration, have not ended.
+	GateJobs bool
 }
 
 // EndFact is the combined answer of the hooks that are called at the end of a preview.
