@@ -268,6 +268,7 @@ func (d draws) spec() Spec {
 		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), RollBack: d.yes("roll back"),
 		Previews: Previews{MaxGroups: d.number(0, 3, "previews"), MaxAge: d.seconds(0, 7200, "age of previews"), KeepAfterClose: d.seconds(0, 120, "keep after close")},
 	}
+	s.FailureJobs, s.Exclusive = d.rarely(3, "Jobs for failures"), d.rarely(4, "exclusive")
 	if d.rarely(5, "freeze") {
 		s.Freeze = &Freeze{Name: "f", Until: d.time("end of the freeze"), Reason: "r"}
 	}
@@ -362,6 +363,7 @@ func (d draws) object(c Object) Object {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
 	c.Reported = oneOf(d, "reported", "", Pending, Canary, Active, Error, Deprecated)
+	c.ActiveJobs, c.GateJobs = d.rarely(4, "Jobs"), d.rarely(4, "Jobs of gates")
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "object's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf[Reason](d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {

@@ -329,6 +329,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkDenied(o, g, h)
 	w.checkFrozen(o, g, h)
 	w.checkReturn(o, g, h)
+	w.checkJobs(o, g, h)
 }
 
 // checkJudged checks the progress of a canary against the answers of hooks, the results of

@@ -171,7 +171,7 @@ var happenings = []happening{
 		}
 	}},
 	{"a Job of a hook begins or ends", 1, func(w *world, a, b int) {
-		if o, ok := pick(w.objects, a); ok && !o.Terminating {
+		if o, ok := pick(w.objects, a); ok && !o.Terminating && o.kind == "" {
 			o.ActiveJobs, o.rv = !o.ActiveJobs, w.id()
 		}
 	}},
@@ -442,7 +442,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts is the number of specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3 * 3
+var starts = 2 * len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3 * 3
 
 // begin sets the specification with which a history starts.
 func (w *world) begin(start int) {
@@ -451,7 +451,8 @@ func (w *world) begin(start int) {
 		start /= n
 		return x
 	}
-	w.spec.Drain = 5 * time.Second
+	w.jobs = start >= starts/2
+	w.spec.Drain, w.spec.FailureJobs = 5*time.Second, w.jobs
 	w.spec.Steps = someSteps(choose(len(manySteps)))
 	w.spec.MinimumAvailable = 1 + choose(3)
 	w.startup = time.Duration(choose(3)) * 5 * time.Second
@@ -523,7 +524,7 @@ func (w *world) epilogue() {
 	clear(w.hooks)
 	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
-		o.ActiveJobs = false // Each Job has a timeout.
+		o.ActiveJobs = o.kind != "" // Each Job has a timeout.
 		if outside[Reason(o.why)] != "" {
 			o.why = ""
 		}

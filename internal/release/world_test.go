@@ -76,6 +76,8 @@ type world struct {
 	// denied are the releases for which the API server rejects changes of their objects.
 	denied map[string]bool
 	load   int // how many pods all traffic of a group needs, if releases have autoscalers
+	// jobs reports whether hooks of ConfirmRollout have Jobs, which migrate, and whether Jobs revert the migrations of releases that fail.
+	jobs bool
 
 	quick  bool // plans are not computed several times to compare them
 	sparse bool // each plan is compared with only one other plan, in turn of different kinds
@@ -107,6 +109,7 @@ type object struct {
 	crowded bool      // some of its pods do not fit into the cluster
 	gone    time.Time // when the last of its removed pods has terminated
 	held    bool      // its pods wait for the end of the pods of another release, in an exclusive group
+	job               // its Job of a hook, if hooks have Jobs
 }
 
 // net is a NetworkPolicy with its routes.
@@ -591,6 +594,9 @@ const interval = 30 * time.Second
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
+	if w.jobs && w.runJobs(o, g) {
+		return true
+	}
 	if g != nil && g.End.Release == o.Release && !o.Terminating {
 		return w.endPreview(o, g)
 	}
@@ -598,7 +604,7 @@ func (w *world) measure(o *object, lag int) bool {
 		return false
 	}
 	run, changed := g.Rollout, false
-	if answer := w.hooks[run.Gate]; run.Gate != "" {
+	if answer := w.answerAt(o, run); run.Gate != "" && !run.GateTime.IsZero() {
 		f := GateFact{Rollout: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Failed: answer == "fail", Unanswered: answer == "away", Message: answer}
 		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
 		same := i >= 0 && o.Gates[i].Rollout == f.Rollout && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
@@ -1555,6 +1561,9 @@ func (w *world) soonest(at time.Time) time.Time {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
 			at = x.up
 		}
+		if x.ends.After(w.now) && (at.IsZero() || x.ends.Before(at)) {
+			at = x.ends
+		}
 		if w.spec.Exclusive && x.gone.After(w.now) && (at.IsZero() || x.gone.Before(at)) {
 			at = x.gone
 		}
@@ -1613,6 +1622,8 @@ func (w *world) fingerprint() string {
 		number(int64(o.Replicas))
 		flag(o.Unsettled)
 		text(string(o.Failure))
+		text(string(o.Reported))
+		text(o.kind)
 		if flag(o.Analysis != nil); o.Analysis != nil {
 			number(o.Analysis.Rollout)
 			number(int64(o.Analysis.Step))

@@ -1,0 +1,106 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// job is the Job of a hook of a release.
+type job struct {
+	kind string    // "migrate" or "revert" while the Job runs
+	call string    // the last call that a Job answers
+	ends time.Time // when it can end
+	owed bool      // the release failed, and its revert waits for another Job
+}
+
+// jobTime is how long a Job runs.
+const jobTime = 45 * time.Second
+
+// runJobs simulates the controller of a release and the controller of Jobs: a Job ends, and the failure of a release is reported and
+// reverted. It reports whether something changed. g is the group as the controller reads it, or nil.
+func (w *world) runJobs(o *object, g *Group) (changed bool) {
+	if h := w.hooks[ConfirmRollout]; o.kind != "" && !w.now.Before(o.ends) && (o.kind == "revert" || h != "no" && h != "away") {
+		w.say("the Job to %s of %s ends", o.kind, o.Release)
+		o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv, changed = "", false, false, noTime, w.id(), true
+	}
+	if o.Terminating || g == nil || g.Row(o.Release) == nil {
+		return changed
+	}
+	r := g.Row(o.Release)
+	if o.Reported != r.Status {
+		o.owed = r.Status == Error && w.spec.FailureJobs && g.Level != preview
+		o.Reported, o.rv, changed = r.Status, w.id(), true
+	}
+	if o.owed {
+		o.ActiveJobs = true
+	}
+	if o.owed && o.kind == "" {
+		o.owed = false
+		w.startJob(o, "revert")
+	}
+	return changed
+}
+
+func (w *world) startJob(o *object, kind string) {
+	w.say("a Job to %s of %s starts", kind, o.Release)
+	o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv = kind, true, kind == "migrate", w.now.Add(jobTime), w.id()
+}
+
+// answerAt returns the answer of the hooks at the gate of a rollout. A Job that runs has not answered, and one that no other Job of the
+// release precedes starts.
+func (w *world) answerAt(o *object, run *Rollout) string {
+	answer := w.hooks[run.Gate]
+	if !w.jobs || run.Gate != ConfirmRollout || run.GateTime.IsZero() {
+		return answer
+	}
+	call := fmt.Sprint(run.Sequence, run.GateTime.UnixMicro())
+	switch {
+	case o.kind == "migrate" && o.call == call:
+		return "the Job is running"
+	case o.kind != "" || o.owed:
+		return "waits until another Job has ended"
+	case o.call != call:
+		o.call = call
+		w.startJob(o, "migrate")
+		return "the Job is running"
+	}
+	return answer
+}
+
+// checkJobs checks that migrations are reverted, and do not overlap with others of the group, as far as the plan could observe.
+func (w *world) checkJobs(o Observed, g, h *Group) {
+	if !w.jobs || g.Level == preview {
+		return
+	}
+	for _, r := range g.Releases {
+		live := w.objects[r.Release]
+		if r.Status != Error || h.Row(r.Release) != nil || live == nil || live.Terminating || !hasObject(o, r.Release) {
+			continue
+		}
+		if live.Reported != Error || live.owed {
+			w.fail("the row of %s, which failed, is gone before its revert is called", r.Release)
+		}
+	}
+	opened := func(x *Group) string {
+		if x.Rollout == nil || x.Rollout.Gate != ConfirmRollout || x.Rollout.GateTime.IsZero() {
+			return ""
+		}
+		return fmt.Sprint(x.Rollout.Sequence)
+	}
+	if opened(h) == "" || opened(h) == opened(g) || !slices.Contains(o.Spec.Gates, ConfirmRollout) {
+		return
+	}
+	for _, x := range o.Objects {
+		live := w.objects[x.Release]
+		if x.Slug != h.Slug || x.Release == h.Rollout.Release || x.Terminating || live == nil || live.Terminating {
+			continue
+		}
+		if x.ActiveJobs && live.kind != "" {
+			w.fail("the migration of %s begins, and a Job to %s of %s runs", h.Rollout.Release, live.kind, x.Release)
+		}
+		if r := h.Row(x.Release); r != nil && r.Status == Error && x.Reported != Error {
+			w.fail("the migration of %s begins before the revert of %s", h.Rollout.Release, x.Release)
+		}
+	}
+}
