@@ -297,7 +297,7 @@ var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
 	release.AwaitingTogether: "Together", release.TogetherHeld: "Together", release.AwaitingWindow: "Window",
-	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
+	release.AwaitingJobs: "Draining", release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
 // setProgressing sets condition Progressing, with the words of the PROGRESSING column.

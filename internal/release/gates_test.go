@@ -859,6 +859,7 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	if o.Replicas > 0 {
 		t.Errorf("%s, which is kept only by its Jobs, has %d replicas", o.Version, o.Replicas)
 	}
+	h.says("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
 	o.Reported = Error // The revert has been called,
 	h.run(time.Hour)
 	o.ActiveJobs = false // and has ended.
@@ -916,6 +917,26 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	h.object("1.1.0").ActiveJobs = false
 	h.run(time.Hour)
 	h.want("a Job has ended", map[string]string{"1.99.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}
+
+// TestJobsInAGroupThatEnds checks that a group which has ended shows that it waits for a Job of a release without a row.
+func TestJobsInAGroupThatEnds(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.push("2.0.0")
+	h.run(time.Hour)
+	h.object("1.0.0").ActiveJobs = true
+	h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
+	h.run(time.Hour)
+	h.says("it waits", "AwaitingJobs", "group 1.x has ended, and 1.0.0 is removed when the Jobs of its hooks have ended")
+	h.object("1.0.0").ActiveJobs = false
+	h.run(time.Hour)
+	if g := h.rolloutState.group("1-x"); g != nil {
+		t.Errorf("the group did not end:\n%s", renderGroup(g))
+	}
 	if h.err != nil {
 		t.Error(h.err)
 	}

@@ -39,7 +39,9 @@ const (
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
 	// AwaitingEnd is the reason of a preview that has ended, and whose hooks have not responded.
-	AwaitingEnd      Reason = "AwaitingPostPreview"
+	AwaitingEnd Reason = "AwaitingPostPreview"
+	// AwaitingJobs is the reason of a group that ends, and whose releases have Jobs of hooks that have not ended.
+	AwaitingJobs     Reason = "AwaitingJobs"
 	AwaitingGate     Reason = "AwaitingGate"
 	AwaitingGroup    Reason = "AwaitingGroup"
 	AwaitingTogether Reason = "AwaitingTogether"

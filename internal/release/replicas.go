@@ -147,7 +147,10 @@ func (s *scope) sizeStray(p *Result, c Object) {
 	}
 	if !c.ActiveJobs {
 		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
-	} else if c.Replicas > 0 { // An interrupted migration is worse than an unnecessary migration (rule 49). The Jobs do not need the pods.
+		return
+	}
+	s.record(s.endWaitsForJobs(&Row{Release: c.Release, Version: c.Version}))
+	if c.Replicas > 0 { // An interrupted migration is worse than an unnecessary migration (rule 49). The Jobs do not need the pods.
 		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release})
 	}
 }

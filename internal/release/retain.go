@@ -171,7 +171,8 @@ func (s *scope) forgotten(c Candidate) bool {
 
 // crowded records that a release cannot start because there is no free row.
 func (s *scope) crowded(version string) {
-	rows := slices.DeleteFunc(slices.Clone(s.g.Releases), func(r Row) bool { return r.Status != Error || !s.keptByJobs(&r) })
+	kept := s.retained()
+	rows := slices.DeleteFunc(slices.Clone(s.g.Releases), func(r Row) bool { return slices.Contains(kept, r.Release) || !s.keptByJobs(&r) })
 	if len(rows) > 0 {
 		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and Jobs of hooks of %d of them, such as %s, have not ended; end these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
 		return
@@ -184,6 +185,14 @@ func (s *scope) crowded(version string) {
 func (s *scope) keptByJobs(r *Row) bool {
 	c, there := s.object(r.Release)
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || r.Promoted > 0 && s.g.Phase == Live)
+}
+
+// endWaitsForJobs returns the wait of a group that ends for Jobs of hooks of a release, or nil.
+func (s *scope) endWaitsForJobs(r *Row) *wait {
+	if s.g.Phase == Live {
+		return nil
+	}
+	return newWait(r, false, AwaitingJobs, "group %s has ended, and %s is removed when the Jobs of its hooks have ended", s.g.Name, r.Version)
 }
 
 // ownJobs reports whether Jobs of hooks of a release have not ended, or Jobs for its failure are created next.

@@ -444,7 +444,11 @@ func letGo(s *scope) {
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
-		if r.Status != Deprecated && !s.onlyFailures() || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) || s.keptByJobs(&r) {
+		if r.Status != Deprecated && !s.onlyFailures() || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
+			continue
+		}
+		if s.keptByJobs(&r) {
+			s.record(s.endWaitsForJobs(&r))
 			continue
 		}
 		if r.Promoted > 0 && s.g.Phase == Live {
