@@ -457,6 +457,13 @@ var pairHappenings = []pairHappening{
 			p.say("foreign Services of %s: %v", name, n.foreign)
 		}
 	}},
+	{"a Job of a hook begins or ends", 2, func(p *pair, a, b int) {
+		if _, o, ok := choose(p.objects, a); ok {
+			o.ActiveJobs = !o.ActiveJobs
+			o.GateJobs = o.ActiveJobs && b%2 == 0
+		}
+	}},
+	{"Jobs for failures", 1, func(p *pair, a, b int) { p.spec.FailureJobs = a%2 == 0 }},
 	{"undo what ended a second ago", 3, func(p *pair, a, b int) {
 		if len(p.rollout.Groups) == 0 {
 			return
@@ -586,6 +593,9 @@ func (p *pair) epilogue() {
 	clear(p.denied)
 	clear(p.hooks)
 	p.spec.Paused, p.spec.Freeze, p.room, p.refuse = false, nil, -1, false
+	for _, o := range p.objects {
+		o.ActiveJobs, o.GateJobs = false, false
+	}
 	if p.config == "" {
 		p.config = "c1"
 	}

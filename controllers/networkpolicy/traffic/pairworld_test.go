@@ -647,6 +647,9 @@ func (p *pair) retire(x release.Retire) bool {
 	}
 	p.checkRetire(k, x)
 	if x.Delete {
+		if k.ActiveJobs {
+			p.fail("%s is deleted while a Job of its hooks runs", x.Release)
+		}
 		p.say("delete %s", x.Release)
 		delete(p.objects, x.Release)
 	} else {
