@@ -153,7 +153,14 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: gates(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	o.Message = fmt.Sprintf("Job %s was deleted before its result was known, and does not run again: set the decision Retry to start the release again", job)
+	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, does not start again for it.
+	switch {
+	case gates(q.Hook.Type):
+		then = "set the decision Retry to start the release again"
+	case q.Hook.Type == v1alpha1.HookRollout:
+		then = "the next round has another Job"
+	}
+	o.Message = fmt.Sprintf("Job %s was deleted before its result was known, and does not run again: %s", job, then)
 	return o
 }
 

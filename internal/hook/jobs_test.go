@@ -223,3 +223,20 @@ func TestJobVariables(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestLostJob checks that the message about a Job that was deleted before its result was known proposes only what applies: the decision Retry
+// starts a release whose gate failed, and is refused for a release that is active.
+func TestLostJob(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[v1alpha1.HookType]string{
+		v1alpha1.HookConfirmRollout: "set the decision Retry to start the release again",
+		v1alpha1.HookRollout:        "the next round has another Job",
+		v1alpha1.HookPostRollout:    "if its work is not complete, complete it manually",
+		v1alpha1.HookPostPreview:    "if its work is not complete, complete it manually",
+	} {
+		o := Lost(Call{Hook: v1alpha1.Hook{Type: kind}}, "shop-1", time.Time{})
+		if _, got, _ := strings.Cut(o.Message, ": "); got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+}
