@@ -778,3 +778,28 @@ func BenchmarkPreviews(b *testing.B) {
 		}
 	}
 }
+
+// TestPinOfAPreviewThatEnds checks that a preview that ends shows what it waits for, also if a pin selects the failed release whose pods
+// are kept until no route refers to it.
+func TestPinOfAPreviewThatEnds(t *testing.T) {
+	row := func(release string, status Status) Row {
+		return Row{Release: release, Name: "feature", Version: release, Config: "c1", Status: status, Zero: &Zero{Revision: 2, Time: t0}, Since: t0}
+	}
+	object := func(release string, replicas int) Object {
+		return Object{Release: release, Slug: "pr-8", Name: "feature", Level: preview, PullRequest: 8, Version: release, Config: "c1", Created: t0, Stamp: 1, Replicas: replicas, Available: replicas}
+	}
+	o := Observed{
+		Spec:     Spec{Replicas: 2, EndHooks: true, Pins: []Pin{{Field: "spec.updateStrategy.manual.release", Release: "b"}}},
+		Config:   "c1",
+		Objects:  []Object{object("a", 0), object("b", 2)},
+		Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "pr-8", Revision: 1, Confirmed: t0, References: []string{"b"}}}}},
+		State: State{Sequence: 3, Groups: []Group{{
+			Slug: "pr-8", Name: "feature", Level: preview, PullRequest: 8, Phase: Closing, TrafficRevision: 3, TrafficTime: t0,
+			Releases: []Row{row("a", Deprecated), row("b", Error)},
+		}}},
+	}
+	p := Plan(o, t0.Add(time.Hour))
+	if !slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Reason == TrafficUnconfirmed && n.Release == "b" }) {
+		t.Errorf("it shows only %+v", p.Notes)
+	}
+}

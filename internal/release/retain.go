@@ -152,7 +152,7 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
 	}
-	if s.pinned(r) {
+	if s.g.Phase == Live && s.pinned(r) {
 		return false, nil
 	}
 	if s.keptByJobs(&r) {
