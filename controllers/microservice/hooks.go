@@ -99,11 +99,12 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 
 // runsForGate reports whether the Job of a gate has not ended. It may run after its rollout has ended.
 func runsForGate(h v1alpha1.HookStatus) bool {
-	switch h.Type {
-	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion:
-		return h.Job != "" && h.Phase == v1alpha1.HookWaiting
-	}
-	return false
+	return isGate(h.Type) && h.Job != "" && h.Phase == v1alpha1.HookWaiting
+}
+
+// isGate reports whether a rollout waits for hooks of a type.
+func isGate(t v1alpha1.HookType) bool {
+	return t == v1alpha1.HookConfirmRollout || t == v1alpha1.HookPreRollout || t == v1alpha1.HookConfirmTrafficIncrease || t == v1alpha1.HookConfirmPromotion
 }
 
 // readEndHooks combines the answers of the hooks of the end of a preview. It returns nil if the release does not call these hooks.

@@ -215,6 +215,9 @@ func TestJobsOfAFailure(t *testing.T) {
 		if err := readCanary(ms.Spec.UpdateStrategy.Canary, &spec, time.Time{}); err != nil || spec.FailureJobs != (test.kind == v1alpha1.HookPostRollout && test.job != nil) {
 			t.Errorf("%s: a Job is created for a failure: %t, %v", name, spec.FailureJobs, err)
 		}
+		if spec.GateJobs != (test.kind == v1alpha1.HookConfirmRollout && test.job != nil) {
+			t.Errorf("%s: a Job answers at a gate: %t", name, spec.GateJobs)
+		}
 	}
 }
 

@@ -268,7 +268,7 @@ func (d draws) spec() Spec {
 		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), RollBack: d.yes("roll back"),
 		Previews: Previews{MaxGroups: d.number(0, 3, "previews"), MaxAge: d.seconds(0, 7200, "age of previews"), KeepAfterClose: d.seconds(0, 120, "keep after close")},
 	}
-	s.FailureJobs, s.Exclusive = d.rarely(3, "Jobs for failures"), d.rarely(4, "exclusive")
+	s.FailureJobs, s.GateJobs, s.Exclusive = d.rarely(3, "Jobs for failures"), d.rarely(3, "Jobs at gates"), d.rarely(4, "exclusive")
 	if d.rarely(5, "freeze") {
 		s.Freeze = &Freeze{Name: "f", Until: d.time("end of the freeze"), Reason: "r"}
 	}

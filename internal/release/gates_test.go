@@ -941,3 +941,47 @@ func TestJobsInAGroupThatEnds(t *testing.T) {
 		t.Error(h.err)
 	}
 }
+
+// TestSupersededAsItsJobStarts checks that a version does not begin its migration next to that of the version which it supersedes, if
+// the plan does not read yet that the Job of the latter has started, or if that Job starts next, because the controller of the release
+// has not read yet that it is superseded.
+func TestSupersededAsItsJobStarts(t *testing.T) {
+	for what, late := range map[string]bool{"it has started": false, "it starts next": true} {
+		h := tale{newWorld()}
+		h.live()
+		h.jobs = true
+		h.gates(ConfirmRollout)
+		h.edit("Jobs", func(s *Spec) { s.GateJobs = true })
+		plan := func(lag int) {
+			h.snap()
+			h.plan(h.leaders[0], lags{objects: lag})
+			for h.perform(h.leaders[0]) {
+			}
+			h.snap()
+		}
+		h.push("1.1.0")
+		plan(0)
+		plan(0)
+		o := h.object("1.1.0")
+		h.measure(o, 0)
+		h.snap()
+		if !late {
+			h.measure(o, 0)
+		}
+		h.push("1.2.0")
+		plan(2)
+		if late {
+			h.measure(o, 3)
+		}
+		if o.kind != "migrate" {
+			t.Fatalf("%s: no Job", what)
+		}
+		h.run(10 * time.Second)
+		h.want(what, map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": "pending 0"})
+		h.run(time.Hour)
+		h.want(what+", an hour ago", map[string]string{"1.1.0": "", "1.2.0": "active 100"})
+		if h.err != nil {
+			t.Errorf("%s: %v", what, h.err)
+		}
+	}
+}

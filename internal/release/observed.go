@@ -69,6 +69,8 @@ type Spec struct {
 	Gates []Point
 	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
 	FailureJobs bool
+	// GateJobs reports whether Jobs answer at gates. They start when the controller of the release reads that the rollout waits there.
+	GateJobs bool
 	// PreviewGates are the points, either ConfirmRollout or PreRollout, at which hooks must agree to a
 	// preview.
 	PreviewGates []Point

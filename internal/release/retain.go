@@ -184,7 +184,13 @@ func (s *scope) crowded(version string) {
 // failed would not be called, and a release that was active would count as superseded, so that its Jobs would delay the next version.
 func (s *scope) keptByJobs(r *Row) bool {
 	c, there := s.object(r.Release)
-	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || r.Promoted > 0 && s.g.Phase == Live)
+	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)
+}
+
+// startsJobs reports whether a Job of a gate may start for a release that is superseded, because its controller has not reported
+// that yet. The report also counts the Jobs that have started.
+func (s *scope) startsJobs(r *Row, c Object) bool {
+	return s.o.Spec.GateJobs && r.Status == Deprecated && r.Promoted == 0 && c.Reported != Deprecated
 }
 
 // endWaitsForJobs returns the wait of a group that ends for Jobs of hooks of a release, or nil.
@@ -197,5 +203,5 @@ func (s *scope) endWaitsForJobs(r *Row) *wait {
 
 // ownJobs reports whether Jobs of hooks of a release have not ended, or Jobs for its failure are created next.
 func (s *scope) ownJobs(r *Row, c Object) bool {
-	return c.ActiveJobs || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
+	return c.ActiveJobs || s.startsJobs(r, c) || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }

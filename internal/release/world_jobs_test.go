@@ -12,6 +12,7 @@ type job struct {
 	call string    // the last call that a Job answers
 	ends time.Time // when it can end
 	owed bool      // the release failed, and its revert waits for another Job
+	read int64     // the sequence of the last rollout state that the controller of the release has read
 }
 
 // jobTime is how long a Job runs.
@@ -43,6 +44,12 @@ func (w *world) runJobs(o *object, g *Group) (changed bool) {
 }
 
 func (w *world) startJob(o *object, kind string) {
+	changes := func(x *object, kind string) bool { return kind == "migrate" || kind == "revert" && x.call != "" } // Otherwise there is nothing to revert.
+	for _, x := range w.objects {
+		if x != o && x.Slug == o.Slug && !x.Terminating && changes(x, x.kind) && changes(o, kind) && (kind == "migrate" || x.kind == "migrate") {
+			w.fail("a Job to %s of %s starts, and one to %s of %s runs", kind, o.Release, x.kind, x.Release)
+		}
+	}
 	w.say("a Job to %s of %s starts", kind, o.Release)
 	o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv = kind, true, kind == "migrate", w.now.Add(jobTime), w.id()
 }

@@ -594,7 +594,10 @@ const interval = 30 * time.Second
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
-	if w.jobs && w.runJobs(o, g) {
+	if w.jobs && lag > 0 && seen.Sequence < o.read {
+		return false // A cache does not go back.
+	}
+	if o.read = seen.Sequence; w.jobs && w.runJobs(o, g) {
 		return true
 	}
 	if g != nil && g.End.Release == o.Release && !o.Terminating {
