@@ -211,6 +211,10 @@ func TestJobsOfAFailure(t *testing.T) {
 		if got := (&observed{ms: ms}).readObject(c).ActiveJobs; got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+		c.Status.Hooks[0].Message = "cannot create Job shop-1-1-0-0123456789: exceeded quota"
+		if got := (&observed{ms: ms}).readObject(c).UncreatedJob; (got == "revert") != test.want {
+			t.Errorf("%s: the Job of hook %q is rejected", name, got)
+		}
 		var spec release.Spec
 		if err := readCanary(ms.Spec.UpdateStrategy.Canary, &spec, time.Time{}); err != nil || spec.FailureJobs != (test.kind == v1alpha1.HookPostRollout && test.job != nil) {
 			t.Errorf("%s: a Job is created for a failure: %t, %v", name, spec.FailureJobs, err)

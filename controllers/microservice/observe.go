@@ -15,6 +15,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	versions "github.com/heighliner/heighliner/internal/version"
@@ -207,6 +208,9 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 		Analysis:    readVerdict(c.Status.Analysis),
 		ActiveJobs:  c.Status.ActiveJobs > 0 || awaitsJobs(o.ms, c),
 		GateJobs:    c.Status.ActiveJobs > 0 && slices.ContainsFunc(c.Status.Hooks, runsForGate),
+	}
+	if i := slices.IndexFunc(c.Status.Hooks, func(h v1alpha1.HookStatus) bool { return h.Type == v1alpha1.HookPostRollout && hook.Uncreated(h) }); i >= 0 && object.ActiveJobs {
+		object.UncreatedJob = c.Status.Hooks[i].Name
 	}
 	o.readMeasured(c, &object)
 	readHooks(o.ms, c, &object)

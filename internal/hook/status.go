@@ -48,6 +48,11 @@ func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message
 // notCreated is the prefix of the message of a call whose Job the API server rejects.
 const notCreated = "cannot create Job "
 
+// Uncreated reports whether the API server rejects the Job of a hook.
+func Uncreated(s v1alpha1.HookStatus) bool {
+	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
+}
+
 // port matches the local port in an error of a connection, which differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 

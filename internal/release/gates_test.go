@@ -922,6 +922,25 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	}
 }
 
+// TestRejectedJobOfAFailure checks that a version which waits for a Job that the API server rejects names its hook: there is no Job to end.
+func TestRejectedJobOfAFailure(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.gates(ConfirmRollout)
+	h.broken["1.1.0"] = "CrashLoopBackOff"
+	h.push("1.1.0")
+	h.run(time.Minute)
+	o := h.object("1.1.0")
+	o.ActiveJobs, o.UncreatedJob = true, "revert"
+	h.run(30 * time.Minute)
+	h.push("1.2.0")
+	h.run(time.Hour)
+	h.says("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}
+
 // TestJobsInAGroupThatEnds checks that a group which has ended shows that it waits for a Job of a release without a row.
 func TestJobsInAGroupThatEnds(t *testing.T) {
 	h := tale{newWorld()}

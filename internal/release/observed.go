@@ -276,6 +276,8 @@ type Object struct {
 	ActiveJobs bool
 	// GateJobs reports whether Jobs of gates, such as a migration, have not ended.
 	GateJobs bool
+	// UncreatedJob is the hook whose Job for the failure the API server rejects, or empty if there is none.
+	UncreatedJob string
 }
 
 // EndFact is the combined answer of the hooks that are called at the end of a preview.

@@ -1129,7 +1129,7 @@ func (o *object) same(x *object) bool {
 	return o.Release == x.Release && o.Slug == x.Slug && o.Name == x.Name && o.Level == x.Level && o.Version == x.Version && o.PullRequest == x.PullRequest && o.Config == x.Config &&
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback && o.End == x.End &&
-		o.Refused == x.Refused && o.job == x.job && o.ActiveJobs == x.ActiveJobs && o.GateJobs == x.GateJobs && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
+		o.Refused == x.Refused && o.job == x.job && o.UncreatedJob == x.UncreatedJob && o.ActiveJobs == x.ActiveJobs && o.GateJobs == x.GateJobs && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
 		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
 }
 
