@@ -168,7 +168,7 @@ func (m *manager) stop() {
 	m.cmd.Process.Signal(syscall.SIGTERM)
 	if err := m.cmd.Wait(); err != nil {
 		log, _ := os.ReadFile(m.log)
-		m.Errorf("run manager: %v\n%.2000s", err, log)
+		m.Errorf("run manager: %v; its log ends with:\n%s", err, log[max(0, len(log)-4000):])
 	}
 }
 
