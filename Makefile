@@ -13,55 +13,55 @@ include hack/localcluster/cluster.mk
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z0-9_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-##@ The two commands
+##@ Demos and tests
 
 .PHONY: demo
-demo: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play the main job on the local cluster; exits non-zero on failure
+demo: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the main demo on the local cluster; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-analysis
-demo-analysis: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play good, bad, slow and silent canaries that Prometheus judges; exits non-zero on failure
+demo-analysis: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the analysis demo: good, bad, slow and idle canaries, measured by Prometheus; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-previews
-demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play the life of pull requests' previews, with a server that stands in for GitHub; exits non-zero on failure
+demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the demo of pull request previews, with a simulated GitHub; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-traffic
-demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a canary at several domains, at its own and over TCP; exits non-zero on failure
+demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the traffic demo: a canary on several domains, on a domain for the canary, and over TCP; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-jobs
-demo-jobs: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a migration, a smoke test and a cleanup as Jobs of a rollout; exits non-zero on failure
+demo-jobs: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the Jobs demo: a migration, a smoke test and a cleanup during a rollout; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story jobs -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-workers
-demo-workers: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a canary of workers that take jobs from a queue; exits non-zero on failure
+demo-workers: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the workers demo: a canary of workers that get jobs from a queue; exits non-zero on failure
 	@$(LOCALCLUSTER) packages redis-server
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story workers -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-all
-demo-all: demo demo-analysis demo-previews demo-traffic demo-jobs demo-workers ## Play all stories
+demo-all: demo demo-analysis demo-previews demo-traffic demo-jobs demo-workers ## Run all demos
 
-# Packages that "make race" leaves out: those without goroutines or anything that is shared between those of others, as test/layout
-# checks, where the race detector has nothing to find and slows random histories down ten times.
+# Packages that "make race" omits, because the race detector cannot find races in them, and slows down random histories ten times:
+# packages without goroutines, and without variables that goroutines of other packages share. test/layout checks this.
 PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress controllers/networkpolicy/providertest internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
-# And tests of documents, schemas, folders and stand-ins, which run no code of the product; and hostile, whose bound on memory is
-# wider with the race detector.
+# "make race" also omits tests of documents, schemas, folders and test servers, which run no product code, and hostile, whose memory
+# limit is higher with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile
-# The slowest packages go first, so that none of them is the last to run alone.
+# The slowest packages start first, so that none of them runs alone at the end.
 SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository test/apiserver/policy test/apiserver/schema controllers/imagepolicy controllers/versionedmicroservice controllers/feedback
 space := $(subst ,, )
 
 # Debian packages whose programs tests start.
 TESTPACKAGES := prometheus promtool docker-registry tmux
 
-# One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs. Tests are
-# compiled as $(GOBUILD) does, and as tests do that run the go command, so that everything is compiled once.
+# Run one more package than there are processors, because tests wait for API servers. Omit vet, which make lint runs. Compile tests
+# with the flags of $(GOBUILD) and of tests that run the go command, so that everything is compiled only once.
 TESTFLAGS := -trimpath -shuffle=on -vet=off -timeout 30m -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
 
-# Compilers, API servers and tests collect garbage less often: the processors are what is short.
-# $(call run_tests,COMMAND,FOLDERS) tests the slowest packages, then the others, without those of FOLDERS.
+# Compilers, API servers and tests run garbage collection less often, because CPU time is scarcer than memory.
+# $(call run_tests,COMMAND,FOLDERS) tests the slowest packages, and then the others, except the packages in FOLDERS.
 define run_tests
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
@@ -70,7 +70,7 @@ define run_tests
 endef
 
 .PHONY: test
-test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
+test: $(LOCALCLUSTER) ## Run all tests that do not need the local cluster, with a real API server
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
 	$(call run_tests,CGO_ENABLED=0 go test)
 	@cd hack/sampleapp && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
@@ -78,49 +78,49 @@ test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API
 	@cd hack/localcluster && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
 
 .PHONY: race
-race: $(LOCALCLUSTER) ## Run the same tests with the race detector, without those in which it has nothing to find
+race: $(LOCALCLUSTER) ## Run the same tests with the race detector, except packages in which it cannot find a race
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES) gcc
 	$(call run_tests,go test -race,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
 
 .PHONY: test-registries
-test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first time builds it, ten minutes
+test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first run builds Gitea, which takes ten minutes
 	@$(LOCALCLUSTER) packages docker-registry gcc git
 	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && gitea=$$($(LOCALCLUSTER) programs gitea) && \
 		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" \
 		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
 .PHONY: test-versions
-test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... for some packages. Each version is built once, ten minutes
+test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... for some packages; each version is built once, which takes ten minutes
 	@LOCALCLUSTER="$(LOCALCLUSTER)" hack/test-versions.sh "$(or $(VERSIONS),1.33 1.34 1.36 1.37)" $(PKG)
 
 .PHONY: test-board
-test-board: build $(LOCALCLUSTER) ## Open the board in Debian's Chromium, with logins at a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
+test-board: build $(LOCALCLUSTER) ## Test the board in Debian's Chromium, with logins through a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
 	@$(LOCALCLUSTER) packages chromium
 	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestBoard $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
 .PHONY: test-board-node
-test-board-node: cluster-up local-install bin/sampleapp ## Open the board of the local cluster in Chromium, behind its gateway, with a service that it routes
+test-board-node: cluster-up local-install bin/sampleapp ## Test the board in the local cluster in Chromium, behind the gateway, with a service
 	@$(LOCALCLUSTER) packages chromium
 	@export KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl"; cd hack/boardtest && CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestNode -node
 
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/heighliner, the manager, as a static binary, and what the Dockerfile copies; hlnr and localcluster build the other commands
+build: ## Build the manager, bin/heighliner, as a static binary, and the files that the Dockerfile copies; the targets hlnr and localcluster build the other commands
 	@echo "building the manager (the first time this takes minutes)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
 .PHONY: hlnr bin/hlnr
-hlnr: bin/hlnr ## Build bin/hlnr, the command for people
+hlnr: bin/hlnr ## Build bin/hlnr, the command-line tool
 bin/hlnr:
 	@echo "building hlnr (the first time this takes minutes)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/hlnr
 
 .PHONY: image-test
-image-test: build ## Build the Dockerfile with buildah, and look at the image (Debian, root)
+image-test: build ## Build the Dockerfile with buildah, and check the image (Debian, root)
 	@hack/image-test.sh
 
 .PHONY: bin/demo bin/sampleapp
@@ -131,7 +131,7 @@ bin/sampleapp:
 	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs, the manager's role, and the chart's copies of them
+generate: ## Generate deep copies, CRDs, the role of the manager, and their copies in the chart
 	@$(CONTROLLER_GEN) object paths=./apis/...
 	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,allowDangerousTypes=true paths=./apis/... output:crd:dir=config/crd
 	@go run ./hack/crdgen config/crd
@@ -139,21 +139,21 @@ generate: ## Generate deep copies, CRDs, the manager's role, and the chart's cop
 	@go run ./hack/chartgen .
 
 .PHONY: chart
-chart: ## Generate the parts of charts/heighliner that come from config, and values.yaml and its reference from the schema
+chart: ## Generate the parts of charts/heighliner that are copied from config, and values.yaml and its reference from the schema
 	@go run ./hack/chartgen .
 
 .PHONY: helm-test
-helm-test: $(LOCALCLUSTER) ## Test the chart: rendered like kustomize, linted, installed into a real API server, upgraded and uninstalled
+helm-test: $(LOCALCLUSTER) ## Test the chart: compare it with kustomize, lint it, and install, upgrade and uninstall it on a real API server
 	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -timeout 30m ./...
 
-# The linters at the versions of hack/lint/go.mod.
+# The linters, at the versions in hack/lint/go.mod.
 LINT := bin/golangci-lint
 $(LINT): hack/lint/go.mod hack/lint/go.sum
 	@echo "building the linters (the first time this takes minutes)"
 	@cd hack/lint && $(GOBUILD) -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
 
 .PHONY: check
-check: $(LINT) ## Run the inner loop: formatting, lint of packages with changes, tests that need no API server; BASE=commit for other changes
+check: $(LINT) ## Run quick checks: formatting, lint of changed packages, and tests that do not need an API server; BASE=commit compares with another commit
 	@hack/check.sh $(CURDIR)/$(LINT)
 
 .PHONY: lint
@@ -164,15 +164,15 @@ lint: $(LINT) ## Check formatting, and run golangci-lint and kube-api-linter; .g
 	@cd hack/localcluster && $(CURDIR)/$(LINT) run ./...
 
 .PHONY: verify
-verify: lint generate ## Fail on findings of linters, and when generated files, or the modules that require this one, are not up to date
+verify: lint generate ## Fail if linters report problems, or if generated files or the modules that depend on this module are not up to date
 	@for module in hack/boardtest hack/helm; do (cd $$module && go mod tidy -diff) || { echo "$$module is not up to date: run go mod tidy there" >&2; exit 1; }; done
 	@git diff --exit-code -- apis config charts docs/reference/helm-values.md || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 .PHONY: words words-update
-words: ## List words that this tree no longer uses, with file and line; IN=regexp for some files or phrases
+words: ## List words that should no longer be used, with file and line; IN=regexp for some files or phrases
 	@cd test/words && go test -count=1 -run 'TestWords$$' -words.show '$(or $(IN),.)'
 
-words-update: ## Lower the bounds on such words in test/words/counts.txt to what is there now
+words-update: ## Lower the limits for these words in test/words/counts.txt to the current counts
 	@go test ./test/words -count=1 -run 'TestWords$$' -words.update
 
 ##@ Clusters
@@ -182,11 +182,11 @@ install: ## Install Heighliner into the cluster of your kubeconfig; IMG=registry
 	@hack/install.sh "$(IMG)"
 
 .PHONY: install.yaml
-install.yaml: ## Write install.yaml, for an install by kubectl alone; VERSION=v0.2.0 IMG=registry.example.com/heighliner
+install.yaml: ## Write install.yaml, for an installation with only kubectl; VERSION=v0.2.0 IMG=registry.example.com/heighliner
 	@go run ./hack/release -install -version "$(VERSION)" -image "$(IMG)" >$@.new && mv $@.new $@ || { rm -f $@.new; exit 1; }
 
 .PHONY: release
-release: ## Build all files of a release in dist/VERSION, the same bytes each time; VERSION=v0.2.0 IMG=registry.example.com/heighliner
+release: ## Build all files of a release in dist/VERSION, reproducibly; VERSION=v0.2.0 IMG=registry.example.com/heighliner
 	@hack/release/build.sh "$(VERSION)" "$(IMG)" "$(PLATFORMS)"
 
 .PHONY: bin/helm helm-smoke
@@ -194,21 +194,21 @@ bin/helm:
 	@echo "building helm (the first time this takes minutes)"
 	@cd hack/helm && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
-helm-smoke: cluster-up build bin/sampleapp bin/helm ## Install the chart on the local cluster, and measure the time to a served first release; removes what is installed there
+helm-smoke: cluster-up build bin/sampleapp bin/helm ## Install the chart on the local cluster, and measure the time until the first release serves traffic; removes an existing installation
 	@hack/helm/smoke.sh
 
 .PHONY: uninstall
-uninstall: ## Remove Heighliner and, with its kinds, all of its objects
+uninstall: ## Remove Heighliner, its CRDs and all of their objects
 	@hack/uninstall.sh config/default
 
 .PHONY: local-install
-local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the local cluster
+local-install: build $(LOCALCLUSTER) ## Install Heighliner from this repository into the local cluster
 	@hack/localcluster/install.sh
 
-##@ Long runs
+##@ Long-running tests
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of them, E2E='-run TestSplit' for one
+e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of tests, E2E='-run TestSplit' for one
 	@$(LOCALCLUSTER) packages tmux redis-server psql
 	@echo "compiling the end-to-end tests (the first time about a minute more)"
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 150m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
@@ -218,28 +218,28 @@ smoke: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the short
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: sim sim-planner sim-pair
-sim: sim-planner sim-pair ## Play random histories, others each time: 100,000 of the planner, and 20,000 of the planner and the policies together
+sim: sim-planner sim-pair ## Run new random histories: 100,000 of the planner, and 20,000 of the planner and the policies together
 
-sim-planner: ## The first part of sim; SIM=n for another number, SEED=n from that seed
+sim-planner: ## Run the first part of sim; SIM=n sets the number of histories, SEED=n the seed
 	@CGO_ENABLED=0 go test -trimpath ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
 
-sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that seed
+sim-pair: ## Run the second part of sim; SIM=n sets the number of histories, SEED=n the seed
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: sim-policies
-sim-policies: ## Play SIM=2000 random histories of policies alone, with rollout states that no planner writes; SEED=n for the same again
+sim-policies: ## Run SIM=2000 random histories of only the policies, with rollout states that no planner writes; SEED=n repeats a run
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
 .PHONY: upgrade
-upgrade: $(LOCALCLUSTER) ## Start another build over SERVICES=100 Microservices of five releases each on an API server: it must write nothing
+upgrade: $(LOCALCLUSTER) ## Start another build of the manager with SERVICES=100 Microservices of five releases each, and check that it does not write to the API server
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" go test ./cmd/heighliner -v -count=1 -timeout 60m -run TestUpgradeWritesNothing -upgrade.services $(or $(SERVICES),100) -upgrade.versions 5
 
 .PHONY: fuzz
-fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp chooses some by folder and name
+fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp selects targets by folder and name
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"
 
 .PHONY: flakes
-flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages, RACE=1 with the race detector
+flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times with LOAD=0 busy processes, and list the tests that failed in some of the runs; PKG=./controllers/... for some packages, RACE=1 with the race detector
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES) $(if $(RACE),gcc)
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" RACE="$(RACE)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
@@ -254,7 +254,7 @@ bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time and memor
 		$(if $(PEER),-peer "$(PEER)" -peer-bin "$(PEER_BIN)" -peer-crds "$(PEER_CRDS)") $(ARGS)
 
 .PHONY: bench-hlnr
-bench-hlnr: bin/hlnr $(LOCALCLUSTER) ## Measure how long people wait for hlnr: first outputs with 200 services, changes with 500; ARGS='-runs 50'
+bench-hlnr: bin/hlnr $(LOCALCLUSTER) ## Measure how long users wait for hlnr: first output with 200 services, changes with 500; ARGS='-runs 50'
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" go run ./hack/benchhlnr -hlnr bin/hlnr $(ARGS)
 
 ##@ Documents
@@ -270,7 +270,7 @@ docs-cli: ## Generate docs/reference/hlnr and the man pages in bin/man from the 
 	@go test ./cmd/hlnr -count=1 -run 'TestReference$$' -update -man "$(CURDIR)/bin/man"
 
 .PHONY: site
-site: ## Build the website of docs into bin/site, and check its links; the first time compiles Hugo, several minutes
+site: ## Build the website of docs into bin/site, and check its links; the first run compiles Hugo, which takes several minutes
 	@cd hack/site && CGO_ENABLED=0 go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
 	@cd hack/site && go test . && go run . "$(CURDIR)/bin/site"
 
@@ -279,7 +279,7 @@ dashboards: ## Write the alerts and dashboards of config/components from hack/da
 	@go run ./hack/dashboards .
 
 .PHONY: gitops
-gitops: ## Write the configuration of Argo CD from its Lua files
+gitops: ## Write the Argo CD configuration from its Lua files
 	@cd hack/gitops && go run . ../..
 
 .PHONY: dashboards-test
@@ -288,5 +288,5 @@ dashboards-test: $(LOCALCLUSTER) ## Run the unit tests of the alerts, and each q
 	@assets=$$($(LOCALCLUSTER) assets) && KUBEBUILDER_ASSETS="$$assets" PICTURES="$(abspath $(PICTURES))" go test -tags dashboards -count=1 -timeout 20m -v ./hack/dashboards
 
 .PHONY: picture
-picture: ## Draw docs/images/demo.svg from what "bin/demo -record docs/images/demo.json" wrote
+picture: ## Draw docs/images/demo.svg from the recording of "bin/demo -record docs/images/demo.json"
 	@go run ./hack/picture docs/images/demo.json docs/images/demo.svg

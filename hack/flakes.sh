@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints the duration of each run, and
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times while LOAD busy processes run, prints the duration of each run, and
 # lists each failed test with the number of runs in which it failed. Without packages it runs the packages of make test, or of
 # make race if RACE is set. PLAIN are the folders that make race omits, and FLAGS are flags of go test.
 set -euo pipefail

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Record an event for the start of each rollout, also for rollouts that wait for nothing.
+# Record an event for the start of each rollout, even for rollouts that wait for nothing.
 file=controllers/microservice/events.go
 sed 's/return w\.waits()$/return true/' "$file" >"$tmp/events.go"
 if cmp -s "$file" "$tmp/events.go"; then

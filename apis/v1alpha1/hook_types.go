@@ -39,8 +39,8 @@ const (
 	HookEvent HookType = "Event"
 )
 
-// Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs in
-// place of the call. A response with a status code from 200 to 204 means yes. 429, 502, 503 and 504,
+// Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
+// instead of the call. A response with a status code from 200 to 204 means yes. 429, 502, 503 and 504,
 // and a timeout, count as no response, and the call is repeated. All other responses mean no. Gates
 // are called again after a no, except that 412 is a final no: the release fails. A Job runs once: its
 // success means yes, and its failure is a final no.
@@ -76,7 +76,7 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url,omitempty"`
 
-	// job runs in place of a call.
+	// job runs instead of a call.
 	// +optional
 	Job *HookJob `json:"job,omitempty"`
 
@@ -148,7 +148,7 @@ const AnnotationHookType = "hlnr.io/hook-type"
 // pods. Success of the Job means yes, and failure means no. A pod that is evicted or preempted does
 // not count as failed, and runs again.
 type HookJob struct {
-	// command to run in place of the entrypoint of the image. Defaults to the command of the
+	// command to run instead of the entrypoint of the image. Defaults to the command of the
 	// container.
 	// +optional
 	// +listType=atomic

@@ -406,7 +406,7 @@ type PreviewEnd struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
 
-	// time since which the hooks are called.
+	// time from which the hooks are called.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 }

@@ -500,9 +500,9 @@ type Domain struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release, either that of a version or the canary. If the
-	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}, the
-	// canary is that of each group; otherwise it is that of the newest group.
+	// release routes the domain to one release: the release of a version, or the canary. If the
+	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}, this
+	// is the canary of each group; otherwise it is the canary of the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -692,7 +692,7 @@ type DomainGroups struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// DomainRelease routes a domain to one release: that of a version, or the canary.
+// DomainRelease routes a domain to one release: the release of a version, or the canary.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
@@ -762,8 +762,8 @@ type Listener struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the listener to one release: that of a version, or the canary of the
-	// newest group.
+	// release routes the listener to one release: the release of a version, or the canary of
+	// the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 }
@@ -923,8 +923,8 @@ type GroupTraffic struct {
 	// canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
-	// canary is the release of this group to which all domains and listeners with release.status
-	// canary route, after the routes were accepted. It is either the canary or the release that
+	// canary is the release of this group to which, according to the accepted routes, all domains and
+	// listeners with release.status canary route. It is either the canary or the release that
 	// PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -37,7 +37,7 @@ func withShippedRights(t *testing.T, namespace string) {
 	t.Cleanup(func() {
 		if len(refused.seen) > 0 {
 			slices.Sort(refused.seen)
-			t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+			t.Errorf("the API server rejected these requests:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 		}
 	})
 	startManager(t, "v1.0.0", proxiedAs(t, config, func(*http.Request) {}), namespace)

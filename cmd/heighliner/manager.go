@@ -109,7 +109,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address that accepts deliveries of GitHub's webhooks over HTTP, behind a Gateway; 0 disables webhooks")
+	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address that accepts GitHub webhook deliveries over HTTP, behind a Gateway; 0 disables webhooks")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles of net/http/pprof under /debug/pprof/, served over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
@@ -119,7 +119,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts may be twice as large. After a response of 429 the rate is halved, and increased again every minute")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries ImagePolicies without imagePullSecrets read with the workload identity of the manager: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
-	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group. If there are more Microservices, there are only counts; 0 disables metrics by name")
+	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -274,7 +274,7 @@ func managerOptions(o options) ctrl.Options {
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaderNamespace,
-		// The process ends with the manager, so that it can release the Lease immediately.
+		// The process exits with the manager, so that it can release the Lease immediately.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
 		Cache:                         cacheOptions(o),

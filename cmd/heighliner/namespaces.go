@@ -147,7 +147,7 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	return restart{permissions: r, lacks: lacking, every: permissionsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// restart is a Runnable that ends the manager when it has the permissions to watch another namespace, because caches cannot add namespaces later.
+// restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because caches cannot add namespaces later.
 type restart struct {
 	permissions
 	lacks map[string]string // The missing kinds, by namespace.

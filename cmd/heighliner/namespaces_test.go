@@ -125,7 +125,7 @@ func TestNamespacesWithoutRights(t *testing.T) {
 		t.Errorf("watched (-want +got):\n%s", d)
 	}
 	if lacking[partly] != "pods" || !strings.Contains(lacking[without], "microservices.hlnr.io") || lacking["no-such-namespace"] == "" {
-		t.Errorf("lacking: %v", lacking)
+		t.Errorf("missing permissions: %v", lacking)
 	}
 	o := options{}
 	if r, err := o.omitUnwatchable(t.Context(), config, logr.Discard()); r != nil || err != nil {

@@ -187,7 +187,7 @@ func alone(t *testing.T) {
 	}
 }
 
-// TestShippedRightsSuffice runs the manager through a whole story with the permissions of config/rbac, and checks that
+// TestShippedRightsSuffice runs the manager through complete rollouts with the permissions of config/rbac, and checks that
 // it needs no other permission.
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
@@ -221,7 +221,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		}
 		if len(refused.seen) > 0 {
 			slices.Sort(refused.seen)
-			t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+			t.Errorf("the API server rejected these requests:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 		}
 	})
 
@@ -377,7 +377,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 			`heighliner_webhook_total{result="Accepted"} 1`, `heighliner_webhook_total{result="Unauthorized"} 1`,
 		}, func(line string) bool { return strings.Contains(body, line) })
 		if len(missing) > 0 {
-			return fmt.Errorf("metrics lack %q", missing)
+			return fmt.Errorf("the metrics do not contain %q", missing)
 		}
 		return nil
 	})
@@ -466,7 +466,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 }
 
-// pullRequests plays the life of a pull request of a repository that ImagePolicies of two namespaces read.
+// pullRequests simulates the life cycle of a pull request of a repository that ImagePolicies of two namespaces read.
 func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	t.Helper()
 	hub, err := githubtest.New(githubtest.Options{})

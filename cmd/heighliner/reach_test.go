@@ -104,8 +104,8 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(ms), ms); err != nil {
 			return err
 		}
-		if said := fmt.Sprint(ms.Status.Conditions, ms.Status.ReleaseGroups); !strings.Contains(said, "before its PreRollout hooks can be called") {
-			return fmt.Errorf("1.1.0 does not wait for its domain: %s", said)
+		if status := fmt.Sprint(ms.Status.Conditions, ms.Status.ReleaseGroups); !strings.Contains(status, "before its PreRollout hooks can be called") {
+			return fmt.Errorf("1.1.0 does not wait for its domain: %s", status)
 		}
 		return nil
 	})

@@ -130,7 +130,7 @@ func (a *tenant) granted() {
 // denied waits until each object reports the permission that is missing, and how to grant it.
 func (a *tenant) denied() {
 	a.Helper()
-	says := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
+	forbidden := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
 	await.Nil(a, func(ctx context.Context) error {
 		policy, repository := &v1alpha1.ImagePolicy{}, &v1alpha1.GitHubRepository{}
 		for name, obj := range map[string]client.Object{"private": policy, "shop": repository} {
@@ -147,17 +147,17 @@ func (a *tenant) denied() {
 			"spec.webhookSecretRef.name":     {repository.Status.Conditions, v1alpha1.ConditionWebhookReady},
 		} {
 			c := meta.FindStatusCondition(of.conditions, of.kind)
-			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "SecretsForbidden" || !strings.HasPrefix(c.Message, field+": "+says) {
-				return fmt.Errorf("%s of what names %s: %+v", of.kind, field, c)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "SecretsForbidden" || !strings.HasPrefix(c.Message, field+": "+forbidden) {
+				return fmt.Errorf("%s of objects that refer to %s: %+v", of.kind, field, c)
 			}
 		}
 		var releases v1alpha1.VersionedMicroserviceList
 		if err := env.Client.List(ctx, &releases, client.InNamespace(a.namespace)); err != nil {
 			return err
 		}
-		escaped := strings.ReplaceAll(says, `"`, `\"`)
+		escaped := strings.ReplaceAll(forbidden, `"`, `\"`)
 		if len(releases.Items) != 1 || !strings.Contains(words(&releases.Items[0]), escaped) {
-			return fmt.Errorf("no release whose hook reports what it lacks: %s", words(&releases))
+			return fmt.Errorf("no release whose hook reports a missing permission: %s", words(&releases))
 		}
 		return nil
 	})
@@ -167,7 +167,7 @@ func (a *tenant) denied() {
 // delivery sends a delivery that is signed with the key in the Secret.
 func (a *tenant) delivery(want int) {
 	a.Helper()
-	await.Nil(a, func(ctx context.Context) error { // The manager uses the content of a Secret for some seconds.
+	await.Nil(a, func(ctx context.Context) error { // The manager uses the content of a Secret for a few seconds.
 		url := "http://" + a.webhooks + "/github/" + a.namespace + "/shop"
 		if got, err := a.repo.PushEvent("main", strings.Repeat("a", 40)).Send(ctx, http.DefaultClient, url, []byte("signs")); got != want || err != nil {
 			return fmt.Errorf("delivery: got %d, %v, want %d", got, err, want)

@@ -137,7 +137,7 @@ func TestShards(t *testing.T) {
 	t.Logf("the managers held %v shards; manager %d was killed, and %d of %d namespaces were taken over", held, killed, takenOver, len(namespaces))
 	if len(refused.seen) > 0 {
 		slices.Sort(refused.seen)
-		t.Errorf("the API server forbade:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+		t.Errorf("the API server rejected these requests:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 	}
 }
 

@@ -59,7 +59,7 @@ func buildHlnr(t *testing.T) string {
 	return binary
 }
 
-// shopFor returns the objects of a service with the steps of the play.
+// shopFor returns the objects of a service with the steps of the scenario.
 func shopFor(namespace, image string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: meta}

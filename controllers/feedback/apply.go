@@ -217,7 +217,7 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 }
 
 // isGone reports whether a Deployment was deleted. err is the error of a write to it. GitHub's
-// replicas may not know new objects for some seconds. A Deployment therefore counts as deleted
+// replicas may not know new objects for a few seconds. A Deployment therefore counts as deleted
 // only if GitHub does not find it for a while. Otherwise isGone returns err.
 func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
 	if github.KindOf(err) != github.NotFound || !w.deleted {

@@ -92,7 +92,7 @@ func TestNameOfAnother(t *testing.T) {
 	s.expect("in the previous one", envName+" "+short(sha)+": success inactive")
 	s.commented("in the previous one", 1, "no longer reported")
 	if ghr := s.get(); len(ghr.Status.Feedback)+len(ghr.Status.Comments)+len(ghr.Finalizers) != 0 {
-		t.Errorf("traces stay: %q, %+v, %+v", ghr.Finalizers, ghr.Status.Feedback, ghr.Status.Comments)
+		t.Errorf("feedback remains: %q, %+v, %+v", ghr.Finalizers, ghr.Status.Feedback, ghr.Status.Comments)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRenamed(t *testing.T) {
 	s.route(groupName, sha, true)
 	s.settle()
 	if len(heir.Deployments())+len(heir.Comments(1)) != 0 {
-		t.Errorf("it is written to the one that has the name now: %+v, %+v", heir.Deployments(), heir.Comments(1))
+		t.Errorf("feedback is written to the repository that has the name now: %+v, %+v", heir.Deployments(), heir.Comments(1))
 	}
 	s.poll()
 	s.server.ResetCounts()
@@ -128,9 +128,9 @@ func TestRenamed(t *testing.T) {
 	s.commented("closed", 1, "is closed")
 }
 
-// TestShutOut checks that, if the credentials have no access to the previous repository, no Deployment is
+// TestPreviousRepositoryWithoutAccess checks that, if the credentials have no access to the previous repository, no Deployment is
 // recorded as inactive, feedback is written to the new repository, and the previous repository is finally abandoned.
-func TestShutOut(t *testing.T) {
+func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
 	shop, cart := s.repo, s.server.AddRepository("acme/cart")
@@ -151,7 +151,7 @@ func TestShutOut(t *testing.T) {
 	}
 	for try := 1; wait > 0; try++ {
 		if try > maxAbandonTries {
-			t.Fatalf("it is retried without limit: %s", s.condition())
+			t.Fatalf("the task is retried without limit: %s", s.condition())
 		}
 		s.clock.Step(wait)
 		wait = s.settle()

@@ -56,7 +56,7 @@ const (
 	groupName = "feature-1"
 )
 
-// story is a namespace with a GitHub server, a clock that the test sets, and a reconciler that the
+// story is a test namespace with a GitHub server, a clock that the test sets, and a reconciler that the
 // test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
@@ -371,7 +371,7 @@ func (s *story) settle() time.Duration {
 			return next
 		}
 	}
-	s.Fatal("it never settles")
+	s.Fatal("the tasks never become stable")
 	return 0
 }
 

@@ -67,9 +67,9 @@ func (s *story) eventually(want ...string) {
 	})
 }
 
-// TestEventsAlone checks, with real caches, that each relevant change enqueues the repository
+// TestEventsWithoutTimers checks, with real caches, that each relevant change enqueues the repository
 // without a timer.
-func TestEventsAlone(t *testing.T) {
+func TestEventsWithoutTimers(t *testing.T) {
 	s := begin(t)
 	other := env.Namespace(t)
 	s.run(other)

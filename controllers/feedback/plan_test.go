@@ -40,8 +40,8 @@ func routedTo(slug, sha string, programmed bool) v1alpha1.NetworkPolicy {
 	return v1alpha1.NetworkPolicy{Spec: networkPolicySpec(), Status: networkPolicyStatus(slug, sha, programmed)}
 }
 
-// said returns the states in the Deployment writes of a plan, in the form "ref state: text url".
-func said(p plan) []string {
+// stateWrites returns the states in the Deployment writes of a plan, in the form "ref state: text url".
+func stateWrites(p plan) []string {
 	var out []string
 	for _, w := range p.writes {
 		if w.deployment != nil {
@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 		"pending":                {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"pending and available":  {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"canary":                 {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"waits for room":         {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
+		"waits for capacity":     {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
 		"waits to be created":    {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
 		"another waits":          {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"waits for nothing":      {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
@@ -101,17 +101,17 @@ func TestJudge(t *testing.T) {
 		"one of two not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true), routedTo(groupName, head, false)}
 		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
-		"policy has not seen it": {group(head + " +active"), func(s *service) {
+		"policy has not observed the pull request": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, commit("b"), true)}
 		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
-		"policy has not seen the group": {group(head + " +active"), func(s *service) {
+		"policy has not observed the group": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo("other-2", head, true)}
 		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
 		"failed": {group(head + " error"), func(s *service) {
 			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
 		}, releaseState{state: "failure", description: "ImageNotFound: the image does not exist in the registry."}},
-		"failed, no word": {group(head + " error"), nil, releaseState{state: "failure", description: "Failed: the release did not become available."}},
-		"aborted":         {group(head + " deprecated"), nil, releaseState{state: "inactive", description: "Replaced by another release."}},
+		"failed, without a message": {group(head + " error"), nil, releaseState{state: "failure", description: "Failed: the release did not become available."}},
+		"aborted":                   {group(head + " deprecated"), nil, releaseState{state: "inactive", description: "Replaced by another release."}},
 		"configuration changed": {group(head+" pending", head+" +active"), nil,
 			releaseState{state: "success", description: "The release is available.", active: true}},
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
@@ -161,7 +161,7 @@ func TestPodsThatComeAndGo(t *testing.T) {
 		"still lost":                   {" active", crashing, v1alpha1.DeploymentFailure, want{"failure", false}},
 		"lost again, no cause yet":     {" active", nil, v1alpha1.DeploymentFailure, want{"in_progress", true}},
 		"ready for a moment":           {" +active", nil, v1alpha1.DeploymentFailure, want{"success", true}},
-		"ready for good":               {" +active", settled, v1alpha1.DeploymentFailure, want{"success", false}},
+		"ready permanently":            {" +active", settled, v1alpha1.DeploymentFailure, want{"success", false}},
 		"ready, an old cause not gone": {" +active", crashing, v1alpha1.DeploymentSuccess, want{"success", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestPlan(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&f)
 			}
-			if diff := cmp.Diff(test.want, said(newPlan(&f))); diff != "" {
+			if diff := cmp.Diff(test.want, stateWrites(newPlan(&f))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -368,7 +368,7 @@ func TestCommentText(t *testing.T) {
 	}
 	slices.Reverse(rows)
 	if got := commentText(rows); got != want {
-		t.Error("the order of facts changes the text")
+		t.Error("the order of the input changes the text")
 	}
 	if got := commentText(nil); got != textNone {
 		t.Errorf("no rows: %q", got)
@@ -397,14 +397,14 @@ func TestBounds(t *testing.T) {
 		t.Fatalf("%d records, %d left", len(p.records), p.omitted)
 	}
 	if p.records[0].Environment != "e1" || p.records[1].Environment != "e3" || p.records[maxRecords-2].PullRequest != 1002 {
-		t.Errorf("not the oldest inactive ones went: %+v", p.records[:3])
+		t.Errorf("the oldest inactive records were not dropped first: %+v", p.records[:3])
 	}
 	for i := range f.records {
 		f.records[i].State = v1alpha1.DeploymentSuccess
 	}
 	p = newPlan(f)
-	if len(p.records) != maxRecords || p.omitted != 2 || len(said(p)) != 0 {
-		t.Errorf("%d records, %d left, writes %q", len(p.records), p.omitted, said(p))
+	if len(p.records) != maxRecords || p.omitted != 2 || len(stateWrites(p)) != 0 {
+		t.Errorf("%d records, %d left, writes %q", len(p.records), p.omitted, stateWrites(p))
 	}
 }
 
@@ -491,7 +491,7 @@ func TestPlanProperties(t *testing.T) {
 				back := *f
 				back.feedback, back.records, back.comments = nil, p.records, p.comments
 				if takes := len(newPlan(&back).writes) > 0; takes != p.needsFinalizer() {
-					t.Fatalf("seed %d: binds %t, and the way back has writes: %t", seed, p.needsFinalizer(), takes)
+					t.Fatalf("seed %d: binds %t, but a finalizer is required: %t", seed, p.needsFinalizer(), takes)
 				}
 				if len(p.writes) == 0 {
 					settled = true
@@ -501,7 +501,7 @@ func TestPlanProperties(t *testing.T) {
 				next += 100
 			}
 			if !settled {
-				t.Fatalf("seed %d: it never has nothing to say", seed)
+				t.Fatalf("seed %d: feedback never becomes stable", seed)
 			}
 			if f.feedback != nil && f.pullRequestsComplete {
 				alone(t, seed, f)
@@ -510,7 +510,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// ready computes whether a release is ready in another way than the plan.
+// ready computes whether a release is ready in a different way than the plan.
 func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	ms := f.services[0].microservice
 	for _, g := range ms.Status.ReleaseGroups {
@@ -546,7 +546,7 @@ func alone(t *testing.T, seed uint64, f *observed) {
 	}
 	for environment, n := range success {
 		if n > 1 {
-			t.Fatalf("seed %d: %s has %d Deployments that are success", seed, environment, n)
+			t.Fatalf("seed %d: %s has %d successful Deployments", seed, environment, n)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// on answers requests in the place of GitHub where answer reports true.
+// on answers requests instead of GitHub if answer returns true.
 func (s *story) on(answer func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&answer) }
 
 // TestLockedConversation checks that a locked conversation gets no comment, that other conversations get
@@ -46,7 +46,7 @@ func TestLockedConversation(t *testing.T) {
 		t.Errorf("condition %q, want %q", got, want)
 	}
 	if tries := s.server.Count(comments, 403); tries > 2*12 {
-		t.Errorf("%d tries at two locked conversations in %s", tries, "some hours")
+		t.Errorf("%d attempts at two locked conversations in %s", tries, "some hours")
 	}
 	s.repo.Lock(7, false)
 	s.clock.Step(invalidBackoff)
@@ -59,7 +59,7 @@ func TestLockedConversation(t *testing.T) {
 		s.clock.Step(s.settle() + time.Second)
 	}
 	if ghr := s.get(); len(ghr.Finalizers)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
-		t.Errorf("traces stay: %q, %d comments, %s", ghr.Finalizers, len(ghr.Status.Comments), s.condition())
+		t.Errorf("feedback remains: %q, %d comments, %s", ghr.Finalizers, len(ghr.Status.Comments), s.condition())
 	}
 	s.commented("unlocked", 7, "no longer reported")
 }
@@ -127,7 +127,7 @@ func (s *story) lagging() (healed func()) {
 }
 
 // TestReplicaLag checks that a new Deployment gets its first status, and that no second Deployment is
-// created, although GitHub's replicas know the Deployment only after some seconds.
+// created, although GitHub's replicas know the Deployment only after a few seconds.
 func TestReplicaLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -139,7 +139,7 @@ func TestReplicaLag(t *testing.T) {
 		wait := s.settle()
 		s.expect("not known yet", envName+" "+short(sha)+": queued")
 		if got := s.condition(); !strings.HasPrefix(got, "False NotFound: ") || wait <= 0 || wait > 10*time.Second {
-			t.Errorf("condition %q, next pass in %s", got, wait)
+			t.Errorf("condition %q, requeue after %s", got, wait)
 		}
 		s.clock.Step(wait)
 	}
@@ -183,7 +183,7 @@ func TestDeploymentDeleted(t *testing.T) {
 	}
 	s.expect("made again", envName+" "+short(sha)+": in_progress")
 	if took := s.clock.Since(began); took < deletedAfter || took > 3*deletedAfter {
-		t.Errorf("made again after %s", took)
+		t.Errorf("created again after %s", took)
 	}
 	if diff := cmp.Diff(allWritten, s.condition()); diff != "" {
 		t.Errorf("condition (-want +got):\n%s", diff)
@@ -191,7 +191,7 @@ func TestDeploymentDeleted(t *testing.T) {
 }
 
 // TestEverythingLags checks that there is one Deployment and one comment, with the complete state,
-// although all reads return the state of some seconds ago.
+// although all reads return the state of a few seconds ago.
 func TestEverythingLags(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

@@ -45,7 +45,7 @@ func (s *story) commented(step string, n int, words ...string) {
 		body := s.comment(n)
 		for _, word := range words {
 			if !strings.Contains(body, word) {
-				return fmt.Errorf("%s: the comment does not say %q:\n%s", step, word, body)
+				return fmt.Errorf("%s: the comment does not contain %q:\n%s", step, word, body)
 			}
 		}
 		return nil
@@ -89,7 +89,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.expect("closed", env+" queued in_progress in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
-		t.Errorf("finalizers %q stay while nothing is to be withdrawn", ghr.Finalizers)
+		t.Errorf("finalizers %q remain although nothing has to be withdrawn", ghr.Finalizers)
 	}
 	// A pull request that is removed from the status after this gets no report.
 	s.server.ResetCounts()
@@ -97,7 +97,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.poll()
 	s.settle()
 	if n := s.server.Count("", 0); n != 0 {
-		t.Errorf("%d requests for what is over", n)
+		t.Errorf("%d requests for closed groups", n)
 	}
 	if diff := cmp.Diff([]string{"Normal Succeeded"}, s.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -172,7 +172,7 @@ func TestFailure(t *testing.T) {
 	}
 	s.commented("failed", 1, "**failed**", "CrashLoopBackOff")
 	if body := s.comment(1); strings.Contains(body, "hunter2") {
-		t.Errorf("the comment holds what a container said:\n%s", body)
+		t.Errorf("the comment contains the message of a container:\n%s", body)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestNothingChanged(t *testing.T) {
 	s.expect("the same", envName+" "+short(sha)+": success")
 }
 
-// TestStatusLost checks that all feedback is found again if the manager ends between a request and
+// TestStatusLost checks that all feedback is found again if the manager stops between a request and
 // the record of its answer, or if a user removes the status.
 func TestStatusLost(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
@@ -232,7 +232,7 @@ func TestStatusLost(t *testing.T) {
 			s.settle()
 			s.expect("found again", envName+" "+short(one)+": success inactive", envName+" "+short(two)+": in_progress success")
 			if n := s.server.Count(posts, 0); n != 0 {
-				t.Errorf("%d Deployments were made again", n)
+				t.Errorf("%d Deployments were created again", n)
 			}
 			s.commented("found again", 1, "**ready**", short(two))
 		})
@@ -310,7 +310,7 @@ func TestRefusals(t *testing.T) {
 				s.settle()
 			}
 			if n := s.server.Count("", 0); n != 0 {
-				t.Errorf("%d requests before the time has come", n)
+				t.Errorf("%d requests before the scheduled time", n)
 			}
 			// Changes during the outage are reported when GitHub is available again.
 			s.rolloutState(1, groupName, sha+" +active")
@@ -338,7 +338,7 @@ func TestHangingGitHub(t *testing.T) {
 		s.once() // GitHub answers after this reconcile.
 	}
 	if s.remembered().task == nil {
-		t.Error("no task is in progress: a pass waited for GitHub until its time limit")
+		t.Error("no task is in progress: a reconcile waited for GitHub until its time limit")
 	}
 	s.hang.Store(nil)
 	close(hang)
@@ -430,12 +430,12 @@ func TestEnds(t *testing.T) {
 			ghr := s.get()
 			if name == "deleted" {
 				if ghr != nil {
-					t.Errorf("it stays: %+v", ghr.ObjectMeta)
+					t.Errorf("the object remains: %+v", ghr.ObjectMeta)
 				}
 				return
 			}
 			if len(ghr.Finalizers)+len(ghr.Status.Feedback)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
-				t.Errorf("traces stay: %q, %+v, %s", ghr.Finalizers, ghr.Status.Feedback, s.condition())
+				t.Errorf("feedback remains: %q, %+v, %s", ghr.Finalizers, ghr.Status.Feedback, s.condition())
 			}
 			// If feedback is configured again, the same Deployment and the same comment are used.
 			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = &v1alpha1.Feedback{} })
@@ -462,7 +462,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	s.clock.SetTime(time.Now().Add(cleanupDeadline + 2*time.Second))
 	s.settle()
 	if s.get() != nil {
-		t.Error("it is blocked beyond the deadline")
+		t.Error("the deletion is blocked beyond the deadline")
 	}
 	if got := s.events[len(s.events)-1]; got != "Warning FeedbackNotRemoved" {
 		t.Errorf("events %q", s.events)
@@ -483,7 +483,7 @@ func TestDeletedAfterItsSecret(t *testing.T) {
 	}
 	s.settle()
 	if s.get() != nil {
-		t.Error("it stays")
+		t.Error("the object remains")
 	}
 	s.expect("deleted", envName+" "+short(sha)+": queued inactive")
 }
@@ -565,7 +565,7 @@ func TestTwoWriters(t *testing.T) {
 		return err
 	}
 	// The other controller writes between reads and writes of this controller, several times in a row.
-	said := ""
+	title := ""
 	for _, rows := range []string{"", sha + " pending", sha + " +active"} {
 		if rows != "" {
 			s.rolloutState(1, groupName, rows)
@@ -575,8 +575,8 @@ func TestTwoWriters(t *testing.T) {
 			if races++; races > 4 {
 				return
 			}
-			said = fmt.Sprintf("%s: %d", rows, races)
-			if err := poll(s.get(), said); err != nil {
+			title = fmt.Sprintf("%s: %d", rows, races)
+			if err := poll(s.get(), title); err != nil {
 				t.Error(err)
 			}
 		}
@@ -586,8 +586,8 @@ func TestTwoWriters(t *testing.T) {
 		}
 		ghr := s.get()
 		limited := meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionRateLimited)
-		if len(ghr.Status.Feedback) != 1 || len(ghr.Status.Comments) != 1 || ghr.Status.PullRequests[0].Title != said || limited == nil || limited.Message != said {
-			t.Errorf("something of %q is lost: %+v", said, ghr.Status)
+		if len(ghr.Status.Feedback) != 1 || len(ghr.Status.Comments) != 1 || ghr.Status.PullRequests[0].Title != title || limited == nil || limited.Message != title {
+			t.Errorf("feedback of %q is lost: %+v", title, ghr.Status)
 		}
 	}
 	s.race = nil
@@ -664,6 +664,6 @@ func TestNamespaceGoes(t *testing.T) {
 	s.server.ResetCounts()
 	s.once()
 	if s.get() != nil || s.server.Count("", 0) != 0 {
-		t.Errorf("it waits, or asks GitHub: %d requests", s.server.Count("", 0))
+		t.Errorf("got %d requests to GitHub, want none", s.server.Count("", 0))
 	}
 }

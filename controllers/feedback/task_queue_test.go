@@ -13,9 +13,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostStopsNoOneElse checks that any number of repositories, in any number of namespaces, at a
+// TestSlowHostDoesNotBlockOthers checks that any number of repositories, in any number of namespaces, at a
 // host that does not respond leave slots for other repositories.
-func TestSlowHostStopsNoOneElse(t *testing.T) {
+func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
 	requeued := make(chan types.NamespacedName, 100)
@@ -49,7 +49,7 @@ func TestSlowHostStopsNoOneElse(t *testing.T) {
 		t.Errorf("requeued %s", got)
 	}
 	if m := w.entry(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
-		t.Errorf("of another object of the name is known %+v", m)
+		t.Errorf("state of another object of the same name is used: %+v", m)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestBackoff(t *testing.T) {
 		last = wait
 	}
 	if last != maxBackoff {
-		t.Errorf("waits %s in the end", last)
+		t.Errorf("the last wait is %s", last)
 	}
 	m.noteFailure(w.key, "", nil, now)
 	if due, _ := m.due(w, now); !due {

@@ -71,9 +71,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestIntentRepeatsWhatWasReplaced checks that a CronJob whose group loses its active release keeps the images and
+// TestIntentRepeatsReplacedChanges checks that a CronJob whose group loses its active release keeps the images and
 // references: an intent without these fields would remove them.
-func TestIntentRepeatsWhatWasReplaced(t *testing.T) {
+func TestIntentRepeatsReplacedChanges(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{
 		v1alpha1.AnnotationFollows:     "shop-1",

@@ -41,21 +41,21 @@ func TestApproval(t *testing.T) {
 	n := s.stranger()
 	s.repo.Label(n, "ok")
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-		t.Errorf("what was approved is not taken: %+v", pr.Labels)
+		t.Errorf("the approved commit is not approved: %+v", pr.Labels)
 	}
 	s.restart()
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-		t.Errorf("it is not taken after a restart: %+v", pr.Labels)
+		t.Errorf("the commit is not approved after a restart: %+v", pr.Labels)
 	}
 	s.repo.Push(n)
 	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-		t.Errorf("what was pushed later is taken: %+v", pr.Labels)
+		t.Errorf("a commit that was pushed later is approved: %+v", pr.Labels)
 	}
 	s.repo.Label(n)
 	s.poll("shop")
 	s.repo.Label(n, "ok")
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-		t.Errorf("what was approved again is not taken: %+v", pr.Labels)
+		t.Errorf("the commit that was approved again is not approved: %+v", pr.Labels)
 	}
 }
 
@@ -108,14 +108,14 @@ func TestApprovalOfAHeadThatWasSwapped(t *testing.T) {
 	s.poll("shop")
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = evil })
 	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-		t.Errorf("commit %s is taken, which never had the label: %+v", evil, pr.Labels)
+		t.Errorf("commit %s, which never had the label, is approved: %+v", evil, pr.Labels)
 	}
 }
 
 func TestApprovalThatNoPollSaw(t *testing.T) {
 	for name, unseen := range map[string]func(*story, int){
-		"the manager was down":      func(s *story, _ int) { s.restart() },
-		"GitHub was not asked long": func(s *story, _ int) { s.clock.Step(time.Hour) },
+		"the manager was down":                  func(s *story, _ int) { s.restart() },
+		"GitHub was not polled for a long time": func(s *story, _ int) { s.clock.Step(time.Hour) },
 		"it was closed": func(s *story, n int) {
 			s.repo.Label(n)
 			s.repo.Close(n, false)
@@ -130,13 +130,13 @@ func TestApprovalThatNoPollSaw(t *testing.T) {
 			s.repo.Label(n, "ok")
 			unseen(s, n)
 			if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-				t.Errorf("it is taken: %+v", pr.Labels)
+				t.Errorf("the commit is approved: %+v", pr.Labels)
 			}
 			s.repo.Label(n)
 			s.poll("shop")
 			s.repo.Label(n, "ok")
 			if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-				t.Errorf("it is not taken when the label was put on again: %+v", pr.Labels)
+				t.Errorf("the commit is not approved after the label was added again: %+v", pr.Labels)
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s.clock.Step(time.Hour)
 	s.repo.Push(n)
 	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-		t.Errorf("a commit that was pushed after the label is taken: %+v", pr.Labels)
+		t.Errorf("a commit that was pushed after the label is approved: %+v", pr.Labels)
 	}
 }
 
@@ -167,12 +167,12 @@ func TestApprovalAfterRecreation(t *testing.T) {
 	s.poll("shop")
 	s.repo.Push(n)
 	if r := s.poll("shop"); takes(t, pull(t, r, n)) {
-		t.Fatal("taken after a push")
+		t.Fatal("approved after a push")
 	}
 	s.remove("shop")
 	s.repository("shop")
 	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-		t.Errorf("what was refused a minute ago is taken: %+v", pr.Labels)
+		t.Errorf("a commit that was rejected a minute ago is approved: %+v", pr.Labels)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 	known := merge(nil, at(sha(1)), mergeContext{})
 	known = merge(known, at(sha(1), "ok"), mergeContext{})
 	if !takes(t, known[0]) {
-		t.Fatalf("what was approved is not taken: %v", known[0].Labels)
+		t.Fatalf("the approved commit is not approved: %v", known[0].Labels)
 	}
 	for _, p := range []*pullRequests{at(sha(1)), at(sha(2), "ok"), at(sha(1), "ok")} {
 		if known = merge(known, p, mergeContext{}); takes(t, known[0]) {
-			t.Errorf("the revoked commit is taken again: %v", known[0].Labels)
+			t.Errorf("the revoked commit is approved again: %v", known[0].Labels)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	known = merge(known, poll, mergeContext{})
 	known = merge(known, poll, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy refers to the label now
 	if takes(t, known[0]) {
-		t.Errorf("it is taken: %v", known[0].Labels)
+		t.Errorf("the commit is approved: %v", known[0].Labels)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestLosesNone(t *testing.T) {
 		"no such list":     {Route: routePulls, Answer: githubtest.NotFound},
 		"no such page":     {Route: routePulls, Page: 3, Answer: githubtest.NotFound},
 		"no repository":    {Route: routeRepo, Answer: githubtest.NotFound},
-		"all is down":      {Answer: githubtest.Unavailable},
+		"GitHub is down":   {Answer: githubtest.Unavailable},
 		"secondary limit":  {Route: routePulls, Page: 2, Answer: githubtest.SecondaryLimit, RetryAfter: time.Second},
 		"too many by 429":  {Route: routePulls, Page: 3, Answer: githubtest.SecondaryLimit429, RetryAfter: time.Second},
 		"no pull requests": {Route: routePull, Answer: githubtest.NotFound},
@@ -90,7 +90,7 @@ func TestLosesNone(t *testing.T) {
 			r, _ = s.pass("shop")
 			same(t, fmt.Sprintf("%s, restart %t", name, restarts), r.Status.PullRequests, known)
 			if name != "no pull requests" {
-				says(t, r, "Ready", "False")
+				wantCondition(t, r, "Ready", "False")
 			}
 		}
 		s.github.Heal()
@@ -101,15 +101,15 @@ func TestLosesNone(t *testing.T) {
 	s.clock.Step(10 * time.Minute)
 	r, _ = s.pass("shop")
 	same(t, "no connection", r.Status.PullRequests, known)
-	says(t, r, "Ready", "False Unreachable")
-	says(t, r, "Reconciling", "True Unreachable")
+	wantCondition(t, r, "Ready", "False Unreachable")
+	wantCondition(t, r, "Reconciling", "True Unreachable")
 	s.restart()
 	r, _ = s.pass("shop")
 	same(t, "no connection after a restart", r.Status.PullRequests, known)
 	s.down.Store(false)
 	r = s.poll("shop")
 	same(t, "in the end", r.Status.PullRequests, known)
-	says(t, r, "Ready", "True")
+	wantCondition(t, r, "Ready", "True")
 }
 
 func TestSteadyStateCostsNothing(t *testing.T) {
@@ -127,7 +127,7 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	s.github.ResetCounts()
 	for range 10 {
 		if got := s.poll("shop").ResourceVersion; got != version {
-			t.Fatalf("a look at what did not change wrote the status: version %s, was %s", got, version)
+			t.Fatalf("a poll without changes wrote the status: version %s, was %s", got, version)
 		}
 	}
 	same(t, "writes", s.writes, writes)
@@ -178,7 +178,7 @@ func TestClosed(t *testing.T) {
 	r = s.poll("shop")
 	same(t, "opened again", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 	if pull(t, r, 1).ClosedTime != nil {
-		t.Error("what is open has a time at which it was closed")
+		t.Error("an open pull request has a closing time")
 	}
 	s.repo.Close(1, false)
 	s.poll("shop")
@@ -250,7 +250,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	r = s.poll("shop")
 	same(t, "head", pull(t, r, n).HeadSHA, second)
 	same(t, "time of a push with a new commit", pull(t, r, n).HeadTime, timestamp(pushed))
-	same(t, "a label stays on the commit of which it spoke", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
+	same(t, "a label stays on the commit that it approved", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
 
 	saw := s.clock.Now()
 	s.clock.Step(10 * time.Second)
@@ -277,7 +277,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	r = s.poll("shop")
 	got := pull(t, r, n)
 	same(t, "deleted fork and ghost", fmt.Sprintf("%t %q %q", got.Fork, got.HeadRepo, got.Author), `true "" ""`)
-	says(t, r, "Ready", "True")
+	wantCondition(t, r, "Ready", "True")
 }
 
 // TestClosedWhileItWasMadeAgain checks that a GitHubRepository that was created again requests the pull requests
@@ -342,7 +342,7 @@ func TestRenamedRepository(t *testing.T) {
 	same(t, "name", r.Status.Repository, "acme/store")
 	same(t, "known", heads(r), heads(before))
 	same(t, "repository of a head", pull(t, r, 1).HeadRepo, "acme/store")
-	says(t, r, "Ready", "True")
+	wantCondition(t, r, "Ready", "True")
 	if reported := s.reported(); reported[len(reported)-1] != "Normal Renamed: the repository was renamed from acme/shop to acme/store" {
 		t.Errorf("reported %q", reported)
 	}
@@ -385,7 +385,7 @@ func TestAnotherRepository(t *testing.T) {
 // TestRenamedWithTheSpecification checks that a repository that was renamed on GitHub and in the specification, once or twice, counts as the same repository.
 func TestRenamedWithTheSpecification(t *testing.T) {
 	for name, rename := range map[string]func(*story){
-		"in one go": func(s *story) {
+		"both at the same time": func(s *story) {
 			s.repo.Rename("acme/store")
 			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
 		},
@@ -399,7 +399,7 @@ func TestRenamedWithTheSpecification(t *testing.T) {
 			s.repo.Rename("acme/c")
 			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "c" })
 		},
-		"and the previous name is another's": func(s *story) {
+		"the previous name belongs to another repository": func(s *story) {
 			s.repo.Rename("acme/store")
 			s.github.AddRepository("acme/shop").Open(githubtest.PullRequest{HeadRef: "evil"})
 			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
@@ -415,7 +415,7 @@ func TestRenamedWithTheSpecification(t *testing.T) {
 			r := s.poll("shop")
 			same(t, "known", heads(r), heads(before))
 			same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
-			says(t, r, "Ready", "True")
+			wantCondition(t, r, "Ready", "True")
 		})
 	}
 }
@@ -444,7 +444,7 @@ func TestReplacedRepository(t *testing.T) {
 			r.Spec.Interval = "59s"
 		})
 		r = s.poll("shop")
-		says(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is now another repository: its ID is ")
+		wantCondition(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is now another repository: its ID is ")
 		same(t, "known", heads(r), heads(before))
 		same(t, "tags", r.Status.Tags, before.Status.Tags)
 		same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
@@ -453,7 +453,7 @@ func TestReplacedRepository(t *testing.T) {
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme2" })
 	r = s.poll("shop")
-	says(t, r, "Ready", "True")
+	wantCondition(t, r, "Ready", "True")
 	same(t, "known by the new name", heads(r), heads(before))
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // the user's confirmation
@@ -471,10 +471,10 @@ func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	before := s.rest("shop")
 	a := &poller{poll: &poll{repository: &github.Repository{ID: before.Status.RepositoryID}, pulls: &pullRequests{}}}
 	if a.isForeign(&github.PullRequest{Number: 1, RepositoryID: before.Status.RepositoryID}) || a.err != nil {
-		t.Errorf("one of the repository is another's: %v", a.err)
+		t.Errorf("a delivery of the repository is attributed to another repository: %v", a.err)
 	}
 	if !a.isForeign(&github.PullRequest{Number: 1, RepositoryID: 1}) || a.pulls != nil || !transient(a.err) {
-		t.Errorf("one of another repository is believed: %v", a.err)
+		t.Errorf("a delivery of another repository is accepted: %v", a.err)
 	}
 }
 
@@ -484,33 +484,33 @@ func TestCredentials(t *testing.T) {
 	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef.Name = "absent" })
 	s.policy("previews", "shop", ofPulls)
 	r, next := s.pass("shop")
-	says(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: Secret "absent" not found in this namespace`)
+	wantCondition(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: Secret "absent" not found in this namespace`)
 	same(t, "polls again with the interval", next, time.Minute)
 	s.secret("absent", "tokens", "good")
-	says(t, s.poll("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
+	wantCondition(t, s.poll("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
 	same(t, "requests without a credential", len(s.github.Counts()), 0)
 
 	s.secret("absent", "token", "wrong")
 	r = s.poll("shop")
-	says(t, r, "Stalled", "True Unauthorized: ")
+	wantCondition(t, r, "Stalled", "True Unauthorized: ")
 	same(t, "known of a repository that no one may see", len(r.Status.PullRequests), 0)
 	s.secret("absent", "token", "good")
 	r = s.poll("shop")
-	says(t, r, "Ready", "True Succeeded")
+	wantCondition(t, r, "Ready", "True Succeeded")
 	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 
 	s.github.RevokeToken("good")
 	r = s.poll("shop")
-	says(t, r, "Ready", "False Unauthorized: ")
+	wantCondition(t, r, "Ready", "False Unauthorized: ")
 	same(t, "known without a credential", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	s.github.AddToken("rotated", githubtest.Access{})
 	s.secret("absent", "token", "rotated")
-	says(t, s.poll("shop"), "Ready", "True Succeeded")
+	wantCondition(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// TestTenantsAreApart checks that a user without permission for a repository does not see answers to requests with
+// TestTenantsAreIsolated checks that a user without permission for a repository does not see answers to requests with
 // the credential of another user.
-func TestTenantsAreApart(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	s := begin(t)
 	s.repo.SetPrivate(true)
 	s.many(1)
@@ -528,7 +528,7 @@ func TestTenantsAreApart(t *testing.T) {
 		same(t, "known by its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 		for _, name := range []string{"evil", "anonymous"} {
 			r := s.poll(name)
-			says(t, r, "Ready", "False NotFound: ")
+			wantCondition(t, r, "Ready", "False NotFound: ")
 			same(t, "known by "+name, len(r.Status.PullRequests), 0)
 			same(t, "name that is known by "+name, r.Status.Repository, "")
 		}
@@ -588,8 +588,8 @@ func TestLimits(t *testing.T) {
 			s.many(1) // without a change, GitHub answers 304, which costs nothing
 			s.poll("shop")
 			r := s.poll("shop")
-			says(t, r, "RateLimited", "True "+test.reason)
-			says(t, r, "Reconciling", "True "+test.reason)
+			wantCondition(t, r, "RateLimited", "True "+test.reason)
+			wantCondition(t, r, "Reconciling", "True "+test.reason)
 			same(t, "known", pull(t, r, 1), pull(t, before, 1))
 			_, next := s.pass("shop")
 			if next < test.pause-3*time.Minute || next > 31*time.Minute {
@@ -599,19 +599,19 @@ func TestLimits(t *testing.T) {
 			s.clock.Step(5 * time.Minute)
 			s.pass("shop")
 			twin, _ := s.pass("twin")
-			says(t, twin, "RateLimited", "True "+test.reason)
+			wantCondition(t, twin, "RateLimited", "True "+test.reason)
 			same(t, "requests in the pause", len(s.github.Counts()), 0)
 			s.clock.Step(next)
 			r, _ = s.pass("shop")
-			says(t, r, "RateLimited", "False NotLimited")
+			wantCondition(t, r, "RateLimited", "False NotLimited")
 			same(t, "known after the pause", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 		})
 	}
 }
 
-// TestReadsWhatIsWanted checks that only the parts that ImagePolicies read are requested, and that the credential is
+// TestOnlyRequiredPartsAreRead checks that only the parts that ImagePolicies read are requested, and that the credential is
 // checked in any case.
-func TestReadsWhatIsWanted(t *testing.T) {
+func TestOnlyRequiredPartsAreRead(t *testing.T) {
 	s := begin(t)
 	s.many(1)
 	for _, tag := range []string{"v1.9.0", "v1.10.0", "cart/v1.0.0", "v1.2.0"} {
@@ -625,7 +625,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	r, next := s.pass("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it")
 	if next < 9*time.Minute {
-		t.Errorf("polls again in %s at what no policy reads", next)
+		t.Errorf("polls again in %s, although no policy reads the result", next)
 	}
 	same(t, "requests", len(s.github.Counts()), 1)
 
@@ -673,7 +673,7 @@ func TestAllowedNamespaces(t *testing.T) {
 		allowed *v1alpha1.AllowedNamespaces
 		reads   bool
 	}{
-		{"nothing is said", nil, false},
+		{"nothing is reported", nil, false},
 		{"all", &v1alpha1.AllowedNamespaces{From: "All"}, true},
 		{"same", &v1alpha1.AllowedNamespaces{From: "Same"}, false},
 		{"by label", selector("kubernetes.io/metadata.name", other), true},

@@ -3,7 +3,7 @@ package githubrepository
 import "time"
 
 // notice contains the fields of a delivery about a pull request. It is only a reason to read the
-// pull request again. GitHub's replicas may lag behind deliveries by some seconds.
+// pull request again. GitHub's replicas may lag behind deliveries by a few seconds.
 type notice struct {
 	// updated is when the pull request last changed; zero if the delivery does not report it.
 	updated time.Time

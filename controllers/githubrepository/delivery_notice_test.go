@@ -31,7 +31,7 @@ func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 		d.clock.Step(next)
 		r, next = d.pass("shop")
 		if next <= 0 {
-			d.Fatal("the repository is not looked at again")
+			d.Fatal("the repository is not polled again")
 		}
 	}
 	return r
@@ -127,7 +127,7 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 
 	for what, of := range map[string]githubtest.Delivery{
 		"a push": d.repo.PushEvent("main", "cccccccccccccccccccccccccccccccccccccccc"),
-		"what is closed and was never known": {ID: "9", Event: "pull_request",
+		"a closed pull request that was never known": {ID: "9", Event: "pull_request",
 			Payload: []byte(`{"action":"closed","number":77,"pull_request":{"number":77,"state":"closed","updated_at":"2027-01-01T00:00:00Z"},"repository":{"full_name":"acme/shop"}}`)},
 		"a time that cannot be read": {ID: "10", Event: "pull_request",
 			Payload: []byte(`{"action":"edited","number":1,"pull_request":{"number":1,"updated_at":"soon"},"repository":{"full_name":"acme/shop"}}`)},
@@ -139,8 +139,8 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnnouncedIsKept checks that announced changes are kept after a poll that fails or is replaced.
-func TestAnnouncedIsKept(t *testing.T) {
+// TestAnnouncedChangesAreKept checks that announced changes are kept after a poll that fails or is replaced.
+func TestAnnouncedChangesAreKept(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
 	d.policy("previews", "shop", ofPulls)

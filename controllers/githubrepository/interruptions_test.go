@@ -13,10 +13,10 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// TestDeliveriesDoNotKeepAPollFromItsEnd checks polls of a large or slow repository that take 15 seconds, with a
+// TestPollCompletesDespiteDeliveries checks polls of a large or slow repository that take 15 seconds, with a
 // delivery every ten seconds. The list must be known after five minutes, regardless of the replica that gets the
 // deliveries.
-func TestDeliveriesDoNotKeepAPollFromItsEnd(t *testing.T) {
+func TestPollCompletesDespiteDeliveries(t *testing.T) {
 	for name, leader := range map[string]bool{"to the leader": true, "to another replica": false} {
 		t.Run(name, func(t *testing.T) {
 			d := serve(t)

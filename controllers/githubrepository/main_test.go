@@ -49,7 +49,7 @@ const (
 	routeRepo  = "GET /repos/{owner}/{repo}"
 )
 
-// story is one namespace with a GitHub server, a clock that the test sets, and a reconciler that the
+// story is a test namespace with a GitHub server, a clock that the test sets, and a reconciler that the
 // test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
@@ -307,8 +307,8 @@ func condition(r *v1alpha1.GitHubRepository, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// says checks that the condition begins with a text.
-func says(t testing.TB, r *v1alpha1.GitHubRepository, kind, want string) {
+// wantCondition checks that the condition begins with a text.
+func wantCondition(t testing.TB, r *v1alpha1.GitHubRepository, kind, want string) {
 	t.Helper()
 	if got := condition(r, kind); !strings.HasPrefix(got, want) {
 		t.Errorf("%s is %q, want %q", kind, got, want)

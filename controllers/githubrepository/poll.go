@@ -75,8 +75,8 @@ type poll struct {
 	announced, missing map[int64]notice
 
 	repository *github.Repository
-	// otherRepository reports that the specification refers to another repository than the
-	// status.
+	// otherRepository reports that the specification refers to a repository other than the one
+	// in the status.
 	otherRepository bool
 	pulls           *pullRequests
 	releases        *github.List[github.Release]
@@ -180,7 +180,7 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 	return repository, err
 }
 
-// repositoryReplaced returns the error for a name that now resolves to another repository than before.
+// repositoryReplaced returns the error for a name that now resolves to a different repository than before.
 // Another user may have taken the name. A user must decide whether the change is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
 	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+

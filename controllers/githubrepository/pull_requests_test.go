@@ -111,12 +111,12 @@ func TestMergeProperties(t *testing.T) {
 				t.Fatalf("pull request %d was lost", n)
 			case !asked && !in:
 				if d := fmt.Sprint(pr) == fmt.Sprint(k); !d {
-					t.Fatalf("pull request %d changed though no poll answered for it: %v, was %v", n, pr, k)
+					t.Fatalf("pull request %d changed without a poll: %v, was %v", n, pr, k)
 				}
 			case k.State == v1alpha1.PullRequestOpen && pr.State == v1alpha1.PullRequestClosed && (!asked || answer.State != github.Closed):
-				t.Fatalf("pull request %d was closed without an answer", n)
+				t.Fatalf("pull request %d was closed without a response", n)
 			case asked && answer.State == github.Closed && pr.State != v1alpha1.PullRequestClosed:
-				t.Fatalf("pull request %d stays open against an answer", n)
+				t.Fatalf("pull request %d stays open although GitHub reports it as closed", n)
 			}
 		}
 		for n, pr := range after {
@@ -138,7 +138,7 @@ func TestMergeProperties(t *testing.T) {
 				case i < 0 && label.SHA != "" && (pr.Fork || was) && (!was || k.HeadSHA != pr.HeadSHA || label.SHA != k.HeadSHA):
 					t.Fatalf("label %q of pull request %d approves commit %s that no poll saw with it", label.Name, n, label.SHA)
 				case i < 0 && label.SHA != "" && pr.Fork && (m.gap || k.State == v1alpha1.PullRequestClosed):
-					t.Fatalf("label %q of pull request %d approves commit %s, though there was no poll", label.Name, n, label.SHA)
+					t.Fatalf("label %q of pull request %d approves commit %s without a poll", label.Name, n, label.SHA)
 				}
 			}
 			_, asked := p.asked[n]
@@ -183,7 +183,7 @@ func TestRetainProperties(t *testing.T) {
 		room := rapid.IntRange(0, 4000).Draw(t, "room")
 		kept, left := retainPullRequests(known, held, now, room)
 		if size := sizeOf(kept); len(kept) > 0 && size > room+2 {
-			t.Fatalf("%d bytes in a room of %d", size, room)
+			t.Fatalf("%d bytes, want at most %d", size, room)
 		}
 		shuffled := rapid.Permutation(known).Draw(t, "order")
 		if again, _ := retainPullRequests(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
@@ -191,10 +191,10 @@ func TestRetainProperties(t *testing.T) {
 		}
 		all, none := retainPullRequests(known, held, now, maxBytes)
 		if none != 0 {
-			t.Fatalf("%d do not fit into the status in all of it", none)
+			t.Fatalf("%d do not fit into the whole status", none)
 		}
 		if len(all) != len(kept)+left {
-			t.Fatalf("%d are kept and %d left out of %d", len(kept), left, len(all))
+			t.Fatalf("%d of %[3]d are kept and %[2]d omitted", len(kept), left, len(all))
 		}
 		there := byNumber(kept)
 		for _, pr := range known {
@@ -205,14 +205,14 @@ func TestRetainProperties(t *testing.T) {
 			if _, ok := there[pr.Number]; !ok && pr.State == v1alpha1.PullRequestClosed && held[pr.Number] {
 				for _, k := range kept {
 					if k.State == v1alpha1.PullRequestOpen {
-						t.Fatalf("pull request %d, whose end is news, went before %d", pr.Number, k.Number)
+						t.Fatalf("pull request %d, which was just closed, was dropped before %d", pr.Number, k.Number)
 					}
 				}
 			}
 			if _, ok := there[pr.Number]; !ok && held[pr.Number] {
 				for _, k := range kept {
 					if !held[k.Number] {
-						t.Fatalf("pull request %d, which is held, went before %d", pr.Number, k.Number)
+						t.Fatalf("pull request %d, which is in use, was dropped before %d", pr.Number, k.Number)
 					}
 				}
 			}
@@ -234,12 +234,12 @@ func TestRetainBounds(t *testing.T) {
 	kept, left := retainPullRequests(all, nil, epoch, maxBytes)
 	size := sizeOf(kept)
 	if size > maxBytes || size < maxBytes-2000 || len(kept)+left != len(all) {
-		t.Errorf("%d of %d bytes for %d, and %d left out", size, maxBytes, len(kept), left)
+		t.Errorf("%d of %d bytes for %d, and %d omitted", size, maxBytes, len(kept), left)
 	}
 	oldest := slices.MinFunc(kept, func(a, b v1alpha1.PullRequest) int { return a.HeadTime.Compare(b.HeadTime.Time) })
 	for _, pr := range all {
 		if _, ok := byNumber(kept)[pr.Number]; !ok && pr.HeadTime.After(oldest.HeadTime.Time) {
-			t.Fatalf("pull request %d of %s was left out, and %d of %s kept", pr.Number, pr.HeadTime, oldest.Number, oldest.HeadTime)
+			t.Fatalf("pull request %d of %s was omitted, but %d of %s was kept", pr.Number, pr.HeadTime, oldest.Number, oldest.HeadTime)
 		}
 	}
 	for n := range all {
@@ -287,9 +287,9 @@ func TestLateDate(t *testing.T) {
 	same(t, "pushes that remain", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
-// TestRetainWhatIsOffered checks that a pull request that an ImagePolicy offers is kept, for any number of newer
+// TestOfferedVersionsAreRetained checks that a pull request that an ImagePolicy offers is kept, for any number of newer
 // pull requests, and for any texts of other users.
-func TestRetainWhatIsOffered(t *testing.T) {
+func TestOfferedVersionsAreRetained(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {
 		all := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadRef: "cart", HeadSHA: sha(1), PushTime: timestamp(epoch)}}
@@ -310,9 +310,9 @@ func TestRetainWhatIsOffered(t *testing.T) {
 		all  []v1alpha1.PullRequest
 		held map[int64]bool
 	}{
-		"offered, and 500 are newer":            {many(500, func(int, *v1alpha1.PullRequest) {}), map[int64]bool{1: true}},
-		"offered, and 500 of strangers":         {many(500, long), map[int64]bool{1: true}},
-		"not offered yet, and 500 of strangers": {many(500, long), nil},
+		"offered, and 500 are newer":                             {many(500, func(int, *v1alpha1.PullRequest) {}), map[int64]bool{1: true}},
+		"offered, with 500 pull requests of other users":         {many(500, long), map[int64]bool{1: true}},
+		"not offered yet, with 500 pull requests of other users": {many(500, long), nil},
 	} {
 		kept, left := retainPullRequests(test.all, test.held, epoch, maxBytes)
 		if _, ok := byNumber(kept)[1]; !ok || left == 0 {
@@ -327,7 +327,7 @@ func TestDates(t *testing.T) {
 	for name, test := range map[string]struct {
 		date, head, push time.Time
 	}{
-		"of the future":          {epoch.AddDate(73, 0, 0), epoch, epoch},
+		"in the future":          {epoch.AddDate(73, 0, 0), epoch, epoch},
 		"ten days old":           {epoch.AddDate(0, 0, -10), epoch.AddDate(0, 0, -10), epoch.Add(-time.Hour)},
 		"later than the opening": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
 	} {

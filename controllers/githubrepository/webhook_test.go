@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// door is the webhook server of a story.
+// door is the webhook server of a test.
 type door struct {
 	*story
 	address string
@@ -116,16 +116,16 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 		"a signature of an empty secret": {func(r *http.Request) {
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
 		}, 401, "Unauthorized"},
-		"another body":     {func(r *http.Request) { body(r, []byte(`{"action":"opened"}`)) }, 401, "Unauthorized"},
-		"of a form":        {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "UnsupportedMediaType"},
-		"read":             {func(r *http.Request) { r.Method = http.MethodGet }, 405, "MethodNotAllowed"},
-		"put":              {func(r *http.Request) { r.Method = http.MethodPut }, 405, "MethodNotAllowed"},
-		"large":            {func(r *http.Request) { body(r, make([]byte, maxPayload+1)) }, 413, "TooLarge"},
-		"large, unsaid":    {func(r *http.Request) { body(r, make([]byte, maxPayload+1)); r.ContentLength = -1 }, 413, "TooLarge"},
-		"without id":       {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, 400, "Malformed"},
-		"elsewhere":        {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/absent" }, 401, "Unknown"},
-		"without webhook":  {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/without" }, 401, "Unknown"},
-		"secret is absent": {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/unsaid" }, 401, "Unknown"},
+		"another body":            {func(r *http.Request) { body(r, []byte(`{"action":"opened"}`)) }, 401, "Unauthorized"},
+		"of a form":               {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "UnsupportedMediaType"},
+		"read":                    {func(r *http.Request) { r.Method = http.MethodGet }, 405, "MethodNotAllowed"},
+		"put":                     {func(r *http.Request) { r.Method = http.MethodPut }, 405, "MethodNotAllowed"},
+		"large":                   {func(r *http.Request) { body(r, make([]byte, maxPayload+1)) }, 413, "TooLarge"},
+		"large, without a length": {func(r *http.Request) { body(r, make([]byte, maxPayload+1)); r.ContentLength = -1 }, 413, "TooLarge"},
+		"without id":              {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, 400, "Malformed"},
+		"elsewhere":               {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/absent" }, 401, "Unknown"},
+		"without webhook":         {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/without" }, 401, "Unknown"},
+		"secret is absent":        {func(r *http.Request) { r.URL.Path = "/github/" + d.namespace + "/unsaid" }, 401, "Unknown"},
 		"secret is empty": {func(r *http.Request) {
 			r.URL.Path = "/github/" + d.namespace + "/empty"
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
@@ -163,7 +163,7 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 			none = string(text)
 		}
 		if strings.Contains(string(text), "signs") {
-			t.Errorf("%s: the answer holds the secret: %s", name, text)
+			t.Errorf("%s: the response contains the secret: %s", name, text)
 		}
 	}
 	same(t, "passed on", d.after(time.Minute), []string(nil))
@@ -376,15 +376,15 @@ func TestWebhookReady(t *testing.T) {
 	same(t, "WebhookReady", condition(r, "WebhookReady"), "True Listening: accepting deliveries at status.webhookPath")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef.Name = "absent" })
 	r = d.poll("shop")
-	says(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: Secret "absent"`)
-	says(t, r, "Ready", "True")
+	wantCondition(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: Secret "absent"`)
+	wantCondition(t, r, "Ready", "True")
 	d.secret("absent", "key", "signs")
 	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.poll("shop") }()
-	says(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" does not have the key "secret"`)
+	wantCondition(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" does not have the key "secret"`)
 	d.reconciler.servesWebhooks = false
 	d.secret("absent", "secret", "signs")
 	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.poll("shop") }()
-	says(t, r, "WebhookReady", "False NotServed")
+	wantCondition(t, r, "WebhookReady", "False NotServed")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef = nil })
 	r = d.poll("shop")
 	same(t, "without webhook", r.Status.WebhookPath+condition(r, "WebhookReady"), "")

@@ -24,7 +24,7 @@ import (
 
 func byTime(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemePushTime }
 
-// built pushes an image with a build time before the time of the story's clock.
+// built pushes an image with a build time before the time of the test's clock.
 func (s *story) built(tag string, ago time.Duration) (digest string) {
 	s.Helper()
 	return s.server.PushImage(s, path, tag, registrytest.Image(s, tag, "linux/amd64", s.clock.Now().Add(-ago)))
@@ -67,7 +67,7 @@ func TestByTime(t *testing.T) {
 		}
 	}
 	if next > 30*time.Second {
-		t.Errorf("next pass in %s: the image from the future is there in 30 s", next)
+		t.Errorf("requeue after %s, want at most 30 s, when the build time of the image is reached", next)
 	}
 	s.clock.Step(30 * time.Second)
 	p, _ = s.pass("shop")
@@ -118,7 +118,7 @@ func TestByTimeOfManyTags(t *testing.T) {
 			t.Errorf("next scan in %s", next)
 		}
 		if n := manifests(s.server) - asked; n > maxTimes {
-			t.Errorf("%d images were asked for in one scan, more than %d", n, maxTimes)
+			t.Errorf("%d images were requested in one scan, want at most %d", n, maxTimes)
 		}
 		s.clock.Step(timesInterval)
 	}
@@ -155,7 +155,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	same(t, "withdrawn", taken(p), []string(nil))
 	for _, e := range s.reported() {
 		if strings.Contains(e, "TagMoved") {
-			t.Errorf("reported %q: it is another version", e)
+			t.Errorf("reported %q, which is another version", e)
 		}
 	}
 
@@ -180,7 +180,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	same(t, "offered", len(p.Status.Releases), 1)
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, moved)
 	if v := p.Status.Releases[0].SemVer.Version; !strings.HasPrefix(v, "2026.1.1.23.") {
-		t.Errorf("version %s is not of the image that the tag names now", v)
+		t.Errorf("version %s does not belong to the current image of the tag", v)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		}
 		bounded(t, before, many)
 	})
-	t.Run("until no one waits", func(t *testing.T) {
+	t.Run("until no caller waits", func(t *testing.T) {
 		reason := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		before := server.Total()

@@ -17,7 +17,7 @@
 //	metrics.go        metrics of scans
 //	scan_cache.go     runs scans in the background, and keeps their results
 //	scan_record.go    the results of one scan
-//	next_scan.go      the time of the next scan, also after a failure
+//	next_scan.go      the time of the next scan, even after a failure
 //	selection.go      selects releases from a scan
 //	pull_requests.go  selects pull requests
 //	image_checks.go   checks that images exist and have platforms, labels and signatures

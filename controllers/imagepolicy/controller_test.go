@@ -388,10 +388,10 @@ func TestWorkloadIdentity(t *testing.T) {
 		serves, elsewhere, secret bool
 		want                      string
 	}{
-		"served":              {serves: true, want: "True Succeeded"},
-		"another registry":    {want: "False Unauthorized"},
-		"another namespace":   {serves: true, elsewhere: true, want: "False Unauthorized"},
-		"a Secret goes first": {serves: true, secret: true, want: "False SecretNotFound"},
+		"served":                    {serves: true, want: "True Succeeded"},
+		"another registry":          {want: "False Unauthorized"},
+		"another namespace":         {serves: true, elsewhere: true, want: "False Unauthorized"},
+		"a Secret takes precedence": {serves: true, secret: true, want: "False SecretNotFound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -528,7 +528,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, _ = s.pass("shop")
 		same(t, "offered with the next one", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	})
-	t.Run("a denial of all that is known", func(t *testing.T) {
+	t.Run("a denial of all known versions", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0", "1.1.0")
 		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Limits.ReleasesPerGroup = 1 })
@@ -583,7 +583,7 @@ func TestBadSpecifications(t *testing.T) {
 	stalled := condition(p, "Stalled")
 	for _, want := range []string{"True InvalidSpec: ", "spec.versioning.range: ", "spec.deny[0]: ", "write"} {
 		if !strings.Contains(stalled, want) {
-			t.Errorf("Stalled is %q, and lacks %q", stalled, want)
+			t.Errorf("Stalled is %q, want %q", stalled, want)
 		}
 	}
 	same(t, "offered", offered(p), []string{"1.0.0 in release"})
@@ -595,7 +595,7 @@ func TestBadSpecifications(t *testing.T) {
 		t.Errorf("Reconciling of an unknown registry is %q", got)
 	}
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("a specification that was never looked at counts as decided")
+		t.Error("a specification that was never scanned counts as decided")
 	}
 }
 
@@ -715,7 +715,7 @@ func TestAnotherImage(t *testing.T) {
 	same(t, "offered", offered(p), []string(nil))
 	same(t, "withdrawn", taken(p), []string(nil))
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("the status claims to speak of an image that was never looked for")
+		t.Error("the status reports on an image that was never requested")
 	}
 	s.server.Heal()
 	p = s.scan("shop")
@@ -799,7 +799,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	out := newPlan(o, sc, time.Now())
 	if !out.truncated {
-		t.Error("all of it has room: the test tests nothing")
+		t.Error("everything fits, so that the test has no effect")
 	}
 	o.policy.Status.Releases, o.policy.Status.Withdrawn = out.releases, out.withdrawn
 	setConditions(o, sc, out)

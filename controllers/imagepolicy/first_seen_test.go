@@ -47,7 +47,7 @@ func TestMinAge(t *testing.T) {
 	s.clock.SetTime(seen.Add(9*time.Minute + 30*time.Second))
 	_, next := s.pass("shop")
 	if next > 30*time.Second {
-		t.Errorf("next in %s, and the version is old enough in 30s", next)
+		t.Errorf("requeue after %s, want 30s, when the version is old enough", next)
 	}
 	s.clock.SetTime(seen.Add(10 * time.Minute))
 	p, _ = s.pass("shop")
@@ -113,8 +113,8 @@ func TestMinAgeOfAnotherImage(t *testing.T) {
 	same(t, "what the first look at another image finds is old", offered(p), []string{"2.0.0 in release"})
 }
 
-// TestYoungVersionsAreNotAskedFor checks that any number of versions that are too young cause no requests.
-func TestYoungVersionsAreNotAskedFor(t *testing.T) {
+// TestYoungVersionsCauseNoRequests checks that any number of versions that are too young cause no requests.
+func TestYoungVersionsCauseNoRequests(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.push("1.1.0", "1.2.0", "1.3.0")
 	asked := s.server.Total()
@@ -133,7 +133,7 @@ func TestForgetsWhatIsNotNamed(t *testing.T) {
 	same(t, "without an image", after.withoutImage, map[string]bool{"1.1.0": true, "2.0.0": true})
 	same(t, "before", len(before.withoutImage), 3)
 	if again := after.retain(named); again != after {
-		t.Error("nothing was to be forgotten, and it was copied")
+		t.Error("the record was copied although nothing had to be dropped")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestMinAgeOfAMovedTag(t *testing.T) {
 	p, next := s.pass("shop")
 	same(t, "image before it is old enough", p.Status.Releases[0].Images[0].Digest, before)
 	if next > 30*time.Second {
-		t.Errorf("next in %s, and the image is old enough in 30s", next)
+		t.Errorf("requeue after %s, want 30s, when the image is old enough", next)
 	}
 	s.clock.SetTime(seen.Add(10 * time.Minute))
 	p, _ = s.pass("shop")

@@ -28,15 +28,15 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec:       v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"},
 	})
-	s.says(name, func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus(name, func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Repository, st.RepositoryID = "acme/shop", 1296269
 		status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
 		edit(st)
 	})
 }
 
-// says changes the status of a GitHubRepository.
-func (s *story) says(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
+// setRepositoryStatus changes the status of a GitHubRepository.
+func (s *story) setRepositoryStatus(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	s.Helper()
 	repository := &v1alpha1.GitHubRepository{}
 	s.get(name, repository)
@@ -118,7 +118,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 
 	// The image of 1.1.0 and a release are published. A release that is no longer in the list remains.
 	s.push("1.1.0", "1.4.0")
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Releases = append([]v1alpha1.GitHubRelease{{Tag: "shop/v1.4.0"}}, st.Releases[1:4]...)
 	})
 	p, _ = s.pass("shop") // the watch enqueues the policy
@@ -127,9 +127,9 @@ func TestReleasesOfGitHub(t *testing.T) {
 
 	// The list is empty, and then GitHub is unavailable: nothing changes.
 	writes := s.writes
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases, st.Tags = nil, nil })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases, st.Tags = nil, nil })
 	same(t, "offered with an empty list", offered(s.scan("shop")), offered(p))
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 	})
 	p = s.scan("shop")
@@ -142,7 +142,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, also later, has the level
+// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, even if it is marked later, has the level
 // Candidate.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
@@ -158,10 +158,10 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	p, _ = s.pass("next")
 	same(t, "offered as candidates", offered(p), []string{"1.2.0 in candidate", "1.1.0 in candidate", "1.0.0 in candidate"})
 	same(t, "level", p.Status.Releases[0].Level, v1alpha1.LevelCandidate)
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = st.Releases[:2] })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = st.Releases[:2] })
 	same(t, "level of what is not listed", s.scan("next").Status.Releases[0].Level, v1alpha1.LevelCandidate)
 
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases[0].Prerelease = true })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases[0].Prerelease = true })
 	for range 3 {
 		p = s.scan("shop")
 		same(t, "offered when it is marked", offered(p), []string{"1.0.0 in release"})
@@ -204,7 +204,7 @@ func TestMinAgeOfReleases(t *testing.T) {
 	s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
 	p, _ := s.pass("shop")
 	same(t, "offered", offered(p), []string{"1.0.0 in release"})
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Releases = append(st.Releases, v1alpha1.GitHubRelease{Tag: "1.1.0"})
 	})
 	p, _ = s.pass("shop")
@@ -282,10 +282,10 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
 		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
 		"not read yet": {func(s *story) {
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not been polled yet: it has no status yet`},
 		"needs a user": {func(s *story) {
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Stalled(&st.Conditions, 1, "Unauthorized", "the token is refused")
 			})
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unauthorized: the token is refused; offered versions remain offered`},
@@ -331,7 +331,7 @@ func TestAllowedNamespaces(t *testing.T) {
 			other := s.namespace
 			s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "shop"},
 				Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop", AllowedNamespaces: allowed}})
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				st.Repository, st.Releases = "acme/shop", []v1alpha1.GitHubRelease{{Tag: "1.0.0"}}
 				status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
 			})
@@ -441,7 +441,7 @@ func TestSteps(t *testing.T) {
 		})
 		same(t, "offered", offered(s.scan("shop")), []string{"1.0.0 in release"})
 	})
-	t.Run("an image that comes into step", func(t *testing.T) {
+	t.Run("an image that becomes part of a complete set", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0", "1.1.0")
 		s.server.Push(t, "team/migrate", "1.0.0")
@@ -507,7 +507,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	same(t, "offered while the registry is down", len(offered(p)), 2)
 	same(t, "withdrawn while the registry is down", taken(p), []string(nil))
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("the status claims to reflect the new specification")
+		t.Error("the status reports the generation of the new specification")
 	}
 	s.server.Heal()
 	for range 3 {
@@ -575,17 +575,17 @@ func TestPaceOfScans(t *testing.T) {
 	}
 	for range 12 {
 		if next := wait(); next > time.Minute {
-			t.Fatalf("the next scan is in %s at the begin", next)
+			t.Fatalf("the next scan is in %s at the start", next)
 		}
 	}
 	for range 12 {
 		if next := wait(); next < 108*time.Second || next > 2*time.Minute {
-			t.Fatalf("the next scan is in %s when nothing is new", next)
+			t.Fatalf("the next scan is in %s without a change", next)
 		}
 	}
 	s.push("1.1.0")
 	if next := wait(); next > time.Minute {
-		t.Errorf("the next scan is in %s after news", next)
+		t.Errorf("the next scan is in %s after a change", next)
 	}
 	for range 12 {
 		wait()

@@ -7,9 +7,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestLimitOfTagsCountsWhatIsAdmitted checks that tags that spec.tagFilter rejects do not count against
+// TestLimitOfTagsCountsAdmittedTags checks that tags that spec.tagFilter rejects do not count against
 // spec.limits.tags, so that versions that are listed after thousands of commits are found.
-func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
+func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	s := begin(t)
 	s.push("v1.0.0", "v1.1.0")
 	var tags []string

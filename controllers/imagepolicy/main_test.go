@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // path is the path of the images that tests push.
 const path = "team/shop"
 
-// story is one namespace with a registry, a clock that the test sets, and a reconciler that the
+// story is a test namespace with a registry, a clock that the test sets, and a reconciler that the
 // test calls. The reconciler reads from the API server, so that no cache lags.
 type story struct {
 	*testing.T
@@ -116,7 +116,7 @@ func (s *story) identify(identified registry.Identity) {
 	ls.run(s.Context(), func(types.NamespacedName) {}) // pass checks whether the scan is done
 }
 
-// policy creates a policy for the repository of the story.
+// policy creates a policy for the repository of the test.
 func (s *story) policy(name string, edit ...func(*v1alpha1.ImagePolicySpec)) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{

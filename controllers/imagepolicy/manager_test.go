@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// run starts a manager with the controller for the story's namespace.
+// run starts a manager with the controller for the test's namespace.
 func (s *story) run() {
 	s.Helper()
 	mgr, err := ctrl.NewManager(env.Config, ctrl.Options{
@@ -55,9 +55,9 @@ func (s *story) run() {
 	})
 }
 
-// TestSlowRegistryStopsNoOneElse checks that more policies than workers, at a registry that sends a byte now and
+// TestSlowRegistryDoesNotBlockOthers checks that more policies than workers, at a registry that sends a byte now and
 // then, block neither another registry of their namespace nor changes of the policies.
-func TestSlowRegistryStopsNoOneElse(t *testing.T) {
+func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestRefusedVersionsDelayNoOther checks that three new versions that a vulnerability scanner blocks (403 for their manifests) do not prevent the offer of another version.
-func TestRefusedVersionsDelayNoOther(t *testing.T) {
+// TestRefusedVersionsDoNotDelayOthers checks that three new versions that a vulnerability scanner blocks (403 for their manifests) do not prevent the offer of another version.
+func TestRefusedVersionsDoNotDelayOthers(t *testing.T) {
 	for _, code := range []int{403, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			s := begin(t)
@@ -84,8 +84,8 @@ func (s slowScanner) Resolve(ctx context.Context, r registry.Request, tag string
 	return s.Scanner.Resolve(ctx, r, tag)
 }
 
-// TestPushesDoNotKeepAScanFromItsEnd checks that each of 30 pull requests gets its preview within minutes, although one of them has a push every ten seconds.
-func TestPushesDoNotKeepAScanFromItsEnd(t *testing.T) {
+// TestScanCompletesDespitePushes checks that each of 30 pull requests gets its preview within minutes, although one of them has a push every ten seconds.
+func TestScanCompletesDespitePushes(t *testing.T) {
 	for name, every := range map[string]int{"without pushes": 1000, "a push every ten seconds": 10} {
 		t.Run(name, func(t *testing.T) { pushesDoNotKeepAScanFromItsEnd(t, every) })
 	}
@@ -122,8 +122,8 @@ func pushesDoNotKeepAScanFromItsEnd(t *testing.T, every int) {
 	t.Errorf("after ten minutes %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
 }
 
-// TestASecondProvesNothing checks that an image that is missing for a second, for example during another push, is not gone, for any number of requested scans.
-func TestASecondProvesNothing(t *testing.T) {
+// TestImageThatIsMissingForASecond checks that an image that is missing for a second, for example during another push, is not gone, for any number of requested scans.
+func TestImageThatIsMissingForASecond(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0")
 	s.policy("shop")
@@ -200,7 +200,7 @@ func TestRefusedHeadAlone(t *testing.T) {
 	p, _ = s.pass("previews")
 	for range 3 {
 		if c := fmt.Sprint(condition(p, "SourceReachable")); !strings.Contains(c, "True") {
-			t.Errorf("one refused image is reported as a failure of the source: %s", c)
+			t.Errorf("one rejected image is reported as a failure of the source: %s", c)
 		}
 		p = s.scan("previews")
 	}

@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 			o.inUse = []version.Held{held("release", "1.0.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "1.0.0", Reason: "Gone", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
-		"excluded before by a tag that is not known any more": {func(o *observed, s *selection) {
+		"excluded before by a tag that is no longer known": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Excluded", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},
@@ -130,7 +130,7 @@ func TestConditions(t *testing.T) {
 		"denied with offers": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}}
 		}, conditions{`False Unauthorized: list tags of "r": : ; offered versions remain offered`, "", `True Unauthorized: list tags of "r": : ; offered versions remain offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},
-		"down without offers": {func(_ *observed, s *selection, out *plan) {
+		"unreachable without offers": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unreachable, Op: "list tags of", Object: "r"}}}, plan{}
 		}, conditions{`False Unreachable: list tags of "r": :`, `True Unreachable: list tags of "r": :`, "", `False Unreachable: list tags of "r": :`, quiet, ""}},
 		"no tags": {func(_ *observed, s *selection, out *plan) {

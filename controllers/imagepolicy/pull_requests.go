@@ -364,7 +364,7 @@ func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, 
 // checkHead rejects the images of a tag unless all of them were built from the head commit.
 func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag preview.Tag, images []v1alpha1.ReleaseImage) *version.Refusal {
 	for i, image := range images {
-		says, err := a.Inspect(i, image.Digest, o.platforms[0])
+		inspected, err := a.Inspect(i, image.Digest, o.platforms[0])
 		if err != nil {
 			s.noteError(err)
 			return rejectf(version.VerdictExists, "the image cannot be read: %s", err)
@@ -373,7 +373,7 @@ func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag pr
 		if st.offered != nil && st.offered.Revision != st.pr.HeadSHA {
 			previous = st.offered.Images[i].Digest
 		}
-		if why := preview.OfHead(st.pr, tag, preview.Image{Digest: image.Digest, Revision: says.Revision, Created: says.Created}, previous); why != "" {
+		if why := preview.OfHead(st.pr, tag, preview.Image{Digest: image.Digest, Revision: inspected.Revision, Created: inspected.Created}, previous); why != "" {
 			return rejectf(version.VerdictExists, "%s", why)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *story) opens(all ...v1alpha1.PullRequest) {
 // changes edits one pull request by its index.
 func (s *story) changes(i int, edit func(*v1alpha1.PullRequest)) {
 	s.Helper()
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { edit(&st.PullRequests[i]) })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { edit(&st.PullRequests[i]) })
 }
 
 // previews returns the offers in the form "group commit tag", with abbreviated commits.
@@ -85,7 +85,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "Ready", strings.HasPrefix(condition(p, "Ready"), "True NoPullRequests: none of 1 pull requests is offered"), true)
 	same(t, "source", p.Status.Source, "github pull requests")
 	if next > 10*time.Second {
-		t.Errorf("the image is looked for again in %s", next)
+		t.Errorf("requeue for the image after %s", next)
 	}
 
 	digest := s.server.Push(t, path, "sha-aaaaaaa")
@@ -115,11 +115,11 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered under another name", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 
 	// The pull request is missing from the list, which does not prove that it is closed. Then it is closed.
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
 	p = s.scan("shop")
 	same(t, "offered when it is missing", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	closed := metav1.NewTime(s.clock.Now().Add(-time.Second))
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.PullRequests = []v1alpha1.PullRequest{pull(12, "cart", sha("b"), func(pr *v1alpha1.PullRequest) {
 			pr.State, pr.ClosedTime = v1alpha1.PullRequestClosed, &closed
 		})}
@@ -136,13 +136,13 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	}
 	p, _ = s.pass("shop")
 	same2("when it is closed", p)
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
 	same2("when no one names it", s.scan("shop"))
 	s.restart()
 	same2("after a restart", s.scan("shop"))
 
 	// The pull request is opened again, with its last commit.
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.PullRequests = []v1alpha1.PullRequest{pull(12, "feature/Cart", sha("b"))}
 	})
 	p = s.scan("shop")
@@ -238,14 +238,14 @@ func TestFiltersWithdraw(t *testing.T) {
 			s.policy("shop", pulls(test.spec))
 			s.microservice("shop", "shop", "fix-1 "+sha("a"))
 			same(t, "offered", previews(s.scan("shop")), []string{"fix-1 aaaa sha-aaaaaaa"})
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 				test.edit(&st.PullRequests[0])
 			})
 			p := s.scan("shop")
 			same(t, "offered by what is not current", previews(p), []string{"fix-1 aaaa sha-aaaaaaa"})
 			same(t, "withdrawn by what is not current", taken(p), []string(nil))
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 			for range 3 {
 				p = s.scan("shop")
 				same(t, "offered", previews(p), []string(nil))
@@ -276,7 +276,7 @@ func TestForks(t *testing.T) {
 	same(t, "one branch of two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
 	for _, rel := range p.Status.Releases {
 		if !rel.Fork {
-			t.Errorf("%s is offered as if it were not of a fork", rel.Group)
+			t.Errorf("%s is offered without the mark of a fork", rel.Group)
 		}
 	}
 	p, _ = s.pass("shop")
@@ -347,13 +347,15 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	heads := manifests(s.server)
 	for name, spoil := range map[string]func(){
 		"a page is missing": func() {
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				st.PullRequests = slices.Concat(all[:60], all[160:])
 			})
 		},
-		"nothing is known": func() { s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil }) },
+		"nothing is known": func() {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
+		},
 		"GitHub is away": func() {
-			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				st.PullRequests = all[:3]
 				status.Stalled(&st.Conditions, 1, "NotFound", "404")
 			})
@@ -433,7 +435,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 		}
 		for _, w := range want.withdrawn {
 			if takes[w.Group] || offers[w.Group] {
-				t.Errorf("group %s is withdrawn twice, or offered too", w.Group)
+				t.Errorf("group %s is withdrawn twice, or also offered", w.Group)
 			}
 			takes[w.Group] = true
 		}
@@ -467,8 +469,8 @@ func TestLimitOfPullRequests(t *testing.T) {
 	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
-// TestPullRequestsHeedAPause checks that scans for pull requests send no requests to a registry that limits requests.
-func TestPullRequestsHeedAPause(t *testing.T) {
+// TestPullRequestsRespectARateLimit checks that scans for pull requests send no requests to a registry that limits requests.
+func TestPullRequestsRespectARateLimit(t *testing.T) {
 	s := begin(t)
 	for _, name := range []string{"shop", "web"} {
 		s.policy(name, pulls(nil))
@@ -480,7 +482,7 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 	asked := s.server.Total()
 	for range 5 {
 		s.pass("web")
-		s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+		s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 			st.PullRequests[4].HeadSHA = fmt.Sprintf("%040x", s.clock.Now().Unix())
 		})
 		p, next := s.pass("shop")
@@ -498,9 +500,9 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
 }
 
-// TestOneBadImageStopsNoOther tests heighliner-2018, appendix D 15: one head commit with an unusable image does not
+// TestOneBadImageDoesNotBlockOthers tests heighliner-2018, appendix D 15: one head commit with an unusable image does not
 // stop other head commits.
-func TestOneBadImageStopsNoOther(t *testing.T) {
+func TestOneBadImageDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
 	s.server.Push(t, path, "sha-2222222", "linux/arm64")
@@ -545,7 +547,7 @@ func TestAnotherRepository(t *testing.T) {
 		if name == "mall" {
 			s.respell("shop", name)
 		}
-		s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/" + name })
+		s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/" + name })
 		p := s.scan("shop")
 		same(t, "renamed", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111"})
 		same(t, "identity", p.Status.RepositoryID, "github.com/1296269")
@@ -557,7 +559,7 @@ func TestAnotherRepository(t *testing.T) {
 
 	// A user changes the reference to another GitHubRepository.
 	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
-	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("other", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Repository, st.RepositoryID = "acme/other", 2
 		st.PullRequests = []v1alpha1.PullRequest{pull(1, "uno", sha("3"))}
 		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
@@ -566,7 +568,7 @@ func TestAnotherRepository(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Name = "other" })
 	p = s.scan("shop")
 	same(t, "another one that is not ready", append(previews(p), taken(p)...), []string{"one-1 2222 sha-2222222"})
-	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
+	s.setRepositoryStatus("other", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 	for range 2 {
 		p = s.scan("shop")
 		same(t, "another one", append(previews(p), taken(p)...), []string{"uno-1 3333 sha-3333333", " in one-1: Excluded"})
@@ -601,7 +603,7 @@ func TestIDOfARepository(t *testing.T) {
 }
 
 // TestRenamedBranchAndNewPolicy checks that the group of a pull request whose branch was renamed is found by its
-// number, also by an ImagePolicy that was created again.
+// number, even by an ImagePolicy that was created again.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -650,7 +652,7 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	s.opens(pull(1, "patch", sha("a"), at(pushed), approvedAt(sha("a"))))
 	s.policy("shop", pulls(approvedForks))
 	for name, labels := range map[string]map[string]string{
-		"of a later push": {revision: sha("b")}, "that says nothing": nil, "that claims the approved commit": {revision: sha("a")},
+		"of a later push": {revision: sha("b")}, "without a commit": nil, "with the approved commit": {revision: sha("a")},
 	} {
 		s.build(path, "pr-1", pushed.Add(time.Minute), labels)
 		s.build(path, "sha-aaaaaaa", pushed.Add(time.Minute), labels)
@@ -776,6 +778,6 @@ func TestManyPullRequestsAreValid(t *testing.T) {
 	pulls(nil)(&policy.Spec)
 	policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 256, ReleasesPerGroup: 10}
 	if o := fromSpec(policy, "linux/amd64"); o.problem != nil {
-		t.Errorf("256 pull requests are a problem: %v", o.problem)
+		t.Errorf("256 pull requests cause a problem: %v", o.problem)
 	}
 }

@@ -94,7 +94,7 @@ func TestMemoryOfAScan(t *testing.T) {
 			out = newPlan(o, s, now)
 		}) - live
 		if most < 1<<20 {
-			t.Errorf("policy %d: a scan needs %d KiB: that was not measured", i, most>>10)
+			t.Errorf("policy %d: a scan needs %d KiB, which is too little for a measurement", i, most>>10)
 		}
 		if len(out.releases) == 0 || s.tags < n*9/10 {
 			t.Fatalf("policy %d offers %d of %d tags", i, len(out.releases), s.tags)

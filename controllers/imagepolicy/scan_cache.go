@@ -246,7 +246,7 @@ func (ls *scanCache) finish(t *scanTask) bool {
 
 // shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of
 // the namespace whose lists have the largest size, but not the list of keep, whose scan has just been
-// completed. A policy requests its list again when it uses the list, at the latest for its next scan.
+// completed. A policy requests its list again when it uses the list, or for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}

@@ -125,7 +125,7 @@ func TestScansAreBounded(t *testing.T) {
 	}
 	for i := range 16 {
 		if !first[fmt.Sprint(i)] {
-			t.Errorf("%d came first, and did not begin first", i)
+			t.Errorf("scan %d was first in the queue, but did not start first", i)
 		}
 	}
 	for i := range 24 {
@@ -173,14 +173,14 @@ func TestTasksEnd(t *testing.T) {
 		c.scans.stop(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)})
 	}
 	if waiting, _ := c.scans.size(); waiting > 0 {
-		t.Errorf("%d wait that were stopped", waiting)
+		t.Errorf("%d stopped scans are waiting", waiting)
 	}
 	for range 2 {
 		await.Receive(t, "ended when stopped", c.ended)
 	}
 	select {
 	case policy := <-c.requeued:
-		t.Errorf("%s was requeued for nothing", policy)
+		t.Errorf("%s was requeued without a change", policy)
 	default:
 	}
 }

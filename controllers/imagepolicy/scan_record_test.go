@@ -57,15 +57,15 @@ func TestDue(t *testing.T) {
 		least    time.Duration
 		most     time.Duration
 	}{
-		"good":                    {time.Hour, 0, nil, 54 * time.Minute, time.Hour},
-		"down":                    {time.Hour, 0, down, 5 * time.Minute, 5 * time.Minute},
-		"down, often asked":       {5 * time.Second, 0, down, 5 * time.Second, 5 * time.Second},
-		"refused":                 {time.Hour, 0, &registry.Error{Kind: registry.Unauthorized}, time.Hour, time.Hour},
-		"paused":                  {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour},
-		"more, and good":          {time.Hour, time.Minute, nil, time.Minute, time.Minute},
-		"more, and down":          {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
-		"more, and down at last":  {time.Hour, time.Minute, down, time.Minute, time.Minute},
-		"more, and paused longer": {time.Minute, time.Second, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Second, time.Second},
+		"good":                                {time.Hour, 0, nil, 54 * time.Minute, time.Hour},
+		"down":                                {time.Hour, 0, down, 5 * time.Minute, 5 * time.Minute},
+		"unreachable, with frequent requests": {5 * time.Second, 0, down, 5 * time.Second, 5 * time.Second},
+		"refused":                             {time.Hour, 0, &registry.Error{Kind: registry.Unauthorized}, time.Hour, time.Hour},
+		"paused":                              {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour},
+		"more, and good":                      {time.Hour, time.Minute, nil, time.Minute, time.Minute},
+		"more, and unreachable":               {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
+		"more, and then unreachable":          {time.Hour, time.Minute, down, time.Minute, time.Minute},
+		"more, and paused longer":             {time.Minute, time.Second, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

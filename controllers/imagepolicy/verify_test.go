@@ -143,8 +143,8 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 	}
 }
 
-// TestVerifyWhatATagLeft checks that an offered image is verified by its digest, even if its tag has moved.
-func TestVerifyWhatATagLeft(t *testing.T) {
+// TestVerifyAfterATagMoved checks that an offered image is verified by its digest, even if its tag has moved.
+func TestVerifyAfterATagMoved(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
 	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
@@ -180,7 +180,7 @@ func TestVerifyPullRequests(t *testing.T) {
 	// The image of a previous commit is verified too.
 	s.policy("web", pulls(nil))
 	s.pass("web")
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		for i := range st.PullRequests {
 			st.PullRequests[i].HeadSHA = sha(fmt.Sprint(7 + i))
 		}
@@ -191,7 +191,7 @@ func TestVerifyPullRequests(t *testing.T) {
 	for range 2 {
 		same(t, "previous commits that are signed", previews(s.scan("web")), []string{"one-1 1111 sha-1111111"})
 	}
-	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		for i := range st.PullRequests {
 			st.PullRequests[i].HeadSHA = sha(fmt.Sprint(1 + i))
 		}
@@ -250,7 +250,7 @@ func TestReplacedKeyWithdraws(t *testing.T) {
 			p := s.scan("shop")
 			same(s.T, "while signatures cannot be read", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
-				s.Errorf("Ready %q while it is not known what the new key says", got)
+				s.Errorf("Ready = %q before images were verified with the new key", got)
 			}
 			s.server.Heal()
 		},
@@ -287,7 +287,7 @@ func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 			p := s.scan("shop")
 			same(s.T, "while signatures cannot be read", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
-				s.Errorf("Ready %q while it is not known what the new key says", got)
+				s.Errorf("Ready = %q before images were verified with the new key", got)
 			}
 			s.server.Heal()
 		},

@@ -125,7 +125,7 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "at the end", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "True Adopted")
 	same(t, "Ready", wording(condition(s.ms(), "Ready")), "True Succeeded")
 
-	// Nothing is read or written any longer, also after a restart.
+	// Nothing is read or written any longer, even after a restart.
 	writes := len(s.writes)
 	s.restart()
 	s.play()
@@ -200,7 +200,7 @@ func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 		want    string
 	}{
 		"no Deployment":              {func(*story) {}, "False DeploymentNotFound"},
-		"policy that adopts nothing": {func(s *story) { s.previous(1); s.route() }, "False ServiceNotAdopted"},
+		"policy without adoption":    {func(s *story) { s.previous(1); s.route() }, "False ServiceNotAdopted"},
 		"no policy, as for a worker": {func(s *story) { s.previous(1) }, "True Adopted"},
 		"controlled by another": {func(s *story) {
 			d := s.previous(1)
@@ -226,7 +226,7 @@ func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 	}
 }
 
-func TestDeletionEndsWhateverFails(t *testing.T) {
+func TestDeletionEndsDespiteFailures(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
 	s.previous(3)
@@ -246,11 +246,11 @@ func TestDeletionEndsWhateverFails(t *testing.T) {
 		}
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
-		t.Errorf("no one was reported: %q", s.events)
+		t.Errorf("no Microservice is reported: %q", s.events)
 	}
 }
 
-func TestDeletionInANamespaceThatGoes(t *testing.T) {
+func TestDeletionInATerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
 	s.previous(1)
@@ -266,7 +266,7 @@ func TestDeletionInANamespaceThatGoes(t *testing.T) {
 	same(t, "gone", s.removed(), true)
 }
 
-func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
+func TestOrphanKeepsObjectsWithTraffic(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) { ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
 	s.route()
@@ -339,7 +339,7 @@ func TestAdoptionOfADeploymentThatIsScaledUpAgain(t *testing.T) {
 	same(t, "what it had", d.Annotations[v1alpha1.AnnotationAdoptedReplicas], "5")
 }
 
-func TestWhatCannotBeAdoptedIsLookedAtAgain(t *testing.T) {
+func TestRejectedAdoptionIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionOrphan))
 	d := s.previous(1)

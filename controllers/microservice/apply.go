@@ -28,7 +28,7 @@ type pass struct {
 
 // applied is the result of applying a plan.
 type applied struct {
-	// unwritable contains the releases to which the API server rejected a write in this pass.
+	// unwritable contains the releases to which the API server rejected a write in this reconcile.
 	unwritable map[string]error
 }
 
@@ -38,7 +38,7 @@ type applied struct {
 // that a user aborts still loses its traffic.
 //
 // refused is the error of releases that could not be created or changed. It does not block other
-// writes. err is the error that ends the pass.
+// writes. err is the error that ends the reconcile.
 func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err error) {
 	w.applied.unwritable = map[string]error{}
 	now := r.clock.Now()
@@ -69,7 +69,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 // budget or autoscaler. It does not block other writes: the planner counts the existing pods, and a
 // canary that fails must lose its weight even if the API server rejects the write of any release.
 // Releases that could not be stamped are recorded as unwritable, and the plan must be computed again.
-// err is the error that ends the pass: a plan based on outdated facts is dropped.
+// err is the error that ends the reconcile: a plan based on outdated facts is dropped.
 func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {

@@ -56,7 +56,7 @@ func (s *story) keepsAutoscaler(version string) {
 	for _, g := range p.Status.Groups {
 		for _, name := range g.References {
 			if name == c.Name && c.Spec.Availability.Autoscaling == nil {
-				s.Errorf("%s is in the routes with %d pods, and has no autoscaler any more", version, c.Status.Replicas)
+				s.Errorf("%s is in the routes with %d pods, but no longer has an autoscaler", version, c.Status.Replicas)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 	s.passed = func() { s.keepsAutoscaler("1.1.0") }
 	s.play()
 	if c := s.release("1.1.0"); c.Spec.Replicas != 0 || c.Spec.Availability.Autoscaling != nil {
-		t.Errorf("in the end 1.1.0 has %d replicas, and autoscaling %v", c.Spec.Replicas, c.Spec.Availability.Autoscaling)
+		t.Errorf("at the end: 1.1.0 has %d replicas, autoscaling %v", c.Spec.Replicas, c.Spec.Availability.Autoscaling)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 		t.Errorf("1.1.0 is not active:\n%s", s.rolloutState())
 	}
 	if c := s.release("1.0.0"); c.Spec.Availability.Autoscaling != nil {
-		t.Error("1.0.0 stands by after its drain, and has an autoscaler")
+		t.Error("1.0.0 is a standby release after its drain, but has an autoscaler")
 	}
 }
 
@@ -139,10 +139,10 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 				t.Error("no write was refused")
 			}
 			if got := s.rolloutState(); !strings.Contains(got, "1.1.0 error 0%") {
-				t.Errorf("a day after its deadline 1.1.0, which has no pods, is\n%s", got)
+				t.Errorf("a day after the deadline of 1.1.0, which has no pods:\n%s", got)
 			}
 			if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False ") {
-				t.Errorf("Ready is %q, and hides the refusal", got)
+				t.Errorf("Ready is %q, want the rejection", got)
 			}
 		})
 	}
@@ -160,10 +160,10 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		refuses string // patches of this version
-		abort   func(*story)
-		after   string // the state after writes are no longer rejected
-		said    bool   // whether the rejection is still reported at the end
+		refuses  string // patches of this version
+		abort    func(*story)
+		after    string // the state after writes are no longer rejected
+		reported bool   // whether the rejection is still reported at the end
 	}{
 		"by a pin to a retained release": {
 			refuses: "1.0.0", abort: func(s *story) {
@@ -171,16 +171,16 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 					spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "release", Version: "1.0.0"}}}
 				})
 			},
-			after: "1.0.0 active 100%", said: true,
+			after: "1.0.0 active 100%", reported: true,
 		},
 		"by decision Deprecate": {refuses: "1.2.0", abort: func(s *story) { decide(s, "1.2.0", "Deprecate") }, after: "1.1.0 active 100%"},
-		"with decision Retry on another one": {
+		"with decision Retry on another release": {
 			refuses: "1.1.5", abort: func(s *story) {
 				decide(s, "1.1.5", "Retry")
 				s.broken["1.2.0"] = true
 				s.kubelet()
 			},
-			after: "1.1.0 active 100%", said: true,
+			after: "1.1.0 active 100%", reported: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,15 +229,15 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 				t.Error("no write was refused")
 			}
 			if got := s.rolloutState(); strings.Contains(got, "1.2.0 canary") || !strings.Contains(got, "1.1.0 active 100%") {
-				t.Errorf("after the abort it is\n%s", got)
+				t.Errorf("after the abort:\n%s", got)
 			}
-			if got := condition(s.ms(), "Ready"); test.said && (!strings.HasPrefix(got, "False ") || !strings.Contains(got, "denied by policy")) {
-				t.Errorf("Ready is %q, and hides the refusal", got)
+			if got := condition(s.ms(), "Ready"); test.reported && (!strings.HasPrefix(got, "False ") || !strings.Contains(got, "denied by policy")) {
+				t.Errorf("Ready is %q, want the rejection", got)
 			}
 			s.before = nil
 			s.play()
 			if got := s.rolloutState(); !strings.Contains(got, test.after) {
-				t.Errorf("in the end it is\n%s", got)
+				t.Errorf("at the end:\n%s", got)
 			}
 		})
 	}
@@ -266,10 +266,10 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 		return apierrors.NewInternalError(errors.New("failed calling webhook"))
 	}
 	if _, err := s.pass(); err != nil {
-		t.Errorf("a plan on old facts is not dropped: %v", err)
+		t.Errorf("a plan with outdated facts is not dropped: %v", err)
 	}
 	if got := s.rolloutState(); !strings.Contains(got, "1.1.0 canary 50%") {
-		t.Errorf("a decision that is not there any more was applied:\n%s", got)
+		t.Errorf("a removed decision was applied:\n%s", got)
 	}
 }
 
@@ -281,6 +281,6 @@ func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	w := &pass{plan: plan{Result: release.Result{RequeueTime: s.clock.Now().Add(time.Second)}}}
 	requeue, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
 	if requeue != time.Second || err == nil {
-		t.Errorf("the next pass is after %v, with the error %v", requeue, err)
+		t.Errorf("requeue after %v, error %v", requeue, err)
 	}
 }

@@ -151,7 +151,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 			if !next.Available {
 				return false, "ActiveStopped", fmt.Sprintf("in group %s, the pods of %s were stopped so that %s can run; %s %s", g.Name, row.SemVer.Version, next.SemVer.Version, next.SemVer.Version, exchanged(w, g.Slug, next))
 			}
-			lines = append(lines, fmt.Sprintf("%s in group %s (%s runs in its place)", row.SemVer.Version, g.Name, next.SemVer.Version))
+			lines = append(lines, fmt.Sprintf("%s in group %s (%s runs instead)", row.SemVer.Version, g.Name, next.SemVer.Version))
 			continue
 		case !row.Available:
 			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s has fewer available replicas than desired", row.SemVer.Version, g.Name)

@@ -27,7 +27,7 @@ const (
 	// requeueSecrets is the interval at which Secrets that are part of a release are read. Secrets are
 	// read one by one, and neither watched nor kept in memory.
 	requeueSecrets = time.Minute
-	// unclaimed is how long a copy may exist without its release. An older copy was created by a pass
+	// unclaimed is how long a copy may exist without its release. An older copy was created by a reconcile
 	// that ended before it created the release.
 	unclaimed = 10 * time.Minute
 )

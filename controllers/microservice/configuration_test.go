@@ -89,7 +89,7 @@ func (s *story) active() *v1alpha1.VersionedMicroservice {
 			return s.objects()[row.VersionedMicroservice]
 		}
 	}
-	s.Fatalf("nothing is active: %s", s.rolloutState())
+	s.Fatalf("no release is active: %s", s.rolloutState())
 	return nil
 }
 
@@ -124,7 +124,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 		t.Errorf("the release runs with %s, owned by %v", mine.Name, mine.OwnerReferences)
 	}
 	if c, r := slices.Index(s.writes, "create "+mine.Name), slices.Index(s.writes, "create "+blue.Name); c < 0 || c > r {
-		t.Errorf("the copy is not made before the release: %q", s.writes)
+		t.Errorf("the copy is not created before the release: %q", s.writes)
 	}
 
 	s.write("settings", "red")
@@ -167,7 +167,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 		same(t, "release", s.active().Name, was.Name)
 		for _, e := range s.events[events:] {
 			if strings.HasPrefix(e, "Step:") {
-				t.Errorf("a release that was active takes steps again: %s", e)
+				t.Errorf("a previously active release takes steps again: %s", e)
 			}
 		}
 	})
@@ -338,13 +338,13 @@ func TestOptionalConfiguration(t *testing.T) {
 	without := s.active()
 	name := without.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name
 	if name == "settings" {
-		t.Error("pods see an optional ConfigMap that is made later")
+		t.Error("pods use an optional ConfigMap that was created later")
 	}
 	same(t, "copies of nothing", len(s.copies()), 0)
 	s.write("settings", "blue")
 	s.play()
 	if s.active().Name == without.Name {
-		t.Fatalf("it is not a release: %s", s.rolloutState())
+		t.Fatalf("the change does not create a release: %s", s.rolloutState())
 	}
 	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
 	if _, ok := s.copies()[name]; ok {
@@ -422,9 +422,9 @@ func (s *story) canaryOfStory() string {
 	return ""
 }
 
-// TestCopiesAreOfTheContentThatWasPlanned checks that a copy is created only with the content from which the name of
+// TestCopiesHaveThePlannedContent checks that a copy is created only with the content from which the name of
 // the release was computed.
-func TestCopiesAreOfTheContentThatWasPlanned(t *testing.T) {
+func TestCopiesHaveThePlannedContent(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
 	s.write("settings", "blue")
@@ -446,7 +446,7 @@ func TestCopiesAreOfTheContentThatWasPlanned(t *testing.T) {
 	for range 3 {
 		result, err := s.pass()
 		if err != nil || result.RequeueAfter == 0 {
-			t.Fatalf("a pass on old content gives %v, %v", result, err)
+			t.Fatalf("reconcile of old content = %v, %v", result, err)
 		}
 	}
 	same(t, "writes on old content", len(s.writes), 0)
@@ -495,7 +495,7 @@ func TestDeletedCopies(t *testing.T) {
 	again := s.runsWith(blue)
 	same(t, "content", again.Data["file"], "blue")
 	if again.UID == lost.UID || !metav1.IsControlledBy(again, blue) {
-		t.Errorf("it was not deleted, or is owned by %v", again.OwnerReferences)
+		t.Errorf("the object was not deleted, or is owned by %v", again.OwnerReferences)
 	}
 
 	s.write("settings", "red")
@@ -691,12 +691,12 @@ func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	s.play()
 	again := s.active()
 	if again.UID == was.UID || again.Name != was.Name {
-		t.Fatalf("the release was not made again: %s", s.rolloutState())
+		t.Fatalf("the release was not created again: %s", s.rolloutState())
 	}
 	now := s.runsWith(again)
 	same(t, "the copy is the same", now.UID, before.UID)
 	if !metav1.IsControlledBy(now, again) || len(now.OwnerReferences) != 1 {
-		t.Errorf("it is owned by %v", now.OwnerReferences)
+		t.Errorf("the object is owned by %v", now.OwnerReferences)
 	}
 }
 
@@ -727,11 +727,11 @@ func TestContentIsNotReported(t *testing.T) {
 	}
 	reported += string(raw)
 	if strings.Contains(reported, hidden) {
-		t.Error("content is reported")
+		t.Error("the content of the Secret is reported")
 	}
 	for _, word := range []string{"ReleaseFailed", "ConfigurationMissing", "ConfigurationLost"} {
 		if !strings.Contains(reported, word) {
-			t.Errorf("the story does not come to %s", word)
+			t.Errorf("the test never reaches %s", word)
 		}
 	}
 	if len(logs.String()) == 0 {
@@ -767,7 +767,7 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 	s.get(volume(release, 0), mine)
 	same(t, "copy", mine.Data, map[string][]byte{"key": []byte("one")})
 	if mine.Name == "licence" || !metav1.IsControlledBy(mine, release) || mine.Immutable == nil || !*mine.Immutable {
-		t.Errorf("the copy is %v", mine.ObjectMeta)
+		t.Errorf("copy = %v", mine.ObjectMeta)
 	}
 	result, _ := s.pass()
 	same(t, "next requeue", result.RequeueAfter, requeueSecrets)
@@ -834,7 +834,7 @@ func TestSecretsForbidden(t *testing.T) {
 			s.reconciler = s.make(limited, limited)
 			result, err := s.pass()
 			if err != nil || result.RequeueAfter > requeueSecrets || result.RequeueAfter == 0 {
-				t.Errorf("a pass without permissions gives %v, %v", result, err)
+				t.Errorf("reconcile without permissions = %v, %v", result, err)
 			}
 			got := condition(s.ms(), "Stalled")
 			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q", s.namespace)) {
@@ -845,7 +845,7 @@ func TestSecretsForbidden(t *testing.T) {
 	}
 }
 
-// TestCrashesWithConfiguration checks that the result is the same if the manager ends at each write of a change of
+// TestCrashesWithConfiguration checks that the result is the same if the manager stops at each write of a change of
 // configuration.
 func TestCrashesWithConfiguration(t *testing.T) {
 	t.Parallel()
@@ -964,7 +964,7 @@ func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 	for _, before := range left {
 		now := before.DeepCopyObject().(client.Object)
 		if !s.exists(now, before.GetName()) {
-			t.Errorf("%T %q was deleted: pods of the Deployment that stayed cannot start", before, before.GetName())
+			t.Errorf("%T %q was deleted, so pods of the remaining Deployment cannot start", before, before.GetName())
 			continue
 		}
 		same(t, fmt.Sprintf("what stayed of %T", before), now, before)

@@ -83,20 +83,20 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
-	// began is the time of the first pass. Earlier changes of releases are not known.
+	// began is the time of the first reconcile. Earlier changes of releases are not known.
 	began first
 	// journal recognizes a rollout state that is older than the last write of this process.
 	journal status.Journal
 	// restored contains the times at which previous Deployments were available again, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale contains the times since which the ImagePolicies of Microservices must be scanned, by name of
+	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
 	// the Microservice.
 	stale sync.Map
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.
 	guest bool
-	// requeues keeps the requeue time of the plan if a pass ends in an error.
+	// requeues keeps the requeue time of the plan if a reconcile ends in an error.
 	requeues status.Requeues
 }
 
@@ -184,7 +184,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return r.fail(ctx, err)
 		}
-		return ctrl.Result{}, nil // The event of this write triggers the next pass.
+		return ctrl.Result{}, nil // The event of this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&ms) {
 		return ctrl.Result{}, nil // the watch delivers the last write of this process (protocol rule 2)

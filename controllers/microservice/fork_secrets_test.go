@@ -86,7 +86,7 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	s.reconciler = s.make(limited, limited)
 	for range 3 {
 		if result, err := s.pass(); err != nil || result.RequeueAfter == 0 {
-			t.Errorf("a pass gives %v, %v", result, err)
+			t.Errorf("reconcile = %v, %v", result, err)
 		}
 	}
 	want := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", s.namespace)
@@ -126,8 +126,8 @@ func TestForksWaitForSecrets(t *testing.T) {
 	}
 	ms := &v1alpha1.Microservice{}
 	s.get("shop", ms)
-	if said := fmt.Sprint(ms.Status.Conditions); len(releases.Items) > 0 || !strings.Contains(said, `Secret "deployer-token"`) {
-		t.Errorf("%d releases while their Secret does not exist; said: %s", len(releases.Items), said)
+	if conditions := fmt.Sprint(ms.Status.Conditions); len(releases.Items) > 0 || !strings.Contains(conditions, `Secret "deployer-token"`) {
+		t.Errorf("%d releases exist before their Secret; Ready: %s", len(releases.Items), conditions)
 	}
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "deployer"}})
 	s.create(&corev1.Secret{

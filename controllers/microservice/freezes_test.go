@@ -147,7 +147,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	s.fair(time.Hour)
 	facts, _, err := Facts(t.Context(), s.client, s.ms(), s.clock.Now())
 	if err != nil || facts.Spec.Freeze == nil {
-		t.Fatalf("the freeze is %v, %v", facts.Spec.Freeze, err)
+		t.Fatalf("freeze = %v, %v", facts.Spec.Freeze, err)
 	}
 	same(t, "name", *facts.Spec.Freeze, release.Freeze{Name: `Freeze "fair"`, Until: facts.Spec.Freeze.Until, Reason: "trade fair"})
 	other := errors.New("the API server is away")
@@ -167,7 +167,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 		})
 		facts, _, err := Facts(t.Context(), c, s.ms(), s.clock.Now())
 		if !errors.Is(err, tc.want) || facts.Spec.Freeze != nil {
-			t.Errorf("%s: the freeze is %v, error %v", name, facts.Spec.Freeze, err)
+			t.Errorf("%s: freeze = %v, %v", name, facts.Spec.Freeze, err)
 		}
 	}
 }
@@ -185,6 +185,6 @@ func TestFreezeEnqueues(t *testing.T) {
 	same(t, "other labels", count(f), 0)
 	all := &v1alpha1.ClusterFreeze{}
 	if count(all) == 0 {
-		t.Error("a freeze of the cluster enqueues nothing")
+		t.Error("a ClusterFreeze enqueues no Microservice")
 	}
 }

@@ -25,7 +25,7 @@ func (s *story) offerGroups(held ...string) {
 	}
 }
 
-func TestWhatOthersHoldStartsNoGroup(t *testing.T) {
+func TestVersionHeldElsewhereStartsNoGroup(t *testing.T) {
 	for name, test := range map[string]struct {
 		play func(*story)
 		want string
@@ -76,7 +76,7 @@ func TestWhatOthersHoldStartsNoGroup(t *testing.T) {
 }
 
 // TestConcernsAPinnedTag checks that a version that an ImagePolicy offers beyond its limits, because this
-// Microservice pins it, can start, also if the pin is written like the tag.
+// Microservice pins it, can start, even if the pin is written like the tag.
 func TestConcernsAPinnedTag(t *testing.T) {
 	t.Parallel()
 	offer := &v1alpha1.OfferedRelease{Group: "1-0-x", SemVer: v1alpha1.SemVer{Name: "1.0.x", Version: "1.0.0"}}
@@ -84,12 +84,12 @@ func TestConcernsAPinnedTag(t *testing.T) {
 		pin  release.Pin
 		want bool
 	}{
-		"the version":            {release.Pin{Version: "1.0.0"}, true},
-		"its tag":                {release.Pin{Version: "v1.0.0"}, true},
-		"its tag, for the group": {release.Pin{Group: "1.0.x", Version: "v1.0.0"}, true},
-		"its tag, for another":   {release.Pin{Group: "1.1.x", Version: "v1.0.0"}, false},
-		"another version":        {release.Pin{Version: "v1.0.1"}, false},
-		"a release by its name":  {release.Pin{Release: "shop-1-0-0"}, false},
+		"pin to the version":              {release.Pin{Version: "1.0.0"}, true},
+		"pin to its tag":                  {release.Pin{Version: "v1.0.0"}, true},
+		"pin to its tag in the group":     {release.Pin{Group: "1.0.x", Version: "v1.0.0"}, true},
+		"pin to its tag in another group": {release.Pin{Group: "1.1.x", Version: "v1.0.0"}, false},
+		"pin to another version":          {release.Pin{Version: "v1.0.1"}, false},
+		"a release by its name":           {release.Pin{Release: "shop-1-0-0"}, false},
 	} {
 		w := &pass{observed: observed{ms: &v1alpha1.Microservice{}}}
 		w.facts.Spec.Pins = []release.Pin{test.pin}

@@ -36,7 +36,7 @@ func TestReadSpec(t *testing.T) {
 		"slots of previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
 			s.Previews.MaxGroups = 5
 		}), ""},
-		"an autoscaler's least replicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
+		"minReplicas of the autoscaler": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
 		}}, defaults(func(s *release.Spec) { s.Replicas, s.SplitBy = 4, release.SplitByRoutes }), ""},
 		"an autoscaler without them": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
@@ -109,11 +109,11 @@ func TestOutcomes(t *testing.T) {
 			{Name: "pre", Type: "PreRollout"}, {Name: "back", Type: "Rollback"}, {Name: "early", Type: "ConfirmRollout", Previews: true}, {Name: "late", Type: "ConfirmRollout"},
 		},
 	}
-	said := func(name string, kind v1alpha1.HookType, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
+	hook := func(name string, kind v1alpha1.HookType, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
 		return v1alpha1.HookStatus{Name: name, Type: kind, Run: 7, Step: 1, Since: &since, Phase: phase, Message: message}
 	}
 	more := func(name string, phase v1alpha1.HookPhase, message string) v1alpha1.HookStatus {
-		return said(name, "ConfirmTrafficIncrease", phase, message)
+		return hook(name, "ConfirmTrafficIncrease", phase, message)
 	}
 	with := func(h v1alpha1.HookStatus, edit func(*v1alpha1.HookStatus)) v1alpha1.HookStatus {
 		edit(&h)
@@ -131,32 +131,32 @@ func TestOutcomes(t *testing.T) {
 	early.Gate, early.Step = "ConfirmRollout", 0
 	for name, test := range map[string]struct {
 		run  v1alpha1.Rollout
-		said []v1alpha1.HookStatus
+		hook []v1alpha1.HookStatus
 		want release.Object
 	}{
-		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Object{Gates: gate(early, false, false, "late was not called yet")}},
+		"all hooks of a gate": {early, []v1alpha1.HookStatus{hook("early", "ConfirmRollout", "Open", "")}, release.Object{Gates: gate(early, false, false, "late was not called yet")}},
 		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Object{}},
 		"no one answered":     {run, nil, release.Object{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
-		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
+		"one approves": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
 			release.Object{Gates: gate(run, false, false, "b responded: freeze until Monday")}},
-		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
+		"all approve": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
 		"another rollout": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
-		"no wait at all": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
+		"no wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
-		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Object{Gates: gate(atStart, true, false, "")}},
-		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(said("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
+		"a check passed": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Delivered", "")}, release.Object{Gates: gate(atStart, true, false, "")}},
+		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(hook("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
 			release.Object{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
-		"a check that is being made": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
-		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
-		"one asks to go back": {free, []v1alpha1.HookStatus{said("back", "Rollback", "Open", "orders fall")},
+		"a check that is being made": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
+		"a check failed":             {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
+		"one requests a rollback": {free, []v1alpha1.HookStatus{hook("back", "Rollback", "Open", "orders fall")},
 			release.Object{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders fall"}}},
-		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Object{}},
-		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Object{}},
+		"no rollback requested":                        {free, []v1alpha1.HookStatus{hook("back", "Rollback", "Waiting", "")}, release.Object{}},
+		"a rollback requested in the previous rollout": {free, []v1alpha1.HookStatus{with(hook("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Object{}},
 		"a gate whose hooks were removed": {func() v1alpha1.Rollout { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
 			release.Object{Gates: []release.GateFact{{Rollout: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
 	} {
@@ -165,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 		r := test.run
 		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "other"}, {Slug: "1-x", Rollout: &r}}
 		c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
-		c.Status.Hooks = test.said
+		c.Status.Hooks = test.hook
 		var got release.Object
 		readHooks(ms, c, &got)
 		same(t, name, got, test.want)
@@ -183,7 +183,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestJobsOfAFailure checks that the Jobs of hooks of a failed release count from the time of their calls, also while a quota rejects them.
+// TestJobsOfAFailure checks that the Jobs of hooks of a failed release count from the time of their calls, even while a quota rejects them.
 func TestJobsOfAFailure(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -195,7 +195,7 @@ func TestJobsOfAFailure(t *testing.T) {
 	}{
 		"no row":            {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
 		"it waits":          {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, true},
-		"it has ended":      {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookDelivered, false},
+		"the Job has ended": {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookDelivered, false},
 		"a URL":             {v1alpha1.HookPostRollout, nil, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
 		"an active release": {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseActive, v1alpha1.HookWaiting, false},
 		"a gate":            {v1alpha1.HookConfirmRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
@@ -274,7 +274,7 @@ func TestWords(t *testing.T) {
 		string(v1alpha1.GateConfirmPromotion):       string(release.ConfirmPromotion),
 	} {
 		if api != planner {
-			t.Errorf("the API says %q, and the planner %q", api, planner)
+			t.Errorf("hook types of the API = %q, of the planner %q", api, planner)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 			}
 			lost++
 			// The queue retries the error that play treats as a crash.
-			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is away")))
+			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is unavailable")))
 		}
 		s.upgrade(func(version, rolloutState string) {
 			same(t, "rollout state after "+version, strings.ReplaceAll(rolloutState, "Rebuilt", "First"), rests[version])
@@ -89,9 +89,9 @@ func (s *story) meddle(what string, n int) bool {
 	return true
 }
 
-// TestReadsOfAPass tests row 50: a reconcile reads from the cache a few times, for any number of
+// TestReadsOfAReconcile tests row 50: a reconcile reads from the cache a few times, for any number of
 // releases, and reads nothing from the API server while nothing is missing.
-func TestReadsOfAPass(t *testing.T) {
+func TestReadsOfAReconcile(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.route()
@@ -118,20 +118,20 @@ func TestReadsOfAPass(t *testing.T) {
 		s.pass()
 		s.reconciler = rest
 		if reads["server"] > 0 {
-			t.Errorf("%s: a pass stable asks the server %d times", version, reads["server"])
+			t.Errorf("%s: a reconcile in the stable state reads from the server %d times", version, reads["server"])
 		}
 		if i == 0 {
 			cached = reads["cache"]
 		}
 		if reads["cache"] > cached || cached > 8 {
-			t.Errorf("%s: a pass stable reads %d times, the first one %d times", version, reads["cache"], cached)
+			t.Errorf("%s: a reconcile in the stable state reads %d times, the first one %d times", version, reads["cache"], cached)
 		}
 	}
 }
 
-// TestObjectsCarryOnlyWhatIsOurs tests rows 47 and 69: created objects have only the labels of
+// TestObjectsHaveOnlyOwnLabels tests rows 47 and 69: created objects have only the labels of
 // Heighliner, so that a GitOps tool does not manage them, and no finalizer.
-func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
+func TestObjectsHaveOnlyOwnLabels(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
 		ms.Labels = map[string]string{"app.kubernetes.io/instance": "shop", "argocd.argoproj.io/instance": "shop"}
@@ -143,7 +143,7 @@ func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 	for _, keys := range []map[string]string{object.Labels, object.Annotations, object.Spec.Template.Labels, object.Spec.Template.Annotations} {
 		for key := range keys {
 			if !strings.HasPrefix(key, "hlnr.io/") {
-				t.Errorf("the release carries %q", key)
+				t.Errorf("the release has %q", key)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 		t.Errorf("finalizers: %v of the release, %v of the Microservice", object.Finalizers, s.ms().Finalizers)
 	}
 	if owner := metav1.GetControllerOf(object); owner == nil || owner.UID != s.ms().UID {
-		t.Errorf("its controller is %v", owner)
+		t.Errorf("the controller of the object is %v", owner)
 	}
 }
 
@@ -182,9 +182,9 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestDeploymentComesBackAsItWas tests row 25: a Deployment that was taken over is restored with its
+// TestDeploymentIsRestored tests row 25: a Deployment that was taken over is restored with its
 // replicas, and without any fields of Heighliner.
-func TestDeploymentComesBackAsItWas(t *testing.T) {
+func TestDeploymentIsRestored(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
 	before := s.previous(3)

@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// errCrash is the error of a write at which the manager ends.
+// errCrash is the error of a write at which the manager stops.
 var errCrash = errors.New("the manager died")
 
-// story is one namespace with the Microservice shop and simulated neighbours: pods
+// story is a test namespace with the Microservice shop and simulated dependencies: pods
 // are available immediately unless a version is broken, and a NetworkPolicy, if it
 // exists, confirms the rollout state. The test calls the reconciler, which reads from
 // the API server, and sets the clock.
@@ -158,7 +158,7 @@ func (s *story) Eventf(about, related runtime.Object, kind, reason, action, note
 		s.keys = map[string]int{}
 	}
 	if s.keys[key]++; s.keys[key] > 1 {
-		s.Errorf("event %s: %s is folded into an earlier one", reason, note)
+		s.Errorf("event %s: %s is combined with an earlier event", reason, note)
 	}
 	s.events = append(s.events, fmt.Sprintf("%s: %s", reason, fmt.Sprintf(note, args...)))
 }
@@ -235,7 +235,7 @@ func (s *story) pass() (ctrl.Result, error) {
 		}
 	}
 	if rolloutStates > 1 {
-		s.Errorf("one pass wrote the rollout state %d times", rolloutStates)
+		s.Errorf("one reconcile wrote the rollout state %d times", rolloutStates)
 	}
 	if s.passed != nil {
 		s.passed()
@@ -271,7 +271,7 @@ func (s *story) play(done ...func() bool) {
 			return
 		}
 	}
-	s.Fatalf("the story does not end: %s", s.rolloutState())
+	s.Fatalf("the rollout does not end: %s", s.rolloutState())
 }
 
 // until returns a function that reports whether the rollout state contains a line.

@@ -174,7 +174,7 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// requeueIn requests a reconcile after d at the latest.
+// requeueIn requests a reconcile within d.
 func (o *observed) requeueIn(d time.Duration) {
 	if o.requeue == 0 || d < o.requeue {
 		o.requeue = d

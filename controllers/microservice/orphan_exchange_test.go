@@ -74,6 +74,6 @@ func TestOrphanInAnExchange(t *testing.T) {
 		}
 	}
 	if kept == 0 {
-		t.Error("what remains after the deletion has no pods: the Deployment of the active release is kept with 0 replicas, and that of 1.1.0 is garbage collected")
+		t.Error("no pods remain after the deletion: the Deployment of the active release is kept with 0 replicas, and the Deployment of 1.1.0 is garbage collected")
 	}
 }

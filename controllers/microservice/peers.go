@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// togetherWith returns the name for rollouts together that a Microservice shares with its peers, or
+// togetherWith returns the value of together.name that a Microservice shares with its peers, or
 // "".
 func togetherWith(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
@@ -19,7 +19,7 @@ func togetherWith(ms *v1alpha1.Microservice) string {
 	return ""
 }
 
-// peers returns the other Microservices of the namespace with the same name for rollouts together.
+// peers returns the other Microservices of the namespace with the same together.name.
 func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.Microservice, error) {
 	name := togetherWith(ms)
 	if name == "" {

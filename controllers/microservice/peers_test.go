@@ -34,13 +34,13 @@ func TestTogether(t *testing.T) {
 			s.offer("1.1.0", "1.0.0")
 			s.play()
 			if run := s.inProgress(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
-				t.Fatalf("it does not wait: %+v\n%s", run, s.rolloutState())
+				t.Fatalf("the rollout does not wait: %+v\n%s", run, s.rolloutState())
 			}
 			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 is waiting at 10% for Microservice cart")
 			s.stands("cart", v1alpha1.ReleaseError, nil)
 			s.play()
 			if !s.until(test.end)() {
-				t.Errorf("it failed at the other one: %s", s.rolloutState())
+				t.Errorf("the version failed in the other Microservice: %s", s.rolloutState())
 			}
 			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed in Microservice cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
 				t.Errorf("Blocked is %q", held)
@@ -51,12 +51,12 @@ func TestTogether(t *testing.T) {
 			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
 			s.play()
 			if !s.until("1.1.0 canary 50%")() {
-				t.Errorf("the other one came as far: %s", s.rolloutState())
+				t.Errorf("the other Microservice reached the same step: %s", s.rolloutState())
 			}
 			s.stands("cart", v1alpha1.ReleaseActive, nil)
 			s.play()
 			if !s.until("1.1.0 active 100%")() {
-				t.Errorf("the other one is through: %s", s.rolloutState())
+				t.Errorf("the other Microservice completed the step: %s", s.rolloutState())
 			}
 		})
 	}
@@ -69,17 +69,17 @@ func TestForPeers(t *testing.T) {
 	cart := s.other("cart", &v1alpha1.TogetherStrategy{Name: "checkout"})
 	blog := s.other("blog", &v1alpha1.TogetherStrategy{Name: "another"})
 	if got := s.reconciler.forPeers(t.Context(), cart); len(got) != 1 || got[0].Name != "shop" || got[0].Namespace != s.namespace {
-		t.Errorf("of cart hears %v", got)
+		t.Errorf("requests for cart: %v", got)
 	}
 	if got := s.reconciler.forPeers(t.Context(), blog); len(got) != 0 {
-		t.Errorf("of blog hears %v", got)
+		t.Errorf("requests for blog: %v", got)
 	}
 	written, touched := cart.DeepCopy(), cart.DeepCopy()
 	written.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: written.Status.Sequence() + 1}
 	touched.Status.Summary.Active = "1.0.0"
 	if changed := stateChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
 		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
-		t.Error("not exactly the changes of the rollout state are heard of")
+		t.Error("stateChanged does not match exactly the changes of the rollout state")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 		},
 	}}
 	if ready, reason, message := serves(&pass{observed: observed{ms: ms}}); !ready {
-		t.Errorf("all pods of 1.0.0 are available: %s: %s", reason, message)
+		t.Errorf("although all pods of 1.0.0 are available: %s: %s", reason, message)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestRefusedRolloutState(t *testing.T) {
 		refused = true
 		result, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())})
 		if err != nil || result.RequeueAfter != afterStateRefused {
-			t.Errorf("a refused rollout state ends in %v, %v", result, err)
+			t.Errorf("reconcile with a rejected rollout state = %v, %v", result, err)
 		}
 		if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False StateRefused: ") || !strings.Contains(got, "Too many: 33") {
 			t.Errorf("Ready is %q", got)
@@ -45,7 +45,7 @@ func TestRefusedRolloutState(t *testing.T) {
 	}
 	after := strings.Split(s.rolloutState(), "\n")
 	if got := strings.Join(after[:len(after)-1], "\n"); got != before || after[len(after)-1] != "without a row: 1.3.0" {
-		t.Errorf("it was\n%s\nand is\n%s", before, s.rolloutState())
+		t.Errorf("the state changed from\n%s\nto\n%s", before, s.rolloutState())
 	}
 	s.before = func(what string) error {
 		if what == "status" {
@@ -54,7 +54,7 @@ func TestRefusedRolloutState(t *testing.T) {
 		return nil
 	}
 	if _, err := s.pass(); err == nil {
-		t.Error("another error of the write is not tried again")
+		t.Error("another error of the write is not retried")
 	}
 	s.before = nil
 	s.play()

@@ -11,10 +11,10 @@ import (
 func TestReservedStatusHasNotReported(t *testing.T) {
 	reserved := v1alpha1.NetworkPolicyStatus{Groups: []v1alpha1.GroupTraffic{{Slug: "1-x", Split: v1alpha1.SplitWeighted, References: []string{"one"}, Reason: "Pending"}}}
 	if !unreported(&reserved) {
-		t.Error("a policy that has only reserved its references counts as one that has reported its domains")
+		t.Error("a policy that has only reserved its references counts as a policy that has reported its domains")
 	}
 	reserved.Provider = "gateway"
 	if unreported(&reserved) {
-		t.Error("a policy with a complete status has not reported")
+		t.Error("a policy with a complete status counts as unreported")
 	}
 }

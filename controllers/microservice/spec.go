@@ -71,10 +71,10 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	}
 	spec.FailureJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookPostRollout && h.Job != nil })
 	spec.GateJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Job != nil && isGate(h.Type) })
-	spec.EndHooks = asks(c, v1alpha1.HookPostPreview, "")
+	spec.EndHooks = hasHook(c, v1alpha1.HookPostPreview, "")
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
-		if asks(c, v1alpha1.HookType(p), "") {
+		if hasHook(c, v1alpha1.HookType(p), "") {
 			spec.Gates = append(spec.Gates, p)
 		}
 		if slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookType(p) && h.Previews }) {
@@ -86,7 +86,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 		step := release.Step{
 			Name: st.Name, Weight: int(st.Weight), Approval: st.Approval != nil,
 			Match: st.Match, Mirror: int(st.MirrorPercent),
-			Confirm: asks(c, v1alpha1.HookConfirmTrafficIncrease, st.Name),
+			Confirm: hasHook(c, v1alpha1.HookConfirmTrafficIncrease, st.Name),
 		}
 		if a := st.Approval; a != nil {
 			step.Approvers, step.ApproversFrom = int(a.Count), a.From
@@ -103,8 +103,8 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// asks reports whether there is a hook of the given type for a step.
-func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
+// hasHook reports whether there is a hook of the given type for a step.
+func hasHook(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
 	return slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool {
 		return h.Type == kind && covers(h, step)
 	})

@@ -43,7 +43,7 @@ func TestRolloutStateIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(rewritten) != string(raw) {
-			t.Fatalf("a rollout state that is read and written is another one:\n%s\n%s", raw, rewritten)
+			t.Fatalf("reading and writing changes the rollout state:\n%s\n%s", raw, rewritten)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestEarlierStatusIsRead(t *testing.T) {
 func TestRolloutStateFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ level, number, want string }{
-		"as it was made":    {"Candidate", "", "Candidate"},
+		"unchanged":         {"Candidate", "", "Candidate"},
 		"edited":            {"Mine", "", "Release"},
 		"removed":           {"", "", "Release"},
 		"a preview, edited": {"Mine", "17", "Preview"},

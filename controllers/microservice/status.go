@@ -94,7 +94,7 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write makes the only status write of a pass, and reports whether the status changed. The write
+// write makes the only status write of a reconcile, and reports whether the status changed. The write
 // applies only if the rollout state has not changed since it was read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)

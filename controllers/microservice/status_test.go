@@ -110,7 +110,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: the rollout of 1.1.0 in group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
-		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 is blocked at 0%: the cluster has no capacity for its pods", Warning: true}}, nil, nil, shown{Conditions: []string{
+		"a first release has no capacity": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 is blocked at 0%: the cluster has no capacity for its pods", Warning: true}}, nil, nil, shown{Conditions: []string{
 			"Blocked True Blocked: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
 			"Progressing True Blocked: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
 			"Ready False NoActiveRelease: group 1.x has no active release yet: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
@@ -120,7 +120,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Paused: 1.1.0 is waiting at 10% until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
-		"an approval goes before a pause": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("AwaitingApproval", "1.1.0 waits for Continue"), state("Paused", "2.0.0 waits")}, nil, nil, shown{Conditions: []string{
+		"an approval takes precedence over a pause": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("AwaitingApproval", "1.1.0 waits for Continue"), state("Paused", "2.0.0 waits")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Approval: 1.1.0 waits for Continue",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Approval", Groups: "1/1"}},
@@ -128,13 +128,13 @@ func TestConditions(t *testing.T) {
 			"Progressing True Analysis: 1.1.0 is waiting for its analysis",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
-		"a pause goes before measuring": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+		"a pause takes precedence over measurements": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Paused: 1.1.0 waits until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
-		"measurements prove nothing": {canaries(), []release.Note{{Reason: "AnalysisInconclusive", Message: "1.1.0 waits for a person", Warning: true}, state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
-			"AnalysisInconclusive True AnalysisInconclusive: 1.1.0 waits for a person",
-			"Progressing True Inconclusive: 1.1.0 waits for a person",
+		"inconclusive measurements": {canaries(), []release.Note{{Reason: "AnalysisInconclusive", Message: "1.1.0 waits for a decision", Warning: true}, state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+			"AnalysisInconclusive True AnalysisInconclusive: 1.1.0 waits for a decision",
+			"Progressing True Inconclusive: 1.1.0 waits for a decision",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Inconclusive", Groups: "1/1"}},
 		"an empty queue": {canaries(), []release.Note{state("AnalysisNoTraffic", "1.1.0 waits for work")}, nil, nil, shown{Conditions: []string{
@@ -177,7 +177,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Draining: 1.1.0 of group 1.x is draining",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"a newer one failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 error 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+		"a newer version failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 error 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 			"ReleaseFailed True ReleaseFailed: 1.1.0 (CrashLoopBackOff)",
 		}, Active: "1.0.0", Groups: "1/1", Failed: "1.1.0 (CrashLoopBackOff)"}},
@@ -225,7 +225,7 @@ func TestConditions(t *testing.T) {
 			"Ready False Terminating: it is going",
 			"Reconciling True Terminating: it is going",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"pins that do not hold, next to one that does": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+		"pins without effect and an effective pin": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), {Reason: "PinsConflict", Message: "both name 3.x", Warning: true},
 			{Reason: "PinnedVersionMissing", Message: "there is no group 2.X", Warning: true},
 		}, nil, nil, shown{Conditions: []string{
@@ -266,12 +266,12 @@ func TestConditions(t *testing.T) {
 			same(t, "shown", show(ms), test.want)
 			for _, c := range ms.Status.Conditions {
 				if c.ObservedGeneration != 3 {
-					t.Errorf("%s speaks of generation %d", c.Type, c.ObservedGeneration)
+					t.Errorf("%s is about generation %d", c.Type, c.ObservedGeneration)
 				}
 			}
 			before := ms.DeepCopy()
 			say()
-			same(t, "said again", ms, before)
+			same(t, "reported again", ms, before)
 
 			// States that no longer apply are removed.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
@@ -323,15 +323,15 @@ func TestMetrics(t *testing.T) {
 }
 
 // TestEventsOfSteps checks that each event has its own key. An event that is combined with an earlier event
-// loses its note, and is written again minutes later. Eventf of the story checks this.
+// loses its note, and is written again minutes later. Eventf checks this.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		steps []v1alpha1.CanaryStep
 		want  int
 	}{
-		"that wait for nothing":  {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}, {Weight: 90}}, 0},
-		"that wait for a person": {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50, Approval: &v1alpha1.CanaryApproval{}}, {Weight: 90}}, 1},
+		"steps without waits": {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}, {Weight: 90}}, 0},
+		"steps with approval": {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50, Approval: &v1alpha1.CanaryApproval{}}, {Weight: 90}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

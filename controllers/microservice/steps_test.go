@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 )
 
-// steps replaces the strategy of the story's Microservice.
+// steps replaces the strategy of the Microservice.
 func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
 }
@@ -58,7 +58,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
 		if run.WaitingSince == nil {
-			s.Fatalf("the rollout state says no time from which step %d is measured", run.Step)
+			s.Fatalf("the rollout state has no time from which step %d is measured", run.Step)
 		}
 		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message, SpecHash: analysis.SpecHash(s.ms().Spec.UpdateStrategy.Canary.Analysis)}
 	})
@@ -79,7 +79,7 @@ func (s *story) rest() {
 			return
 		}
 	}
-	s.Fatalf("it does not rest: %s", s.rolloutState())
+	s.Fatalf("the rollout does not become stable: %s", s.rolloutState())
 }
 
 // TestGates checks that each gate stops the rollout at its point until its hooks agree, and reports this.
@@ -130,7 +130,7 @@ func TestGates(t *testing.T) {
 		s.answer(at.version, "Waiting")
 		s.rest()
 		if !s.until(at.row)() {
-			t.Fatalf("a no opened gate %s: %s", at.gate, s.rolloutState())
+			t.Fatalf("a rejection opened gate %s: %s", at.gate, s.rolloutState())
 		}
 		s.answer(at.version, at.phase)
 		if at.version == "1.0.0" && at.gate == "PreRollout" { // a first release has no other gates
@@ -169,12 +169,12 @@ func TestVerdicts(t *testing.T) {
 	s.verdict("1.1.0", v1alpha1.AnalysisNoTraffic, "")
 	s.rest()
 	if got := condition(s.ms(), "AnalysisInconclusive"); !strings.HasPrefix(got, "True AnalysisNoTraffic: ") {
-		t.Errorf("conditions are %v", s.ms().Status.Conditions)
+		t.Errorf("conditions = %v", s.ms().Status.Conditions)
 	}
 	s.verdict("1.1.0", v1alpha1.AnalysisPassed, "")
 	s.rest()
 	if !s.until("1.1.0 canary 50%")() {
-		t.Fatalf("it does not continue: %s", s.rolloutState())
+		t.Fatalf("the rollout does not continue: %s", s.rolloutState())
 	}
 	first := s.inProgress().Sequence
 	s.verdict("1.1.0", v1alpha1.AnalysisFailed, "rate is 94")
@@ -187,7 +187,7 @@ func TestVerdicts(t *testing.T) {
 	s.clock.Step(24 * time.Hour)
 	s.play()
 	if !s.until("1.1.0 error 0% AnalysisFailed, 0 replicas")() {
-		t.Errorf("it starts again automatically: %s", s.rolloutState())
+		t.Errorf("the release starts again automatically: %s", s.rolloutState())
 	}
 	c := s.release("1.1.0")
 	c.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionRetry, ID: "1"}
@@ -237,7 +237,7 @@ func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	}
 	same(t, "when the window opens", s.clock.Now().Add(result.RequeueAfter).UTC(), time.Date(2040, 1, 9, 8, 0, 0, 0, time.UTC))
 	if n := s.release("1.1.0").Spec.Replicas; n >= 10 {
-		t.Errorf("it has %d replicas without a weight", n)
+		t.Errorf("the release has %d replicas without a weight", n)
 	}
 	s.clock.Step(result.RequeueAfter)
 	s.rest()
@@ -245,7 +245,7 @@ func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	same(t, "replicas", s.release("1.1.0").Spec.Replicas, int32(10))
 	s.play() // until the drain of 1.0.0 has ended
 	if a := s.release("1.0.0").Spec.Availability.Autoscaling; a != nil {
-		t.Errorf("a release on standby has the autoscaler %v", a)
+		t.Errorf("a standby release has the autoscaler %v", a)
 	}
 }
 
@@ -294,11 +294,11 @@ func TestRollbackHook(t *testing.T) {
 	}
 	asks(s.inProgress().Sequence - 1)
 	if !s.until("1.1.0 canary 10%")() {
-		t.Errorf("an answer to another run rolls it back: %s", s.rolloutState())
+		t.Errorf("an answer for another rollout causes a rollback: %s", s.rolloutState())
 	}
 	asks(s.inProgress().Sequence)
 	if !s.until("1.1.0 error 0% RollbackRequested")() {
-		t.Errorf("it is not rolled back: %s", s.rolloutState())
+		t.Errorf("the canary is not rolled back: %s", s.rolloutState())
 	}
 }
 
@@ -325,17 +325,17 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	same(t, "mark of a release that waits", mark(), "true")
 	lose()
 	if !s.until("1.0.0 pending 0%")() {
-		t.Errorf("without its record a release that hooks have not let through is %s", s.rolloutState())
+		t.Errorf("without the rollout state, a release that hooks have not approved is %s", s.rolloutState())
 	}
 	s.answer("1.0.0", "Open")
 	s.rest()
 	if !s.until("1.0.0 active 100%")() {
-		t.Fatalf("it is let through: %s", s.rolloutState())
+		t.Fatalf("the release passes the gate: %s", s.rolloutState())
 	}
 	same(t, "mark of an active release", mark(), "")
 	lose()
 	if !s.until("1.0.0 active 100%")() {
-		t.Errorf("without its record the active release is %s", s.rolloutState())
+		t.Errorf("without the rollout state, the active release is %s", s.rolloutState())
 	}
 }
 
@@ -370,6 +370,6 @@ func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	s.restart()
 	s.rest()
 	if got := s.rolloutState(); !strings.Contains(got, "1.2.0 canary 10%") || !strings.Contains(got, "1.1.0 active 90%") || !strings.Contains(got, "1.0.0 deprecated 0%") {
-		t.Errorf("without its record a release that failed: %s", got)
+		t.Errorf("without the rollout state, a failed release is %s", got)
 	}
 }

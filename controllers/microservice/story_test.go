@@ -90,7 +90,7 @@ func TestUpgrades(t *testing.T) {
 		s.clock.Step(time.Hour)
 		s.pass()
 		if len(s.writes) != writes || s.ms().ResourceVersion != before {
-			t.Errorf("a service stable makes writes: %q", s.writes[writes:])
+			t.Errorf("a stable service causes writes: %q", s.writes[writes:])
 		}
 	})
 	t.Run("another generation leaves the rollout state alone", func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestPins(t *testing.T) {
 	}
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
 	if !s.until("1.1.1 active 100% RolledBack")() {
-		t.Errorf("unpinned, the newest is not back: %s", s.rolloutState())
+		t.Errorf("the newest version is not active after the pin was removed: %s", s.rolloutState())
 	}
 }
 
@@ -277,7 +277,7 @@ func TestProblems(t *testing.T) {
 		"no such ImagePolicy": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ImagePolicyRef.Name = "sop" })
 		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: ImagePolicy "sop" does not exist in this namespace; create it or correct the name`, 0},
-		"the ImagePolicy has not looked yet": {func(s *story) {
+		"the ImagePolicy has not been scanned yet": {func(s *story) {
 			p := &v1alpha1.ImagePolicy{}
 			s.get("shop", p)
 			p.Spec.Image = "r.example/other"
@@ -335,10 +335,10 @@ func TestProblems(t *testing.T) {
 				s.pass()
 			}
 			if len(s.writes) != writes {
-				t.Errorf("a problem makes writes: %q", s.writes[writes:])
+				t.Errorf("a persistent problem causes writes: %q", s.writes[writes:])
 			}
 			if !s.until("1.0.0 active 100% First, 2 replicas")() {
-				t.Errorf("what was live is not: %s", s.rolloutState())
+				t.Errorf("the live release changed: %s", s.rolloutState())
 			}
 		})
 	}
@@ -370,7 +370,7 @@ func TestRefusedSuccessorBlocksNothing(t *testing.T) {
 	s.before = nil
 	s.play()
 	if !s.until("1.2.0 active 100% Promoted")() {
-		t.Errorf("the successor does not run when it may: %s", s.rolloutState())
+		t.Errorf("the successor does not start after the wait: %s", s.rolloutState())
 	}
 }
 
@@ -402,7 +402,7 @@ func TestNameConflict(t *testing.T) {
 	}
 	s.play()
 	if s.until("1.0.0 active 100%")(); !metav1.IsControlledBy(s.objects()[foreign.Name], ms) {
-		t.Errorf("it is not made again: %s", s.rolloutState())
+		t.Errorf("the object is not created again: %s", s.rolloutState())
 	}
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 }
@@ -433,7 +433,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	same(t, "events", len(s.events), events)
 	s.play()
 	if s.until("1.1.0")() {
-		t.Errorf("the plan is not made again: %s", s.rolloutState())
+		t.Errorf("the plan is not computed again: %s", s.rolloutState())
 	}
 }
 
@@ -523,7 +523,7 @@ func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func TestOldLeader(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []int{1, 2, 4, 8} {
-		t.Run(fmt.Sprintf("%d passes ago", ago), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d reconciles ago", ago), func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
 			var seen []*frozen
@@ -538,7 +538,7 @@ func TestOldLeader(t *testing.T) {
 				after := s.objects()
 				for name, replicas := range before {
 					if c := after[name]; c == nil || c.Spec.Replicas < replicas {
-						t.Errorf("the old leader took %s down: %s", name, s.rolloutState())
+						t.Errorf("the old leader scaled %s down: %s", name, s.rolloutState())
 					}
 				}
 			}
@@ -565,8 +565,8 @@ func (s *story) serving() map[string]int32 {
 	return serving
 }
 
-// TestCrashes checks that the result is the same if the manager ends at each write, before the write or with its
-// answer lost. Each story loses every fifth write.
+// TestCrashes checks that the result is the same if the manager stops at each write, before the write or with its
+// answer lost. Each subtest loses every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5

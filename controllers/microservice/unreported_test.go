@@ -15,16 +15,16 @@ func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
 	t.Parallel()
 	var s v1alpha1.NetworkPolicyStatus
 	if !unreported(&s) {
-		t.Fatal("a policy without a status counts as one that routes to nothing")
+		t.Fatal("a policy without a status counts as a policy without routes")
 	}
 	s.ObservedGeneration = 3
 	status.Set(&s.Conditions, 3, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "GatewayAPIMissing", "HTTPRoutes cannot be read")
 	status.Stalled(&s.Conditions, 3, "GatewayAPIMissing", "HTTPRoutes cannot be read")
 	if !unreported(&s) {
-		t.Error("a policy that cannot read its routes counts as one that routes to nothing")
+		t.Error("a policy that cannot read its routes counts as a policy without routes")
 	}
 	s = v1alpha1.NetworkPolicyStatus{ObservedGeneration: 3, Provider: "gateway"} // a complete status without groups
 	if unreported(&s) {
-		t.Error("a policy without groups, which was reconciled, counts as one without a status")
+		t.Error("a reconciled policy without groups counts as a policy without a status")
 	}
 }

@@ -17,11 +17,11 @@ func TestWeightsNotSupported(t *testing.T) {
 		noSteps  bool
 		want     string
 	}{
-		"no policy":          {nil, false, ""},
-		"Services only":      {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, false, "WeightsNotSupported"},
-		"one of them splits": {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole), report("release", v1alpha1.SplitWeighted)}, false, ""},
-		"of another group":   {[]v1alpha1.NetworkPolicy{report("preview", v1alpha1.SplitWhole)}, false, ""},
-		"no steps":           {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, true, ""},
+		"no policy":                          {nil, false, ""},
+		"Services only":                      {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, false, "WeightsNotSupported"},
+		"one of two policies splits traffic": {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole), report("release", v1alpha1.SplitWeighted)}, false, ""},
+		"of another group":                   {[]v1alpha1.NetworkPolicy{report("preview", v1alpha1.SplitWhole)}, false, ""},
+		"no steps":                           {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &pass{observed: observed{ms: &v1alpha1.Microservice{}, policies: tc.policies}}

@@ -128,7 +128,7 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 	want(t, "selector after the deadline", p.selector()[v1alpha1.LabelRelease], "a")
 }
 
-func TestServerOrphansWhatServes(t *testing.T) {
+func TestServerOrphansServingObjects(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))

@@ -260,15 +260,15 @@ func (f *fleet) Status() client.SubResourceWriter { return fleetStatus{f} }
 type fleetStatus struct{ *fleet }
 
 func (s fleetStatus) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	panic("no pass creates a subresource")
+	panic("a reconcile never creates a subresource")
 }
 
 func (s fleetStatus) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	panic("no pass updates a status")
+	panic("a reconcile never updates a status")
 }
 
 func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	panic("no pass applies a status")
+	panic("a reconcile never applies a status")
 }
 
 // Patch writes the status of a policy, and enqueues the policies that its watches select.
@@ -310,9 +310,9 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestCostGrowsWithWhatChanges checks that a step has the same cost among two policies and among
+// TestCostGrowsWithChanges checks that a step has the same cost among two policies and among
 // forty.
-func TestCostGrowsWithWhatChanges(t *testing.T) {
+func TestCostGrowsWithChanges(t *testing.T) {
 	cost := func(n int) string {
 		f := newFleet(t, n)
 		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0

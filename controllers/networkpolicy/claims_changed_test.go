@@ -71,7 +71,7 @@ func TestChangedClaimEnqueuesOtherPolicies(t *testing.T) {
 			test.after(next)
 			was, is := claims(old), claims(next)
 			if enqueued := claimsChanged.Update(event.UpdateEvent{ObjectOld: old, ObjectNew: next}); was != is && !enqueued {
-				t.Errorf("the younger policy's rivals claim %d hosts, then %d, and it is not enqueued", was, is)
+				t.Errorf("other policies claim %d hosts, then %d, but the younger policy is not enqueued", was, is)
 			}
 		})
 	}

@@ -243,7 +243,7 @@ func (s *onServer) Remove() {
 	}
 	await.Nil(s.t, func(context.Context) error {
 		if left := s.objects(); len(left) > 0 {
-			return fmt.Errorf("still there: %v", left)
+			return fmt.Errorf("still exists: %v", left)
 		}
 		return nil
 	})

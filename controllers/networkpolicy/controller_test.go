@@ -98,7 +98,7 @@ func (p *place) endpoints(service string) {
 func (p *place) atMost(before, limit int) {
 	p.t.Helper()
 	if now := requests.in(p.namespace); len(now)-before > limit {
-		p.t.Errorf("%d writes, at most %d were due: %q", len(now)-before, limit, now[before:])
+		p.t.Errorf("%d writes, want at most %d: %q", len(now)-before, limit, now[before:])
 	}
 }
 
@@ -124,7 +124,7 @@ func (p *place) gone(o client.Object) {
 		case err != nil:
 			return err
 		default:
-			return fmt.Errorf("%s is still there", o.GetName())
+			return fmt.Errorf("%s still exists", o.GetName())
 		}
 	})
 }
@@ -151,7 +151,7 @@ func (p *place) watchServices() (end func()) {
 			}
 			for i := range routes.Items {
 				if providertest.ServicesOf(&routes.Items[i])[name] {
-					p.t.Errorf("Service %s was deleted while route %s names it", name, routes.Items[i].Name)
+					p.t.Errorf("Service %s was deleted while route %s refers to it", name, routes.Items[i].Name)
 				}
 			}
 		}
@@ -219,7 +219,7 @@ func TestServerGatewayComesLater(t *testing.T) {
 	}
 }
 
-func TestServerLeavesWhatOthersSet(t *testing.T) {
+func TestServerKeepsFieldsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -262,7 +262,7 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	p.microservice(group("1-x", 1, "b 1.0.0 active 100"))
 	p.eventually("shop", "a new rollout state", confirmed("1-x", 1, "b"))
 	if p.route().UID != uid {
-		t.Error("the route was made again: its age is lost")
+		t.Error("the route was created again and lost its age")
 	}
 }
 
@@ -412,7 +412,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: header, Value: "a"}}},
 		}}
 		if err := server.Update(ctx, &route, client.DryRunAll); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("it is taken: %w", err)
+			return fmt.Errorf("the route is accepted: %w", err)
 		}
 		return nil
 	})

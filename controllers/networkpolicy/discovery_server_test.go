@@ -287,7 +287,7 @@ func takesAway(a *alone, namespace string) {
 	a.eventually(shop, has("Accepted", traffic.ReasonGatewayAPIMissing))
 	await.Nil(t, func(ctx context.Context) error {
 		if err := a.Client.Get(ctx, client.ObjectKeyFromObject(&crd), &apiextensionsv1.CustomResourceDefinition{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the definition is still there: %w", err)
+			return fmt.Errorf("the definition still exists: %w", err)
 		}
 		return nil
 	})

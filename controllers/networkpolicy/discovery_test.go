@@ -93,7 +93,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
 }
 
-func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
+func TestDiscoveryIsNotRepeatedAtEachReconcile(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	k, started := watched(mapper, time.Hour)
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
@@ -145,9 +145,9 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestDiscoveryBlocksNoOne checks that other reconciles continue without a kind while one reconcile
+// TestDiscoveryDoesNotBlockReconciles checks that other reconciles continue without a kind while one reconcile
 // waits for it.
-func TestDiscoveryBlocksNoOne(t *testing.T) {
+func TestDiscoveryDoesNotBlockReconciles(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
 	k, _ := watched(mapper, time.Hour)
@@ -165,9 +165,9 @@ func TestDiscoveryBlocksNoOne(t *testing.T) {
 	want(t, "known", len(k.known()), 1)
 }
 
-// TestKindsThatAPolicyRestsOn checks which kinds must be readable before a decision about a policy:
+// TestKindsThatAPolicyRequires checks which kinds must be readable before a decision about a policy:
 // the kinds of its objects.
-func TestKindsThatAPolicyRestsOn(t *testing.T) {
+func TestKindsThatAPolicyRequires(t *testing.T) {
 	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
 		p := newWorld(t).Policy.DeepCopy()
 		change(p)

@@ -66,8 +66,8 @@ func reasonOf(p *v1alpha1.NetworkPolicy, host string) string {
 	return "no such row"
 }
 
-// TestTheListOfDomainsDecidesWhatIsServed is not parallel, because all namespaces share the list of domains.
-func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
+// TestListOfDomainsDeterminesServedHosts is not parallel, because all namespaces share the list of domains.
+func TestListOfDomainsDeterminesServedHosts(t *testing.T) {
 	p := newPlace(t)
 	t.Cleanup(func() {
 		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}}

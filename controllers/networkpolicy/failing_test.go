@@ -70,10 +70,10 @@ func weightsIn(w *world, o client.Object) string {
 	return strings.Join(parts, " ")
 }
 
-// TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging checks that a failed canary with half of the
+// TestFailedServiceDoesNotBlockRoutes checks that a failed canary with half of the
 // traffic loses it although the Service of the next release cannot be created, because an admission
 // webhook is unavailable.
-func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
+func TestFailedServiceDoesNotBlockRoutes(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.Ready = map[string]int{"a": 1, "b": 1, "c": 1}
 	w.Settle()
@@ -81,7 +81,7 @@ func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 	w.Rollout(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	missing := func(name string) bool { return w.Services[name] == nil }
 	h, _, err := reconcileHooked(t.Context(), w, missing)
-	want(t, "the pass is repeated", err != nil, true)
+	want(t, "the reconcile is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	want(t, "deleted", len(h.deleted), 0)
 
@@ -109,7 +109,7 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	w.Policy.Generation++
 	w.Rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	h, now, err := reconcileHooked(t.Context(), w, func(string) bool { return true })
-	want(t, "the pass is repeated", err != nil, true)
+	want(t, "the reconcile is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	for _, rule := range h.wrote[route].(*gatewayv1.HTTPRoute).Spec.Rules {
 		for _, b := range rule.BackendRefs {
@@ -120,9 +120,9 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	want(t, "still named", slices.Contains(traffic.Find(now.Groups, "1-x").References, "b"), true)
 }
 
-// TestARouteWaitsForItsOwnServiceAlone checks that a route is not written while its Service is
+// TestRouteWaitsOnlyForItsService checks that a route is not written while its Service is
 // missing, and that other objects are written.
-func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
+func TestRouteWaitsOnlyForItsService(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.Ready = map[string]int{"a": 1}
 	w.Settle()
@@ -134,7 +134,7 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	h := &hooked{refuses: func(name string) bool { return name == gone }, wrote: map[string]client.Object{}}
 	r := &Reconciler{Writer: h, Now: func() time.Time { return w.Now }}
 	done, err := r.write(t.Context(), f, out)
-	want(t, "the pass is repeated", err != nil, true)
+	want(t, "the reconcile is repeated", err != nil, true)
 	for _, route := range out.Routes {
 		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
 		want(t, "and reports why", done.Refused[traffic.RouteName(route.Name)] != nil, true)
@@ -142,9 +142,9 @@ func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
 
-// TestAPassThatFailsKeepsTheTimeOfTheNext checks that a failed reconcile keeps the time of the next
+// TestFailedReconcileKeepsTheRequeueTime checks that a failed reconcile keeps the time of the next
 // read of the Service that the policy adopts, because this Service is not watched.
-func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
+func TestFailedReconcileKeepsTheRequeueTime(t *testing.T) {
 	f := newFleet(t, 1)
 	_, key := f.key(&v1alpha1.NetworkPolicy{}, fleetNamespace, "shop-000")
 	policy := f.objects[key].DeepCopyObject().(*v1alpha1.NetworkPolicy)
@@ -157,7 +157,7 @@ func TestAPassThatFailsKeepsTheTimeOfTheNext(t *testing.T) {
 
 	f.reconciler.Writer = &hooked{refuses: func(string) bool { return true }, wrote: map[string]client.Object{}}
 	result, err := f.reconciler.Reconcile(t.Context(), request)
-	want(t, "the pass fails", err != nil, true)
+	want(t, "the reconcile fails", err != nil, true)
 	want(t, "time of the next", result.RequeueAfter, pollInterval)
 }
 

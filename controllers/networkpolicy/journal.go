@@ -36,7 +36,7 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes records the time since which all writes of a policy end in conflicts.
+// conflictTimes records, by policy, when its writes began to end only in conflicts.
 type conflictTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time

@@ -51,7 +51,7 @@ func TestServerDriftIsRepairedImmediately(t *testing.T) {
 		}
 		await.Nil(t, func(context.Context) error {
 			if now := p.route().Spec; mustJSON(now) != mustJSON(written) {
-				return fmt.Errorf("%s: not put back: %s", name, cmp.Diff(written, now))
+				return fmt.Errorf("%s: not restored: %s", name, cmp.Diff(written, now))
 			}
 			return nil
 		})
@@ -59,9 +59,9 @@ func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	p.quiet()
 }
 
-// TestServerKeepsWhatIsNotItsOwn checks that an upgrade writes to no route and no Service of other
+// TestServerKeepsObjectsOfOthers checks that an upgrade writes to no route and no Service of other
 // owners, and does not remove additions of other owners or the API server (rows 63, 64 and 66).
-func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
+func TestServerKeepsObjectsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.microservice(stepOf(1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
@@ -134,10 +134,10 @@ func managersOf(o client.Object) (names []string) {
 	return names
 }
 
-// TestServerGivesBackWhatItTook checks that a Service that is adopted, moved by a promotion and
+// TestServerRestoresAdoptedObjects checks that a Service that is adopted, moved by a promotion and
 // restored is the same as before, including node ports, and always routes to a ready pod (rows 24,
 // 25 and 66).
-func TestServerGivesBackWhatItTook(t *testing.T) {
+func TestServerRestoresAdoptedObjects(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	before := webService()
@@ -169,7 +169,7 @@ func TestServerGivesBackWhatItTook(t *testing.T) {
 		meta.ResourceVersion, meta.ManagedFields, meta.Generation = "", nil, 0
 	}
 	if diff := cmp.Diff(before, &now); diff != "" {
-		t.Errorf("it is not what it was: %s", diff)
+		t.Errorf("the object changed: %s", diff)
 	}
 }
 

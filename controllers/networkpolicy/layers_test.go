@@ -94,12 +94,12 @@ func checkLayers(t *testing.T, dir string, names []string, exports map[string]st
 		}
 		for _, d := range f.Decls {
 			if lines := fset.Position(d.End()).Line - fset.Position(d.Pos()).Line + 1; lines > maxLines && isFunc(d) {
-				t.Errorf("%s: a function has %d lines, and %d are the most: split it", fset.Position(d.Pos()), lines, maxLines)
+				t.Errorf("%s: a function has %d lines, want at most %d: split it", fset.Position(d.Pos()), lines, maxLines)
 			}
 		}
 	}
 	if len(names) > maxFiles {
-		t.Errorf("%d files, and %d are the most: split the package", len(names), maxFiles)
+		t.Errorf("%d files, want at most %d: split the package", len(names), maxFiles)
 	}
 	if len(names) == 1 {
 		return
@@ -109,7 +109,7 @@ func checkLayers(t *testing.T, dir string, names []string, exports map[string]st
 		bases = append(bases, filepath.Base(name))
 	}
 	if !slices.Equal(slices.Sorted(slices.Values(order)), slices.Sorted(slices.Values(bases))) {
-		t.Fatalf("the package comment lists %q, and the files are %q: list each file once, with what it holds, before those that it refers to", order, bases)
+		t.Fatalf("the package comment lists %q, but the files are %q: list each file once, with its content, before the files that it refers to", order, bases)
 	}
 	for _, problem := range upward(t, fset, files, order, exports) {
 		t.Error(problem)

@@ -62,7 +62,7 @@ func TestKindLostByAReplica(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("the manager that is the leader now ended: %v", err)
+		t.Fatalf("the new leader ended: %v", err)
 	case <-time.After(14 * time.Second):
 	}
 	cancel()

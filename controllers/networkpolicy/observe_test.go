@@ -32,7 +32,7 @@ func (l *rolloutStates) Get(_ context.Context, _ client.ObjectKey, o client.Obje
 	return nil
 }
 
-func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
+func TestStaleRolloutStateIsReadFromTheServer(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.Ready["a"] = 1
 	w.Settle()

@@ -131,7 +131,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		policy := p.eventually("shop", "revision "+weight, confirmed("1-x", revision, "a", "b"))
 		served, at := gateway.since(revision), traffic.Find(policy.Status.Groups, "1-x").ConfirmedTime.Time
 		if served.IsZero() || at.Before(served) {
-			t.Errorf("revision %d was confirmed at %s, and served from %s on", revision, at, served)
+			t.Errorf("revision %d was confirmed at %s, but served only from %s", revision, at, served)
 		}
 		t.Logf("revision %d was confirmed %s after it was served", revision, at.Sub(served).Round(time.Millisecond))
 	}
@@ -140,7 +140,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		before := gateway.requests()
 		p.quiet()
 		if after := gateway.requests(); after != before {
-			return fmt.Errorf("%d probes stable", after-before)
+			return fmt.Errorf("%d probes in the stable state", after-before)
 		}
 		return nil
 	})

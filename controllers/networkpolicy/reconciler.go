@@ -51,7 +51,7 @@ type Reconciler struct {
 	written writeTimes
 	// restored contains the times at which Services were restored, by policy.
 	restored writeTimes
-	// conflicts contains the times since which the writes of policies end in conflicts.
+	// conflicts contains the times at which the writes of policies began to end in conflicts.
 	conflicts conflictTimes
 	// reverts records the writes to user-managed routes that other clients revert.
 	reverts reverts

@@ -435,7 +435,7 @@ func (p *place) quiet() {
 		before := requests.in(p.namespace)
 		time.Sleep(1500 * time.Millisecond) // The test checks that nothing is written during this time.
 		if writes := requests.in(p.namespace)[len(before):]; len(writes) > 0 {
-			return fmt.Errorf("writes stable: %q", writes)
+			return fmt.Errorf("writes in the stable state: %q", writes)
 		}
 		return nil
 	})

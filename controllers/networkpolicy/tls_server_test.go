@@ -52,10 +52,10 @@ func TestServerTLS(t *testing.T) {
 	// Nothing is written while the policy is blocked by cert-manager or the gateway.
 	p.eventually("shop", "the group's revision", confirmed("1-x", 1, "a"))
 	p.quiet()
-	answer := func(o client.Object, conditions *[]metav1.Condition, said ...metav1.Condition) {
+	answer := func(o client.Object, conditions *[]metav1.Condition, reported ...metav1.Condition) {
 		t.Helper()
-		for _, c := range said {
-			c.ObservedGeneration, c.Message = o.GetGeneration(), "said"
+		for _, c := range reported {
+			c.ObservedGeneration, c.Message = o.GetGeneration(), "reported"
 			meta.SetStatusCondition(conditions, c)
 		}
 		if err := server.Status().Update(t.Context(), o); err != nil {
@@ -66,7 +66,7 @@ func TestServerTLS(t *testing.T) {
 	p.get("shop-tls", certificate)
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist"})
 	p.eventually("shop", "what cert-manager reports", func(h *v1alpha1.NetworkPolicy) bool {
-		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: said")
+		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: reported")
 	})
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"})
 	p.eventually("shop", "the listener", has("Ready", traffic.ReasonListenerNotReady))

@@ -359,9 +359,9 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	p.eventually("shop", "peace", has("Ready", "Programmed"))
 }
 
-// TestServerGoesLateWhereARouteCannotBeRead checks that a policy is deleted after the deadline
+// TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline checks that a policy is deleted after the deadline
 // although the route with its rules cannot be read.
-func TestServerGoesLateWhereARouteCannotBeRead(t *testing.T) {
+func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.gatewayHere()

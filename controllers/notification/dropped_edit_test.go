@@ -10,7 +10,7 @@ import (
 )
 
 // TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit of the message was dropped because the
-// receiver did not accept it for 24 hours, for example because of an expired token. The end of the release, also its removal, is
+// receiver did not accept it for 24 hours, for example because of an expired token. The end of the release, including its removal, is
 // then reported by an edit of this message, and a commit on GitHub does not stay pending forever.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
 	t.Parallel()
@@ -41,5 +41,5 @@ func TestDroppedEditForgetsNoMessage(t *testing.T) {
 		}
 		t.Logf("%s edits %q", j.message.Title, j.edit)
 	}
-	t.Error("nothing names the commit whose status is pending")
+	t.Error("no entry names the commit whose status is pending")
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestGitHubStatus checks that a release without a commit gets no commit status, and that an event reports the reason. A release with a commit
-// gets a commit status at each transition, also when it is removed. The status and events contain no credential.
+// gets a commit status at each transition, including its removal. The status and events contain no credential.
 func TestGitHubStatus(t *testing.T) {
 	t.Parallel()
 	const token = "github-secret-token"
@@ -136,7 +136,7 @@ func TestGitHubStatus(t *testing.T) {
 	}
 }
 
-// versionOf returns the object of a version in a story, in the given namespace.
+// versionOf returns the object of a version in a history, in the given namespace.
 func versionOf(t *testing.T, story viewtest.Story, namespace, version string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	for i := range story.Input.Releases {

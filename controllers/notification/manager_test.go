@@ -125,14 +125,14 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 			out = append(out, r.body)
 		}
 		if len(out) == 0 || out[len(out)-1] != last {
-			return fmt.Errorf("the last of %q is not %q", out, last)
+			return fmt.Errorf("the last message of %q, want %q", out, last)
 		}
 		return nil
 	})
 	return out
 }
 
-// write writes the Microservice of a moment of a story into a namespace.
+// write writes the Microservice of a moment of a history into a namespace.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -191,7 +191,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at returns the first moment of a story at which the release of a version has a status.
+// at returns the first moment of a history at which the release of a version has a status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {
@@ -207,7 +207,7 @@ func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) view
 	return viewtest.Story{}
 }
 
-// TestNotify checks that signed messages of a rollout reach a real server, also after a restart of the manager and while another
+// TestNotify checks that signed messages of a rollout reach a real server, even after a restart of the manager and while another
 // receiver fails, that no message is sent twice, and that the status records the messages.
 func TestNotify(t *testing.T) {
 	t.Parallel()
@@ -335,7 +335,7 @@ func TestStalled(t *testing.T) {
 	p := policyOf(t, namespace, "http://169.254.169.254/latest", nil)
 	ready(t, p, reasonDeliveryFailing)
 	if got := chat.got(); len(got) > 0 {
-		t.Errorf("it was sent %+v", got)
+		t.Errorf("sent %+v", got)
 	}
 }
 

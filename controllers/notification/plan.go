@@ -112,7 +112,7 @@ func (p *plan) rest(o *observed, now time.Time) {
 	setConditions(p, o, false)
 }
 
-// requeue requests a reconcile after the given time at the latest.
+// requeue requests a reconcile within the given time.
 func (p *plan) requeue(after time.Duration) {
 	if after = max(after, time.Millisecond); p.requeueAfter == 0 || after < p.requeueAfter {
 		p.requeueAfter = after

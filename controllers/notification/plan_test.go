@@ -71,7 +71,7 @@ func (w *world) pass(in view.Input, now time.Time) {
 			return
 		}
 	}
-	w.Fatal("it never ends")
+	w.Fatal("the rollout never ends")
 }
 
 // titles returns the titles of the messages that were sent to a receiver.
@@ -149,7 +149,7 @@ func TestFailingReceiver(t *testing.T) {
 	}
 	last := moments[len(moments)-1]
 	if got := w.titles("bus"); got != nil {
-		t.Errorf("it was sent %q", got)
+		t.Errorf("sent %q", got)
 	}
 	c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady)
 	if c.Reason != reasonDeliveryFailing || c.Message != `receiver "bus": HTTP 500; delivery is retried` {
@@ -230,7 +230,7 @@ func TestRemoved(t *testing.T) {
 	before := len(titles)
 	w.pass(view.Input{Namespace: ""}, story.Now.Add(time.Hour))
 	if len(w.titles("chat")) > before {
-		t.Errorf("it is sent again: %q", w.titles("chat"))
+		t.Errorf("the message is sent again: %q", w.titles("chat"))
 	}
 
 	w = newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -239,7 +239,7 @@ func TestRemoved(t *testing.T) {
 	o := w.observe(story.Input, story.Now)
 	o.releases, o.services = nil, map[[2]string]bool{}
 	if p := newPlan(o, story.Now.Add(time.Minute)); len(p.jobs) > 0 || before == 0 {
-		t.Errorf("%d jobs of what is not selected", len(p.jobs))
+		t.Errorf("%d jobs for services that are not selected", len(p.jobs))
 	}
 }
 
@@ -301,7 +301,7 @@ func TestSuspend(t *testing.T) {
 	last := moments[len(moments)-1]
 	w.pass(last.Input, last.Now.Add(time.Second))
 	if got := w.titles("chat"); got != nil {
-		t.Errorf("it was sent %q", got)
+		t.Errorf("sent %q", got)
 	}
 }
 

@@ -23,6 +23,6 @@ func TestServiceThatIsSelectedLater(t *testing.T) {
 	w.pass(none, now)
 	w.pass(last.Input, now.Add(time.Minute)) // the label is set
 	if got := w.titles("chat"); got != nil {
-		t.Errorf("20 days after it was over: %q", got)
+		t.Errorf("20 days after the end: %q", got)
 	}
 }

@@ -168,7 +168,7 @@ func TestChangedReceiver(t *testing.T) {
 			}
 			l.keep(team, &spec)
 			if _, known := l.state(team, "uid")["chat"]; known == (name == "removed" || name == "renamed") {
-				t.Errorf("its state is kept: %t", known)
+				t.Errorf("the state is kept: %t", known)
 			}
 		})
 	}

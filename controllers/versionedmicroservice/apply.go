@@ -121,7 +121,7 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 
 // createDeployment creates the Deployment, and does not change an existing Deployment of the same
 // name. The response contains the template as the server stores it. Its hash is kept in memory
-// until it is in status.templateHash. If the process ends before, the hash is not known, and
+// until it is in status.templateHash. If the process exits before that, the hash is not known, and
 // restoreTemplate compares the templates with a dry run.
 func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
@@ -353,7 +353,7 @@ type difference struct {
 	since      time.Time
 }
 
-// differsSince returns the time since which the status of a release differs. A new generation, such as
+// differsSince returns the time at which the status of a release began to differ. A new generation, such as
 // a change of the replicas, starts a new difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)

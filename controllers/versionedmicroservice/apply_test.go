@@ -69,14 +69,14 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 			r := serve(t, interceptor.Funcs{Apply: refuse}, o.release, o.deployment)
 			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)})
 			if !apierrors.IsInternalError(err) {
-				t.Errorf("the write is not tried again with back-off: %v", err)
+				t.Errorf("the write is not retried with back-off: %v", err)
 			}
 			var now v1alpha1.VersionedMicroservice
 			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
 				t.Fatal(err)
 			}
 			if now.Status.Available != 0 {
-				t.Errorf("no pod is available, and the release reports %d", now.Status.Available)
+				t.Errorf("the release reports %d available pods, want 0", now.Status.Available)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 		return errWebhookDown
 	}}, o.release)
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.release)}); !apierrors.IsInternalError(err) {
-		t.Errorf("the creation is not tried again with back-off: %v", err)
+		t.Errorf("the creation is not retried with back-off: %v", err)
 	}
 	var now v1alpha1.VersionedMicroservice
 	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(o.release), &now); err != nil {
@@ -102,9 +102,9 @@ func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	}
 }
 
-// TestUnspoken checks that the outdated status of a Deployment that cannot be written is not
+// TestOutdatedDeploymentStatusIsNotReported checks that the outdated status of a Deployment that cannot be written is not
 // reported.
-func TestUnspoken(t *testing.T) {
+func TestOutdatedDeploymentStatusIsNotReported(t *testing.T) {
 	t.Parallel()
 	down, edited := status.Classify(errWebhookDown), scene(2, 2)
 	edited.deployment.Generation++
@@ -113,14 +113,14 @@ func TestUnspoken(t *testing.T) {
 		did  applied
 		want bool
 	}{
-		"settled":                      {scene(2, 2), applied{}, false},
-		"written":                      {scene(2, 2), applied{deploymentWritten: true}, true},
-		"not seen yet":                 {edited, applied{}, true},
-		"refused":                      {scene(2, 2), applied{deployment: down}, false},
-		"refused, not seen yet":        {edited, applied{deployment: down}, true},
-		"refused, of another size":     {scene(2, 1), applied{deployment: down, deploymentWritten: true}, false},
-		"refused for good, not seen":   {edited, applied{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
-		"refused, with no Deployment ": {&observed{release: scene(1, 0).release}, applied{deployment: down, deploymentWritten: true}, false},
+		"settled":                            {scene(2, 2), applied{}, false},
+		"written":                            {scene(2, 2), applied{deploymentWritten: true}, true},
+		"not seen yet":                       {edited, applied{}, true},
+		"refused":                            {scene(2, 2), applied{deployment: down}, false},
+		"rejected, not observed yet":         {edited, applied{deployment: down}, true},
+		"refused, of another size":           {scene(2, 1), applied{deployment: down, deploymentWritten: true}, false},
+		"rejected permanently, not observed": {edited, applied{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
+		"refused, with no Deployment ":       {&observed{release: scene(1, 0).release}, applied{deployment: down, deploymentWritten: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,7 +93,7 @@ func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 			return text
 		}
 		if *d.Spec.Replicas != want || d.Status.AvailableReplicas != want || release.Status.Replicas != want || release.Status.Available != want {
-			return fmt.Sprintf("the Deployment is to have %d replicas, has %d; the release says %d of %d", *d.Spec.Replicas, d.Status.AvailableReplicas, release.Status.Available, release.Status.Replicas)
+			return fmt.Sprintf("the Deployment should have %d replicas, has %d; the release reports %d of %d", *d.Spec.Replicas, d.Status.AvailableReplicas, release.Status.Available, release.Status.Replicas)
 		}
 		return ""
 	})
@@ -202,20 +202,20 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	held(t, release, 6)
 	size(t, release, 6)
 	if all := seen.all(); len(all) != 1 {
-		t.Errorf("during the run it had %v replicas", all)
+		t.Errorf("during the rollout: %v replicas", all)
 	}
 
 	seen.mark()
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 2 })
 	size(t, release, 3) // the load requires three: the controller does not scale below
 	if all := seen.all(); slices.Min(all) < 3 {
-		t.Errorf("after the run it had %v replicas", all)
+		t.Errorf("after the rollout: %v replicas", all)
 	}
 
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 1 }) // standby
 	size(t, release, 1)
 	if a := autoscalerOf(release); fetch(t, a) == "" {
-		t.Error("a release on standby has an autoscaler")
+		t.Error("a standby release has an autoscaler")
 	}
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) {
 		r.Spec.Availability.Autoscaling, r.Spec.Replicas = halfUsed(8), 0

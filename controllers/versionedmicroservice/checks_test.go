@@ -114,24 +114,24 @@ func TestListenAsks(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		"the first interval":              {both(), time.Second, "rollout rollback event"},
-		"the end of the first interval":   {both(), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
-		"an interval was missed":          {both(), 150 * time.Second, "round at 2m0s of " + releaseName + " rollout rollback event"},
-		"interrupted":                     {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
-		"not yet confirmed":               {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
-		"before the first step":           {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step without traffic":          {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
-		"a step with a match":             {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
-		"a step with a mirror":            {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
-		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
-		"stable":                          {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
-		"another release is in progress":  {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
-		"no row":                          {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
-		"hooks without an analysis":       {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
-		"neither":                         {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
-		"an analysis without hooks":       {measured, time.Second, ""},
-		"no canary strategy any more":     {func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
-		"messages decide nothing to wait": {hooked(v1alpha1.HookEvent, v1alpha1.HookPostRollout), time.Minute, "measure nothing event"},
+		"the first interval":                 {both(), time.Second, "rollout rollback event"},
+		"the end of the first interval":      {both(), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"an interval was missed":             {both(), 150 * time.Second, "round at 2m0s of " + releaseName + " rollout rollback event"},
+		"interrupted":                        {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Interrupted, r.WaitingSince = true, nil })), time.Minute, "measure nothing rollback event"},
+		"not yet confirmed":                  {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.WaitingSince = nil })), time.Minute, "measure nothing rollback event"},
+		"before the first step":              {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Step = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step without traffic":             {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
+		"a step with a match":                {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
+		"a step with a mirror":               {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
+		"paused at a gate, measured on":      {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"stable":                             {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
+		"another release is in progress":     {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
+		"no row":                             {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
+		"hooks without an analysis":          {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
+		"neither":                            {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
+		"an analysis without hooks":          {measured, time.Second, ""},
+		"no canary strategy any more":        {func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
+		"events do not delay the next check": {hooked(v1alpha1.HookEvent, v1alpha1.HookPostRollout), time.Minute, "measure nothing event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,10 +154,10 @@ func TestListenAsks(t *testing.T) {
 // player simulates reconciles: each writes the results of the previous reconcile.
 type player struct {
 	*testing.T
-	o    *observed
-	a    *answers
-	now  time.Time
-	said checks
+	o      *observed
+	a      *answers
+	now    time.Time
+	result checks
 }
 
 func playWay(t *testing.T, edit func(*v1alpha1.Microservice)) *player {
@@ -169,17 +169,17 @@ func (p *player) pass(after time.Duration) string {
 	p.Helper()
 	p.now, p.a.asked = noon.Add(after), nil
 	see(p.o)
-	p.said = runChecks(p.a, p.o, p.now)
+	p.result = runChecks(p.a, p.o, p.now)
 	see(p.o)
-	if again := runChecks(p.a, p.o, p.now); !cmp.Equal(p.said, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})) {
-		p.Errorf("the same pass again says something else:\n%s", cmp.Diff(p.said, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
+	if again := runChecks(p.a, p.o, p.now); !cmp.Equal(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})) {
+		p.Errorf("the same reconcile again has another result:\n%s", cmp.Diff(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
 	}
-	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.said.analysis, p.said.hooks
+	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.result.analysis, p.result.hooks
 	var words []string
-	if a := p.said.analysis; a != nil {
+	if a := p.result.analysis; a != nil {
 		words = append(words, fmt.Sprintf("step %d %s %d/%d", a.Step, a.Phase, a.Rounds, a.Failures))
 	}
-	for _, h := range p.said.hooks {
+	for _, h := range p.result.hooks {
 		words = append(words, h.Name+" "+string(h.Phase))
 	}
 	return strings.Join(words, ", ")
@@ -203,7 +203,7 @@ func (p *player) answer(name string, yes bool) {
 	questions := p.o.rollout.place.Calls(p.o.release.Status.Hooks)
 	i := slices.IndexFunc(questions, func(q hook.Call) bool { return q.Hook.Name == name })
 	if i < 0 {
-		p.Fatalf("%s is not asked", name)
+		p.Fatalf("%s is not called", name)
 	}
 	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "its answer"}
 }
@@ -244,7 +244,7 @@ func TestRoundOfMetricsAndHooks(t *testing.T) {
 	p.answer("rollout", false)
 	p.want(90*time.Second, "step 1 Passed 1/0, rollout Failed")
 	p.want(121*time.Second, "step 1 Failed 1/1, rollout Failed")
-	if got := p.said.analysis.Message; !strings.Contains(got, "hook rollout: its answer") {
+	if got := p.result.analysis.Message; !strings.Contains(got, "hook rollout: its answer") {
 		t.Errorf("message %q does not name the hook", got)
 	}
 	if p.pass(5 * time.Minute); len(p.a.asked) > 0 {
@@ -252,24 +252,24 @@ func TestRoundOfMetricsAndHooks(t *testing.T) {
 	}
 }
 
-func TestMetricsAlone(t *testing.T) {
+func TestMetricsWithoutHooks(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, measured)
 	p.want(0, "step 1 Running 0/0")
-	if want := noon.Add(time.Minute); !p.said.requeueAt.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.said.requeueAt, want)
+	if want := noon.Add(time.Minute); !p.result.requeueAt.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.result.requeueAt, want)
 	}
 	p.want(time.Minute, "step 1 Running 0/0")
-	if !p.said.requeueAt.IsZero() {
-		t.Errorf("wants to look at %s while it waits for an answer", p.said.requeueAt)
+	if !p.result.requeueAt.IsZero() {
+		t.Errorf("wants to look at %s while it waits for an answer", p.result.requeueAt)
 	}
 	p.measure(v1alpha1.MeasurementFailed)
 	p.want(61*time.Second, "step 1 Failed 0/1")
 }
 
-// TestHooksAlone checks that hooks have rounds without metrics, that the first round starts immediately,
+// TestHooksWithoutMetrics checks that hooks have rounds without metrics, that the first round starts immediately,
 // and that each failure counts.
-func TestHooksAlone(t *testing.T) {
+func TestHooksWithoutMetrics(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
 	p.want(0, "step 1 Running 0/0")
@@ -278,11 +278,11 @@ func TestHooksAlone(t *testing.T) {
 	if p.pass(30 * time.Second); len(p.a.asked) > 0 {
 		t.Errorf("within the interval: %q", p.a.asked)
 	}
-	if want := noon.Add(65 * time.Second); !p.said.requeueAt.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.said.requeueAt, want)
+	if want := noon.Add(65 * time.Second); !p.result.requeueAt.Equal(want) {
+		t.Errorf("wants to look at %s, want %s", p.result.requeueAt, want)
 	}
 	if p.pass(66 * time.Second); len(p.a.asked) == 0 {
-		t.Error("the second round asks no receiver")
+		t.Error("the second round calls no receiver")
 	}
 	p.answer("rollout", false)
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
@@ -294,7 +294,7 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 	p := playWay(t, hooked(v1alpha1.HookRollout))
 	p.unanswered("rollout")
 	p.want(2*time.Second, "step 1 Running 0/0, rollout Waiting")
-	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not respond: HTTP 503") {
+	if got := p.result.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not respond: HTTP 503") {
 		t.Errorf("%+v", got)
 	}
 	p.pass(66 * time.Second)
@@ -358,8 +358,8 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 	p.want(5*time.Minute, "step 1 Running 0/0")
 }
 
-// TestGateCostsNothing checks that a gate reports its answer, does not count against the allowed failures, and that a positive answer is final.
-func TestGateCostsNothing(t *testing.T) {
+// TestGateDoesNotCountAsFailure checks that a gate reports its answer, does not count against the allowed failures, and that a positive answer is final.
+func TestGateDoesNotCountAsFailure(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) {
 		measured(ms)
@@ -377,6 +377,6 @@ func TestGateCostsNothing(t *testing.T) {
 	p.answer("confirmpromotion", false)
 	p.want(4*time.Minute, "step 1 Passed 4/0, confirmpromotion Open")
 	if slices.Contains(p.a.asked, "confirmpromotion") {
-		t.Error("an open gate is asked again")
+		t.Error("an open gate is called again")
 	}
 }

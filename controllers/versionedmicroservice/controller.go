@@ -108,7 +108,7 @@ type reconciler struct {
 	exclusive exclusiveGroups
 	// ending contains the releases that wait for the end of the pods of their previews.
 	ending podWaits
-	// differs contains the time since which the status of a release differs from the stored status, by name of the release.
+	// differs contains the time at which the status of a release began to differ from the stored status, by name of the release.
 	differs sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues

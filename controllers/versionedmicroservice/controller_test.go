@@ -208,7 +208,7 @@ func TestPodsRefused(t *testing.T) {
 		release := create(t, newRelease(namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), 1))
 		reads(t, release, "0/1 "+failing(v1alpha1.FailurePodSecurityViolation))
 		if strings.Contains(release.Status.Message, releaseName) || !strings.HasPrefix(release.Status.Message, "violates PodSecurity") {
-			t.Errorf("message %q names a pod that never was", release.Status.Message)
+			t.Errorf("message %q names a pod that never existed", release.Status.Message)
 		}
 	})
 	t.Run("by a quota", func(t *testing.T) {
@@ -243,11 +243,11 @@ func TestDeploymentIsKept(t *testing.T) {
 		"template extended": func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DEBUG", Value: "1"}}
 		},
-		"template restarted": func(d *appsv1.Deployment) {
+		"template with a restart annotation": func(d *appsv1.Deployment) {
 			resources.Annotate(&d.Spec.Template, "kubectl.kubernetes.io/restartedAt", "now")
 		},
 		"image changed": func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" },
-		"image changed, with the hash of that": func(d *appsv1.Deployment) {
+		"image changed, with the hash of the change": func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Image = "other"
 			if err := annotateTemplate(d, d); err != nil {
 				t.Error(err)

@@ -32,10 +32,10 @@ func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }
 
-// TestWhoseFaultAPodIsThatNothingStarts checks that the following causes are external, because every other version
+// TestCauseOfAPodThatDoesNotStart checks that the following causes are external, because every other version
 // would have them too: a node that has no address for a pod, cannot attach its volume or is slow to pull its image, an
 // unavailable scheduler, and a queue that keeps pods waiting with a scheduling gate.
-func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
+func TestCauseOfAPodThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	withInit := func(pod corev1.Pod, containers ...corev1.ContainerStatus) corev1.Pod {
 		pod.Status.InitContainerStatuses = containers
@@ -58,18 +58,18 @@ func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
 		want, message string
 		requeue       time.Duration
 	}{
-		"just made": {pod: pending(time.Minute, waits("shop", "ContainerCreating")), requeue: 4 * time.Minute},
-		"its image is pulled for long": {pod: pending(6*time.Minute, waits("shop", "ContainerCreating")), want: v1alpha1.FailureContainerCreating,
+		"just created": {pod: pending(time.Minute, waits("shop", "ContainerCreating")), requeue: 4 * time.Minute},
+		"a slow image pull": {pod: pending(6*time.Minute, waits("shop", "ContainerCreating")), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"no address, or no volume": {pod: with(pending(6*time.Minute, waits("shop", "ContainerCreating")), noNetwork), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created the network and volumes of the pod; the events of the pod show the cause"},
 		"its node does not respond": {pod: pending(6 * time.Minute), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"the first container after a migration": {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), migrated), requeue: 4 * time.Minute},
-		"a migration that takes its time":       {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), runs("migrate", time.Hour))},
-		"no scheduler, just made":               {pod: unassigned(time.Second), requeue: 29 * time.Second},
+		"a slow migration":                      {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), runs("migrate", time.Hour))},
+		"no scheduler, just created":            {pod: unassigned(time.Second), requeue: 29 * time.Second},
 		"no scheduler":                          {pod: unassigned(time.Minute), want: v1alpha1.FailureUnschedulable, message: "no scheduler has assigned the pod to a node"},
-		"a queue has just taken it":             {pod: unassigned(time.Second, gated), requeue: 29 * time.Second},
+		"a queue has just accepted it":          {pod: unassigned(time.Second, gated), requeue: 29 * time.Second},
 		"a queue keeps it waiting":              {pod: unassigned(time.Minute, gated), want: v1alpha1.FailureUnschedulable, message: gated.Message},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
 }
 
 // TestNativeSidecarThatIsNeverReady checks that an init container that keeps running and does not become
-// ready is a failure of the release, also next to a pod that cannot be scheduled.
+// ready is a failure of the release, even if another pod cannot be scheduled.
 func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	sidecar := func(since time.Duration, started bool) corev1.ContainerStatus {
@@ -123,10 +123,10 @@ func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 		pods          []corev1.Pod
 		want, message string
 	}{
-		"its startup probe fails":                  {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing"))}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
-		"its readiness probe fails":                {[]corev1.Pod{pod(sidecar(time.Hour, true), ready)}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its readiness probe fails`},
-		"it starts":                                {[]corev1.Pod{pod(sidecar(time.Second, false), waits("shop", "PodInitializing"))}, "", ""},
-		"its startup probe fails, next to no room": {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing")), noRoom}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
+		"its startup probe fails":   {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing"))}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
+		"its readiness probe fails": {[]corev1.Pod{pod(sidecar(time.Hour, true), ready)}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its readiness probe fails`},
+		"it starts":                 {[]corev1.Pod{pod(sidecar(time.Second, false), waits("shop", "PodInitializing"))}, "", ""},
+		"its startup probe fails, another pod cannot be scheduled": {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing")), noRoom}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

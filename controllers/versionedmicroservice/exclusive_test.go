@@ -242,12 +242,12 @@ func TestExclusiveReads(t *testing.T) {
 		live      *appsv1.Deployment
 		want      bool
 	}{
-		"a first pod":           {1, true, nil, true},
-		"a first pod again":     {1, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, true},
-		"more pods":             {2, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &kept}}, false},
-		"no pods":               {0, true, nil, false},
-		"a usual release":       {1, false, nil, false},
-		"a foreign Deployment ": {1, true, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}, Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, false},
+		"a first pod":                    {1, true, nil, true},
+		"a first pod after a scale-down": {1, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, true},
+		"more pods":                      {2, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &kept}}, false},
+		"no pods":                        {0, true, nil, false},
+		"a usual release":                {1, false, nil, false},
+		"a foreign Deployment ":          {1, true, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}, Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, false},
 	} {
 		r := release.DeepCopy()
 		r.UID, r.Spec.Replicas, r.Spec.Availability.Exclusive = "1", c.replicas, c.exclusive

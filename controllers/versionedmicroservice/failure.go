@@ -106,7 +106,7 @@ func containersReady(pod *corev1.Pod) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
-// complete reports whether all containers of a pod run, and the time since which they run. The
+// complete reports whether all containers of a pod are running, and from what time. The
 // restart of a container after its exit does not change this time.
 func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -290,8 +290,8 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 // counts. Missing permissions come first, because registries and token servers also answer "not
 // found" to clients that may not pull an image.
 var pulls = []struct {
-	says   *regexp.Regexp
-	reason string
+	matches *regexp.Regexp
+	reason  string
 }{
 	{regexp.MustCompile(`(?i)(\bunauthorized\b|\bdenied\b|\bforbidden\b|authorization failed|authentication required|no basic auth credentials|insufficient_scope|` +
 		`failed to authorize|failed to fetch (anonymous|oauth) token|\bstatus( code)?:? 40[13]\b)`), v1alpha1.FailureImagePullBackOff},
@@ -315,9 +315,9 @@ func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 		return f
 	}
 	// The user chooses the name of the image. The name may contain any of the words.
-	said := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
+	text := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
 	for _, pull := range pulls {
-		if pull.says.MatchString(said) {
+		if pull.matches.MatchString(text) {
 			f.reason = pull.reason
 			return f
 		}

@@ -62,42 +62,42 @@ func TestDiagnose(t *testing.T) {
 		seen       func(*observed)
 		want       failure
 	}{
-		"nothing known":                  {},
-		"a pod that goes":                {pods: []corev1.Pod{going}},
-		"just made":                      {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
-		"image 404":                      {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
-		"image 404 later":                {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
-		"manifest unknown":               {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
-		"old back-off":                   {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
-		"registry is down":               {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
-		"no permission to pull":          {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
-		"bad image name":                 {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: v1alpha1.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
-		"no ConfigMap":                   {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: v1alpha1.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
-		"no such command":                {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: v1alpha1.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
-		"crash, next try":                {pods: []corev1.Pod{pod(again)}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
-		"init fails":                     {pods: []corev1.Pod{initPod}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
-		"init done":                      {pods: []corev1.Pod{initDone}, want: failure{requeueAt: noon.Add(29 * time.Second)}},
-		"no node":                        {pods: []corev1.Pod{unschedulable}, want: failure{reason: v1alpha1.FailureUnschedulable, message: "0/1 nodes are available"}},
-		"quota":                          {deployment: refusing(`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1`), want: failure{reason: v1alpha1.FailureQuotaExceeded, message: "exceeded quota: small, requested: pods=1"}},
-		"pod security":                   {deployment: refusing(`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": x`), want: failure{reason: v1alpha1.FailurePodSecurityViolation, message: `violates PodSecurity "restricted:latest": x`}},
-		"limits":                         {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: v1alpha1.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
-		"webhook":                        {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: v1alpha1.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
-		"young":                          {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{requeueAt: noon.Add(20 * time.Second)}},
-		"never ready":                    {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
-		"half the deadline":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
-		"young for its deadline":         {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(30), want: failure{requeueAt: noon.Add(5 * time.Second)}},
-		"rolled back while it was young": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
-		"aborted while it was young":     {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("Aborted"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
-		"what the probe got": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+		"nothing known":         {},
+		"a pod that goes":       {pods: []corev1.Pod{going}},
+		"just created":          {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
+		"image 404":             {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"image 404 later":       {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
+		"manifest unknown":      {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
+		"old back-off":          {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
+		"registry is down":      {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
+		"no permission to pull": {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
+		"bad image name":        {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: v1alpha1.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
+		"no ConfigMap":          {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: v1alpha1.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
+		"no such command":       {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: v1alpha1.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
+		"crash, next try":       {pods: []corev1.Pod{pod(again)}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
+		"init fails":            {pods: []corev1.Pod{initPod}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
+		"init done":             {pods: []corev1.Pod{initDone}, want: failure{requeueAt: noon.Add(29 * time.Second)}},
+		"no node":               {pods: []corev1.Pod{unschedulable}, want: failure{reason: v1alpha1.FailureUnschedulable, message: "0/1 nodes are available"}},
+		"quota":                 {deployment: refusing(`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1`), want: failure{reason: v1alpha1.FailureQuotaExceeded, message: "exceeded quota: small, requested: pods=1"}},
+		"pod security":          {deployment: refusing(`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": x`), want: failure{reason: v1alpha1.FailurePodSecurityViolation, message: `violates PodSecurity "restricted:latest": x`}},
+		"limits":                {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: v1alpha1.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
+		"webhook":               {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: v1alpha1.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
+		"young":                 {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{requeueAt: noon.Add(20 * time.Second)}},
+		"never ready":           {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
+		"half the deadline":     {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
+		"shortly after the start, within the deadline": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(30), want: failure{requeueAt: noon.Add(5 * time.Second)}},
+		"rolled back shortly after the start":          {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
+		"aborted shortly after the start":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("Aborted"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
+		"probe message from events": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.probeMessages = map[string]string{"shop": "HTTP probe failed with statuscode: 503", "proxy": "no"}
 		},
 			want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails: HTTP probe failed with statuscode: 503`}},
-		"what the probe got first": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+		"first recorded probe message": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, `container "shop" runs, but its readiness probe fails: refused`
 		}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails: refused`}},
-		"patient probe": {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{requeueAt: noon.Add(time.Minute)}},
-		"never started": {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its startup probe fails`}},
-		"the worst of all": {
+		"probe with a long delay": {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{requeueAt: noon.Add(time.Minute)}},
+		"never started":           {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its startup probe fails`}},
+		"several causes, the most severe first": {
 			deployment: refusing("exceeded quota"),
 			pods:       []corev1.Pod{unschedulable, pod(running(time.Second)), pod(again), waiting("ErrImagePull", "x")},
 			want:       failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n", requeueAt: noon.Add(29 * time.Second)},
@@ -126,9 +126,9 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultLackOfRoomIs checks that a release of four pods, some of which cannot be scheduled, waits for
+// TestCauseOfMissingCapacity checks that a release of four pods, some of which cannot be scheduled, waits for
 // capacity unless the scheduled pods show that the release would not become available with more capacity.
-func TestWhoseFaultLackOfRoomIs(t *testing.T) {
+func TestCauseOfMissingCapacity(t *testing.T) {
 	t.Parallel()
 	shop := func(c corev1.ContainerStatus) corev1.Pod {
 		c.Name, c.Image = "shop", "r/shop:1"
@@ -151,25 +151,25 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 		refused string
 		want    string
 	}{
-		"none has room":                                    {"----", "", v1alpha1.FailureUnschedulable},
-		"all that have room are ready":                     {"rrr-", "", v1alpha1.FailureUnschedulable},
-		"all that have room start":                         {"sss-", "", v1alpha1.FailureUnschedulable},
-		"one has no room, the others are never ready":      {"uuu-", "", v1alpha1.FailureReadinessFailing},
-		"half of them have room, and are never ready":      {"uu--", "", v1alpha1.FailureReadinessFailing},
-		"half of them have room, and one is never ready":   {"ru--", "", v1alpha1.FailureReadinessFailing},
-		"one has room, and may need the others":            {"u---", "", v1alpha1.FailureUnschedulable},
-		"one is never ready, another has no room":          {"rru-", "", v1alpha1.FailureReadinessFailing},
-		"one is never ready, others start":                 {"uss-", "", v1alpha1.FailureUnschedulable},
-		"one crashes, the others have no room":             {"c---", "", v1alpha1.FailureCrashLoopBackOff},
-		"one crashes, others are ready, one has no room":   {"rrc-", "", v1alpha1.FailureCrashLoopBackOff},
-		"the quota refuses one, the others are ready":      {"rrr", quota, v1alpha1.FailureQuotaExceeded},
-		"the quota refuses one, others are never ready":    {"uuu", quota, v1alpha1.FailureReadinessFailing},
-		"the quota refuses all but one":                    {"u", quota, v1alpha1.FailureQuotaExceeded},
-		"a webhook is down, the others are never ready":    {"uuu", down, v1alpha1.FailureReadinessFailing},
-		"a webhook is down, the others are ready":          {"rrr", down, v1alpha1.FailureAdmissionUnavailable},
-		"one cannot be pulled, the others are never ready": {"uuui", "", v1alpha1.FailureReadinessFailing},
-		"one cannot be pulled, the others are ready":       {"rrri", "", v1alpha1.FailureImagePullBackOff},
-		"policy refuses one, another cannot be pulled":     {"rri", `pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' denied request: no`, v1alpha1.FailurePodRejected},
+		"no pod is scheduled":                                    {"----", "", v1alpha1.FailureUnschedulable},
+		"all scheduled pods are ready":                           {"rrr-", "", v1alpha1.FailureUnschedulable},
+		"all scheduled pods start":                               {"sss-", "", v1alpha1.FailureUnschedulable},
+		"one cannot be scheduled, the others are never ready":    {"uuu-", "", v1alpha1.FailureReadinessFailing},
+		"half of them are scheduled, and are never ready":        {"uu--", "", v1alpha1.FailureReadinessFailing},
+		"half of them are scheduled, and one is never ready":     {"ru--", "", v1alpha1.FailureReadinessFailing},
+		"one is scheduled, and may need the others":              {"u---", "", v1alpha1.FailureUnschedulable},
+		"one is never ready, another cannot be scheduled":        {"rru-", "", v1alpha1.FailureReadinessFailing},
+		"one is never ready, others start":                       {"uss-", "", v1alpha1.FailureUnschedulable},
+		"one crashes, the others cannot be scheduled":            {"c---", "", v1alpha1.FailureCrashLoopBackOff},
+		"one crashes, others are ready, one cannot be scheduled": {"rrc-", "", v1alpha1.FailureCrashLoopBackOff},
+		"the quota refuses one, the others are ready":            {"rrr", quota, v1alpha1.FailureQuotaExceeded},
+		"the quota refuses one, others are never ready":          {"uuu", quota, v1alpha1.FailureReadinessFailing},
+		"the quota refuses all but one":                          {"u", quota, v1alpha1.FailureQuotaExceeded},
+		"a webhook is down, the others are never ready":          {"uuu", down, v1alpha1.FailureReadinessFailing},
+		"a webhook is down, the others are ready":                {"rrr", down, v1alpha1.FailureAdmissionUnavailable},
+		"one cannot be pulled, the others are never ready":       {"uuui", "", v1alpha1.FailureReadinessFailing},
+		"one cannot be pulled, the others are ready":             {"rrri", "", v1alpha1.FailureImagePullBackOff},
+		"policy refuses one, another cannot be pulled":           {"rri", `pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' denied request: no`, v1alpha1.FailurePodRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,10 +191,10 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultAMissingSidecarIs checks a container that does not become ready and may require another container of
+// TestCauseOfAMissingSidecar checks a container that does not become ready and may require another container of
 // its pod. While an external cause prevents the other container from running, the release waits, for any number of
 // replicas. Complete pods show the failure as before.
-func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
+func TestCauseOfAMissingSidecar(t *testing.T) {
 	t.Parallel()
 	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, Image: "r/" + name + ":1", Ready: ready, State: state}
@@ -245,39 +245,39 @@ func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 		pods string // one letter of kinds for each replica
 		want string
 	}{
-		"the sidecar cannot be pulled, one replica":                      {"p", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, two replicas":                     {"pp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, four replicas":                    {"pppp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, the application is ready":         {"PP", v1alpha1.FailureImagePullBackOff},
-		"the application cannot be pulled, and its sidecar needs it":     {"a", v1alpha1.FailureImagePullBackOff},
-		"half have no sidecar, the others are ready":                     {"rrpp", v1alpha1.FailureImagePullBackOff},
-		"one of two has no sidecar, the other is ready":                  {"rp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others are ready":                       {"rrrp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others start":                           {"sssp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others are complete and never ready":    {"uuup", v1alpha1.FailureReadinessFailing},
-		"half are complete and never ready":                              {"uupp", v1alpha1.FailureReadinessFailing},
-		"one of two is complete and never ready":                         {"up", v1alpha1.FailureReadinessFailing},
-		"half are complete, and one of them is never ready":              {"rupp", v1alpha1.FailureReadinessFailing},
-		"one of four is complete and never ready, and may need them all": {"uppp", v1alpha1.FailureImagePullBackOff},
-		"half have no sidecar, the others no room":                       {"pp--", v1alpha1.FailureImagePullBackOff},
-		"the sidecar is not there":                                       {"x", v1alpha1.FailureImageNotFound},
-		"the sidecar is not there, says one registry of four":            {"pppx", v1alpha1.FailureImageNotFound},
-		"the application crashes without its sidecar":                    {"c", v1alpha1.FailureCrashLoopBackOff},
-		"the application of one crashes without its sidecar":             {"pppc", v1alpha1.FailureCrashLoopBackOff},
-		"the sidecar is being made, and nothing else is known":           {"mm", v1alpha1.FailureReadinessFailing},
-		"the sidecar of half is being made, the others have no room":     {"mm--", v1alpha1.FailureUnschedulable},
-		"the sidecar of half is being made, that of others not pulled":   {"mmpp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar was pulled at last, and the application has time":   {"bb", ""},
-		"the sidecar of one was pulled at last":                          {"pppb", v1alpha1.FailureImagePullBackOff},
-		"a sidecar that starts again gives the application no more time": {"B", v1alpha1.FailureReadinessFailing},
-		"an init container waits for its image, one replica":             {"n", v1alpha1.FailureImagePullBackOff},
-		"an init container waits for its image, four replicas":           {"nnnn", v1alpha1.FailureImagePullBackOff},
-		"an init container of half waits, the others are ready":          {"rrnn", v1alpha1.FailureImagePullBackOff},
-		"an init container of half waits, the others are never ready":    {"uunn", v1alpha1.FailureReadinessFailing},
-		"an init container of all but one waits, one is never ready":     {"unnn", v1alpha1.FailureImagePullBackOff},
-		"the image of an init container is not there":                    {"nnnN", v1alpha1.FailureImageNotFound},
-		"a native sidecar is lost, and cannot be pulled again":           {"o", v1alpha1.FailureImagePullBackOff},
-		"native sidecars are lost, and cannot be pulled again":           {"rroo", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, one replica":                                 {"p", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, two replicas":                                {"pp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, four replicas":                               {"pppp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, the application is ready":                    {"PP", v1alpha1.FailureImagePullBackOff},
+		"the application cannot be pulled, and its sidecar needs it":                {"a", v1alpha1.FailureImagePullBackOff},
+		"half have no sidecar, the others are ready":                                {"rrpp", v1alpha1.FailureImagePullBackOff},
+		"one of two has no sidecar, the other is ready":                             {"rp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others are ready":                                  {"rrrp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others start":                                      {"sssp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others are complete and never ready":               {"uuup", v1alpha1.FailureReadinessFailing},
+		"half are complete and never ready":                                         {"uupp", v1alpha1.FailureReadinessFailing},
+		"one of two is complete and never ready":                                    {"up", v1alpha1.FailureReadinessFailing},
+		"half are complete, and one of them is never ready":                         {"rupp", v1alpha1.FailureReadinessFailing},
+		"one of four is complete and never ready, and may need them all":            {"uppp", v1alpha1.FailureImagePullBackOff},
+		"half have no sidecar, the others cannot be scheduled":                      {"pp--", v1alpha1.FailureImagePullBackOff},
+		"the image of the sidecar does not exist":                                   {"x", v1alpha1.FailureImageNotFound},
+		"one registry of four reports that the sidecar does not exist":              {"pppx", v1alpha1.FailureImageNotFound},
+		"the application crashes without its sidecar":                               {"c", v1alpha1.FailureCrashLoopBackOff},
+		"the application of one crashes without its sidecar":                        {"pppc", v1alpha1.FailureCrashLoopBackOff},
+		"the sidecar is being created, with no other cause":                         {"mm", v1alpha1.FailureReadinessFailing},
+		"the sidecar of half is being created, the others cannot be scheduled":      {"mm--", v1alpha1.FailureUnschedulable},
+		"the sidecar of half is being created, and cannot be pulled for the others": {"mmpp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar was pulled at last, and the application has time":              {"bb", ""},
+		"the sidecar of one was pulled at last":                                     {"pppb", v1alpha1.FailureImagePullBackOff},
+		"a sidecar that starts again gives the application no more time":            {"B", v1alpha1.FailureReadinessFailing},
+		"an init container waits for its image, one replica":                        {"n", v1alpha1.FailureImagePullBackOff},
+		"an init container waits for its image, four replicas":                      {"nnnn", v1alpha1.FailureImagePullBackOff},
+		"an init container of half waits, the others are ready":                     {"rrnn", v1alpha1.FailureImagePullBackOff},
+		"an init container of half waits, the others are never ready":               {"uunn", v1alpha1.FailureReadinessFailing},
+		"an init container of all but one waits, one is never ready":                {"unnn", v1alpha1.FailureImagePullBackOff},
+		"the image of an init container does not exist":                             {"nnnN", v1alpha1.FailureImageNotFound},
+		"a native sidecar is lost, and cannot be pulled again":                      {"o", v1alpha1.FailureImagePullBackOff},
+		"native sidecars are lost, and cannot be pulled again":                      {"rroo", v1alpha1.FailureImagePullBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,16 +317,16 @@ func TestEndedFromOutside(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"evicted, and its successor has no room":       {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted while it was killed for its memory":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, no room":                  {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, and it ended well":        {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted long ago, its successor is starting":  {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
-		"evicted, and its successor crashes":           {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, the container starts":     {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
-		"the container runtime lost it":                {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
-		"its end was not seen, and it ended too often": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, and the container ends":   {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"evicted, and its successor cannot be scheduled":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted while it was killed for its memory":       {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, the pod cannot be scheduled":  {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, and it ended well":            {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted long ago, its successor is starting":      {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
+		"evicted, and its successor crashes":               {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, the container starts":         {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
+		"the container runtime lost it":                    {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
+		"its end was not observed, and it ended too often": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, and the container ends":       {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -338,32 +338,32 @@ func TestEndedFromOutside(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultARefusalIs checks that an unavailable webhook and a server that cannot decide are external
+// TestCauseOfARejection checks that an unavailable webhook and a server that cannot decide are external
 // causes, and that a rejection of the pod is a failure of the release.
-func TestWhoseFaultARefusalIs(t *testing.T) {
+func TestCauseOfARejection(t *testing.T) {
 	t.Parallel()
 	const calling = `Internal error occurred: failed calling webhook "pods.example.com": failed to call webhook: Post "https://hook.infra.svc:443/mutate?timeout=10s": `
 	for name, test := range map[string]struct{ message, want string }{
-		"webhook refuses connections": {calling + "dial tcp 10.96.7.7:443: connect: connection refused", v1alpha1.FailureAdmissionUnavailable},
-		"webhook has no endpoints":    {calling + `no endpoints available for service "hook"`, v1alpha1.FailureAdmissionUnavailable},
-		"webhook has no Service":      {calling + `service "hook" not found`, v1alpha1.FailureAdmissionUnavailable},
-		"webhook is too slow":         {calling + "context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
-		"webhook is not trusted":      {calling + "tls: failed to verify certificate: x509: certificate signed by unknown authority", v1alpha1.FailureAdmissionUnavailable},
-		"webhook answers 503":         {`Internal error occurred: failed calling webhook "x": an error on the server ("") has prevented the request from succeeding`, v1alpha1.FailureAdmissionUnavailable},
-		"webhook answers nonsense":    {`Internal error occurred: failed calling webhook "x": received invalid webhook response: webhook returned response.patch but not response.patchType`, v1alpha1.FailureAdmissionUnavailable},
-		"without the prefix":          {`failed calling webhook "x"; no further details available`, v1alpha1.FailureAdmissionUnavailable},
-		"server has no time":          {"Timeout: request did not complete within requested timeout - context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
-		"store has no leader":         {"etcdserver: no leader", v1alpha1.FailureAdmissionUnavailable},
-		"image policy server is down": {`pods "shop-x1" is forbidden: Post "https://images.example.com/": dial tcp: lookup images.example.com: no such host`, v1alpha1.FailureAdmissionUnavailable},
-		"webhook denies":              {`admission webhook "pods.example.com" denied the request: runAsNonRoot is required`, v1alpha1.FailurePodRejected},
-		"webhook denies, no word":     {`admission webhook "pods.example.com" denied the request without explanation`, v1alpha1.FailurePodRejected},
-		"webhook denies, and quotes":  {`admission webhook "x" denied the request: failed calling webhook "y": connection refused`, v1alpha1.FailurePodRejected},
-		"policy denies":               {`pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'all' denied request: connection refused by policy`, v1alpha1.FailurePodRejected},
-		"no ServiceAccount":           {`pods "shop-x1" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`, v1alpha1.FailurePodRejected},
-		"invalid pod":                 {`Pod "shop-x1" is invalid: spec.containers[0].image: Required value`, v1alpha1.FailurePodRejected},
-		"quota":                       {`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`, v1alpha1.FailureQuotaExceeded},
-		"quota that is new":           {`pods "shop-x1" is forbidden: status unknown for quota: small, resources: pods`, v1alpha1.FailureQuotaExceeded},
-		"pod security":                {`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": privileged`, v1alpha1.FailurePodSecurityViolation},
+		"webhook refuses connections":              {calling + "dial tcp 10.96.7.7:443: connect: connection refused", v1alpha1.FailureAdmissionUnavailable},
+		"webhook has no endpoints":                 {calling + `no endpoints available for service "hook"`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook has no Service":                   {calling + `service "hook" not found`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook is too slow":                      {calling + "context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
+		"webhook is not trusted":                   {calling + "tls: failed to verify certificate: x509: certificate signed by unknown authority", v1alpha1.FailureAdmissionUnavailable},
+		"webhook answers 503":                      {`Internal error occurred: failed calling webhook "x": an error on the server ("") has prevented the request from succeeding`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook returns an invalid response":      {`Internal error occurred: failed calling webhook "x": received invalid webhook response: webhook returned response.patch but not response.patchType`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook error without a prefix":           {`failed calling webhook "x"; no further details available`, v1alpha1.FailureAdmissionUnavailable},
+		"server timeout":                           {"Timeout: request did not complete within requested timeout - context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
+		"etcd has no leader":                       {"etcdserver: no leader", v1alpha1.FailureAdmissionUnavailable},
+		"image policy server is down":              {`pods "shop-x1" is forbidden: Post "https://images.example.com/": dial tcp: lookup images.example.com: no such host`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook denies":                           {`admission webhook "pods.example.com" denied the request: runAsNonRoot is required`, v1alpha1.FailurePodRejected},
+		"webhook denies without explanation":       {`admission webhook "pods.example.com" denied the request without explanation`, v1alpha1.FailurePodRejected},
+		"webhook denies, and quotes another error": {`admission webhook "x" denied the request: failed calling webhook "y": connection refused`, v1alpha1.FailurePodRejected},
+		"policy denies":                            {`pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'all' denied request: connection refused by policy`, v1alpha1.FailurePodRejected},
+		"no ServiceAccount":                        {`pods "shop-x1" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`, v1alpha1.FailurePodRejected},
+		"invalid pod":                              {`Pod "shop-x1" is invalid: spec.containers[0].image: Required value`, v1alpha1.FailurePodRejected},
+		"quota":                                    {`pods "shop-x1" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`, v1alpha1.FailureQuotaExceeded},
+		"a new quota":                              {`pods "shop-x1" is forbidden: status unknown for quota: small, resources: pods`, v1alpha1.FailureQuotaExceeded},
+		"pod security":                             {`pods "shop-x1" is forbidden: violates PodSecurity "restricted:latest": privileged`, v1alpha1.FailurePodSecurityViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -374,23 +374,23 @@ func TestWhoseFaultARefusalIs(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultAFailedPullIs checks that a missing image is a failure of the release, and that missing
+// TestCauseOfAFailedPull checks that a missing image is a failure of the release, and that missing
 // permissions and an unavailable registry are external causes.
-func TestWhoseFaultAFailedPullIs(t *testing.T) {
+func TestCauseOfAFailedPull(t *testing.T) {
 	t.Parallel()
 	const image = "r.example/denied/unauthorized:1.401.0"
 	for name, test := range map[string]struct{ reason, message, want string }{
 		"no such tag, containerd":     {"ErrImagePull", `rpc error: code = NotFound desc = failed to pull and unpack image "` + image + `": failed to resolve reference "` + image + `": ` + image + `: not found`, v1alpha1.FailureImageNotFound},
 		"no such tag, CRI-O":          {"ErrImagePull", `initializing source docker://` + image + `: reading manifest 1.401.0 in r.example/shop: manifest unknown`, v1alpha1.FailureImageNotFound},
-		"no such tag, by status":      {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/denied/unauthorized/manifests/1.401.0: 404 Not Found`, v1alpha1.FailureImageNotFound},
+		"no such tag, HTTP status":    {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/denied/unauthorized/manifests/1.401.0: 404 Not Found`, v1alpha1.FailureImageNotFound},
 		"no such repository":          {"ImagePullBackOff", `Back-off pulling image "` + image + `": ErrImagePull: name unknown: repository not known to registry`, v1alpha1.FailureImageNotFound},
 		"no credentials":              {"ErrImagePull", `failed to resolve reference "` + image + `": pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`, v1alpha1.FailureImagePullBackOff},
 		"wrong credentials":           {"ErrImagePull", `failed to resolve reference "` + image + `": unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 401 Unauthorized`, v1alpha1.FailureImagePullBackOff},
 		"no permission":               {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 403 Forbidden`, v1alpha1.FailureImagePullBackOff},
 		"token server has no account": {"ErrImagePull", `failed to authorize: failed to fetch anonymous token: unexpected status from GET request to https://auth.example/token: 404 Not Found`, v1alpha1.FailureImagePullBackOff},
-		"hidden from strangers":       {"ErrImagePull", `denied: requested access to the resource is denied: r/shop:1: not found`, v1alpha1.FailureImagePullBackOff},
+		"hidden without credentials":  {"ErrImagePull", `denied: requested access to the resource is denied: r/shop:1: not found`, v1alpha1.FailureImagePullBackOff},
 		"registry unreachable":        {"ErrImagePull", `failed to do request: Head "https://r.example/v2/shop/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`, v1alpha1.FailureImagePullBackOff},
-		"registry's name unknown":     {"ErrImagePull", `dial tcp: lookup r.example on 10.96.0.10:53: no such host`, v1alpha1.FailureImagePullBackOff},
+		"registry host not found":     {"ErrImagePull", `dial tcp: lookup r.example on 10.96.0.10:53: no such host`, v1alpha1.FailureImagePullBackOff},
 		"registry limits":             {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/404: 429 Too Many Requests`, v1alpha1.FailureImagePullBackOff},
 		"registry fails":              {"RegistryUnavailable", `received unexpected HTTP status: 503 Service Unavailable`, v1alpha1.FailureImagePullBackOff},
 		"other platform":              {"ErrImagePull", `failed to pull and unpack image "` + image + `": no match for platform in manifest: not found`, v1alpha1.FailureImageUnusable},

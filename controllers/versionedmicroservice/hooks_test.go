@@ -200,10 +200,10 @@ func TestHooksOfARelease(t *testing.T) {
 	s.hook("rollback", v1alpha1.HookWaiting)
 	s.hook("event", v1alpha1.HookDelivered)
 	if fetch(t, s.release); s.release.Status.Step != "ConfirmRollout" || s.release.Status.Release != v1alpha1.ReleasePending {
-		t.Errorf("the release says %s %q", s.release.Status.Release, s.release.Status.Step)
+		t.Errorf("the release has status %s, step %q", s.release.Status.Release, s.release.Status.Step)
 	}
 
-	t.Log("a gate that says no in the same words costs no write")
+	t.Log("a gate that responds with the same rejection causes no write")
 	calls := 0
 	eventually(t, func() string { // the last write after the answer may come later
 		written := len(world.writes.in(s.release.Namespace))
@@ -232,7 +232,7 @@ func TestHooksOfARelease(t *testing.T) {
 		t.Errorf("a failed check was called %d times", n)
 	}
 	if n := len(r.of("confirmrollout")); n != calls {
-		t.Errorf("an open gate was asked %d times more", n-calls)
+		t.Errorf("an open gate was called %d more times", n-calls)
 	}
 
 	t.Log("the end is reported once, and nothing else is asked")
@@ -258,10 +258,10 @@ func TestHooksOfARelease(t *testing.T) {
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
 	if n := len(r.of("rollback")); n > calls+1 { // one call may have been in progress
-		t.Errorf("a run that is over was asked about %d times more", n-calls)
+		t.Errorf("hooks of a completed rollout were called %d more times", n-calls)
 	}
 	if len(r.faults) > 0 {
-		t.Errorf("the receiver has this against the calls: %q", r.faults)
+		t.Errorf("the receiver reports invalid calls: %q", r.faults)
 	}
 }
 
@@ -302,22 +302,22 @@ func TestHooksAfterARestart(t *testing.T) {
 	<-requeued
 	next()
 	if n := len(r.of("event")); n != events {
-		t.Errorf("what was delivered was reported %d times more", n-events)
+		t.Errorf("delivered hooks were called %d more times", n-events)
 	}
 	ids := map[string]bool{}
 	for _, call := range r.of("confirmpromotion") {
 		ids[call.ID] = true
 	}
 	if len(ids) != 1 {
-		t.Errorf("one question has the ids %v", ids)
+		t.Errorf("one call has the IDs %v", ids)
 	}
 	if n := len(asks.hooks.Outcomes(client.ObjectKeyFromObject(s.release))); n != 1 {
 		t.Errorf("the next manager has asked %d questions, want the open one", n)
 	}
 }
 
-// TestDeletedReleaseIsAskedNoMore checks that calls in progress are canceled when their release is deleted.
-func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
+// TestCallsOfADeletedReleaseAreCanceled checks that calls in progress are canceled when their release is deleted.
+func TestCallsOfADeletedReleaseAreCanceled(t *testing.T) {
 	t.Parallel()
 	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -361,7 +361,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	}
 	s.hook(gate.Name, v1alpha1.HookOpen)
 	if len(r.faults) > 0 {
-		t.Errorf("the receiver has this against the calls: %q", r.faults)
+		t.Errorf("the receiver reports invalid calls: %q", r.faults)
 	}
 }
 
@@ -506,7 +506,7 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	defer mu.Unlock()
 	for _, query := range []string{`errors{of="` + releaseName + `/2-x/inside"}`, `errors{of="old/1-x/inside-old"}`} {
 		if !asked[query] {
-			t.Errorf("%q was not asked, only %v", query, asked)
+			t.Errorf("%q was not queried, got %v", query, asked)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestTimeoutOfACachedJob checks that job.timeout decides when a Job counts as not started, also for a Job from the cache.
+// TestTimeoutOfACachedJob checks that job.timeout decides when a Job counts as not started, even for a Job from the cache.
 func TestTimeoutOfACachedJob(t *testing.T) {
 	t.Parallel()
 	job := resources.Job(newRelease("default", 1), hook.Call{

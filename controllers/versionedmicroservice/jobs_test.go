@@ -70,7 +70,7 @@ func (s *stage) gate() {
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started"}, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
 }
 
-// TestJobOpensAGate checks that the Job of a gate is created once, also after a restart of the manager, that its pod is built from
+// TestJobOpensAGate checks that the Job of a gate is created once, even after a restart of the manager, that its pod is built from
 // the release and not selected by any selector of the release, and that the gate opens when the Job succeeds.
 func TestJobOpensAGate(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestJobEndsAGate(t *testing.T) {
 	}
 	pass(t, s.release, 3)
 	if n := len(s.jobs()); n != 1 {
-		t.Errorf("%d Jobs: one that failed runs again", n)
+		t.Errorf("%d Jobs: a failed Job runs again", n)
 	}
 }
 

@@ -172,7 +172,7 @@ func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 		before := world.writes.in(release.Namespace)
 		pass(t, release, 5)
 		if now := world.writes.in(release.Namespace); len(now) > len(before) {
-			return fmt.Sprintf("five passes over a steady state wrote %v", now[len(before):])
+			return fmt.Sprintf("five reconciles of a stable state wrote %v", now[len(before):])
 		}
 		return ""
 	})

@@ -36,7 +36,7 @@ func TestBudgetOfANewRelease(t *testing.T) {
 		"with traffic, and one pod":      {observed{microservice: row(v1alpha1.ReleaseCanary, 0), deployment: available(1)}, true},
 		"back after it was active":       {observed{microservice: row(v1alpha1.ReleasePending, 1), deployment: available(0)}, true},
 		"active without a pod":           {observed{microservice: row(v1alpha1.ReleaseActive, 1), deployment: available(0)}, true},
-		"one that it has is kept":        {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1), budget: &policyv1.PodDisruptionBudget{}}, true},
+		"an existing budget is kept":     {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1), budget: &policyv1.PodDisruptionBudget{}}, true},
 		"a release without Microservice": {observed{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

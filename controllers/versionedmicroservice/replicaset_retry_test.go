@@ -30,7 +30,7 @@ func TestDecideRetry(t *testing.T) {
 		requeue time.Time
 	}{
 		"nothing is refused":             {since: time.Hour},
-		"refused by a decision":          {message: `admission webhook "x" denied the request`, since: time.Hour},
+		"denied by a webhook":            {message: `admission webhook "x" denied the request`, since: time.Hour},
 		"webhook just went down":         {message: webhook, since: time.Second, requeue: noon.Add(14 * time.Second)},
 		"webhook is down":                {message: webhook, since: retryInterval, want: &retry{at: noon}},
 		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, requeue: noon.Add(10 * time.Second)},
@@ -87,14 +87,14 @@ func TestGrew(t *testing.T) {
 		before, now *corev1.ResourceQuota
 		want        bool
 	}{
-		"the same":          {quota("2", "2"), quota("2", "2"), false},
-		"raised":            {quota("2", "2"), quota("3", "2"), true},
-		"lowered":           {quota("3", "2"), quota("2", "2"), false},
-		"a pod went":        {quota("2", "2"), quota("2", "1"), true},
-		"a pod came":        {quota("2", "1"), quota("2", "2"), false},
-		"no limit any more": {quota("2", "2"), quota("", ""), true},
-		"enforced now":      {quota("", ""), quota("2", "0"), true},
-		"of other pods":     {quota("2", "2"), scoped, true},
+		"the same":                {quota("2", "2"), quota("2", "2"), false},
+		"raised":                  {quota("2", "2"), quota("3", "2"), true},
+		"lowered":                 {quota("3", "2"), quota("2", "2"), false},
+		"a pod went":              {quota("2", "2"), quota("2", "1"), true},
+		"a pod came":              {quota("2", "1"), quota("2", "2"), false},
+		"the limit was removed":   {quota("2", "2"), quota("", ""), true},
+		"a new limit is enforced": {quota("", ""), quota("2", "0"), true},
+		"of other pods":           {quota("2", "2"), scoped, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +121,7 @@ func asked(t *testing.T, release *v1alpha1.VersionedMicroservice, unlike string)
 		return last != "" && last != unlike, nil
 	})
 	if err != nil {
-		t.Fatalf("the ReplicaSet was not asked to try again: %q: %v", last, err)
+		t.Fatalf("the ReplicaSet was not retried: %q: %v", last, err)
 	}
 	return last
 }
@@ -163,7 +163,7 @@ func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	first := asked(t, release, "")
 	raise("0", "1")
 	if second := asked(t, release, first); retryOfText(second).quota == retryOfText(first).quota {
-		t.Errorf("it was asked again with the same room: %q, %q", first, second)
+		t.Errorf("the ReplicaSet was retried with the same quota: %q, %q", first, second)
 	}
 	raise("1", "1")
 	running(t, release)

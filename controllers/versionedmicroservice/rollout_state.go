@@ -24,7 +24,7 @@ type rolloutState struct {
 	generation int64
 	// approval reports whether the step waits for an approval.
 	approval bool
-	// end is the time since which the release calls the hooks of the end of its preview; nil if it does not call them.
+	// end is the time from which the release calls the hooks of the end of its preview; nil if it does not call them.
 	end *metav1.MicroTime
 }
 

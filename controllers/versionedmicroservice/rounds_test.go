@@ -58,7 +58,7 @@ func TestRequeueForAJobWithoutANode(t *testing.T) {
 		t.Errorf("the next reconcile is at %v", at)
 	}
 	if p := planJobs(o, calls, calls, noon.Add(10*time.Minute)); !p.next.IsZero() || len(p.remove) > 0 {
-		t.Errorf("then it is at %v, and %d Jobs are deleted", p.next, len(p.remove))
+		t.Errorf("afterwards: requeue at %v, %d Jobs deleted", p.next, len(p.remove))
 	}
 	if got := o.jobOutcomes(calls, noon.Add(10*time.Minute))["a"]; !got.Unanswered {
 		t.Errorf("the outcome is %+v", got)
@@ -105,7 +105,7 @@ func TestLogOfAJob(t *testing.T) {
 	}
 }
 
-// TestFailingMetricsBehindAJob checks that metrics outside of their ranges fail the canary, also while the Job of a Rollout hook has no node: "failed: any
+// TestFailingMetricsBehindAJob checks that metrics outside of their ranges fail the canary, even while the Job of a Rollout hook has no node: "failed: any
 // metric is outside of its ranges" (docs/explanation/analysis.md).
 func TestFailingMetricsBehindAJob(t *testing.T) {
 	t.Parallel()

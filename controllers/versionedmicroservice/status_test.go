@@ -75,7 +75,7 @@ func TestReport(t *testing.T) {
 		want string
 	}{
 		"all available":          {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
-		"more than asked":        {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
+		"more pods than desired": {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
 		"starting":               {seen: scene(2, 1), want: "3: 1/2 " + isStarting},
 		"autoscaled":             {seen: with(scene(4, 4), autoscaled(2)), want: "3: 4/4 " + isAvailable},
 		"autoscaled, starting":   {seen: with(scene(4, 3), autoscaled(2)), want: "3: 3/4 " + isAvailable},
@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 		"on the way up":          {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
 		"on the way down":        {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
 		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
-		"first of one that was active": {
+		"first pod of a previously active release": {
 			seen: with(old(scene(2, 1), 0), func(o *observed) {
 				o.microservice = inRollout(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
 			}),
@@ -112,13 +112,13 @@ func TestReport(t *testing.T) {
 		"foreign budget": {
 			seen: scene(2, 2), did: applied{budget: status.Classify(&apply.ForeignError{})},
 			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
-		"failed and taken away": {
+		"failed and deleted": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
-		"failed, and its pods still show why": {
+		"failed, and its pods still show the cause": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
@@ -143,7 +143,7 @@ func TestReport(t *testing.T) {
 		"its scale is rejected": {
 			seen: with(scene(0, 0), func(o *observed) { rejected(o, "hash", -time.Minute) }),
 			want: "3: pending 0/0 " + isZero + " Forbidden"},
-		"taken away before the word of it": {
+		"deleted before its result was recorded": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
@@ -190,18 +190,18 @@ func TestMirror(t *testing.T) {
 		run  *v1alpha1.Rollout
 		want string
 	}{
-		"no run":            {nil, ""},
-		"another's run":     {&v1alpha1.Rollout{Release: "other", Step: 1}, ""},
-		"before the steps":  {run(func(*v1alpha1.Rollout) {}), ""},
-		"beyond the steps":  {run(func(r *v1alpha1.Rollout) { r.Step = 4 }), ""},
-		"weight only":       {run(func(r *v1alpha1.Rollout) { r.Step = 1 }), "1/3 Programming"},
-		"pause":             {run(func(r *v1alpha1.Rollout) { r.Step = 2 }), "2/3 Paused"},
-		"pause interrupted": {run(func(r *v1alpha1.Rollout) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
-		"approval":          {run(func(r *v1alpha1.Rollout) { r.Step = 3 }), "3/3 Approval check"},
-		"approved":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
-		"measured":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
-		"gated":             {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate = 1, v1alpha1.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
-		"gated before":      {run(func(r *v1alpha1.Rollout) { r.Gate = v1alpha1.GateConfirmRollout }), "ConfirmRollout"},
+		"no run":                     {nil, ""},
+		"rollout of another release": {&v1alpha1.Rollout{Release: "other", Step: 1}, ""},
+		"before the steps":           {run(func(*v1alpha1.Rollout) {}), ""},
+		"after the last step":        {run(func(r *v1alpha1.Rollout) { r.Step = 4 }), ""},
+		"weight only":                {run(func(r *v1alpha1.Rollout) { r.Step = 1 }), "1/3 Programming"},
+		"pause":                      {run(func(r *v1alpha1.Rollout) { r.Step = 2 }), "2/3 Paused"},
+		"pause interrupted":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
+		"approval":                   {run(func(r *v1alpha1.Rollout) { r.Step = 3 }), "3/3 Approval check"},
+		"approved":                   {run(func(r *v1alpha1.Rollout) { r.Step, r.Continued, r.WaitingSince = 3, 3, &since }), "3/3 Programming"},
+		"measured":                   {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate, r.WaitingSince = 1, "", &since }), "1/3 Analysis"},
+		"gated":                      {run(func(r *v1alpha1.Rollout) { r.Step, r.Gate = 1, v1alpha1.GateConfirmTrafficIncrease }), "1/3 ConfirmTrafficIncrease"},
+		"gated before":               {run(func(r *v1alpha1.Rollout) { r.Gate = v1alpha1.GateConfirmRollout }), "ConfirmRollout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -259,16 +259,16 @@ func TestDecide(t *testing.T) {
 		"labels gone":   {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
 		"revived":       {with(scene(2, 2), func(o *observed) { o.release.Annotations[v1alpha1.AnnotationAttempt] = "9" }), "amend"},
 		"edited":        {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
-		"edited, with the hash of that": {with(scene(2, 2), func(o *observed) {
+		"edited, with the hash of the edit": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
 			o.deployment.Spec.Template.Spec.HostNetwork = true
 			hash, _ := apply.Hash(o.deployment.Spec.Template)
 			resources.Annotate(o.deployment, resources.AnnotationTemplate, hash)
 		}), "restore"},
-		"of the hash that is known": {with(scene(2, 2), func(o *observed) {
+		"the recorded hash": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
 		}), ""},
-		"of the hash that is remembered": {with(scene(2, 2), func(o *observed) {
+		"the remembered hash": {with(scene(2, 2), func(o *observed) {
 			o.template = o.deployment.Annotations[resources.AnnotationTemplate]
 			delete(o.deployment.Annotations, resources.AnnotationTemplate)
 		}), ""},
@@ -277,7 +277,7 @@ func TestDecide(t *testing.T) {
 			delete(o.deployment.Annotations, resources.AnnotationTemplate)
 			o.deployment.Spec.Template.Spec.HostNetwork = true
 		}), "restore"},
-		"of no known hash": {with(scene(2, 2), func(o *observed) {
+		"no recorded hash": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = ""
 			delete(o.deployment.Annotations, resources.AnnotationTemplate)
 		}), "restore"},
@@ -355,7 +355,7 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 	next, _ := newStatus(scene(1, 1), applied{}, checks{hooks: []v1alpha1.HookStatus{refused}}, noon)
 	if got, want := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionProgressing).Message, `Rollback hook "back" `+why; got != want {
-		t.Errorf("Progressing says %q, want %q", got, want)
+		t.Errorf("Progressing = %q, want %q", got, want)
 	}
 }
 
@@ -374,8 +374,8 @@ func TestTransitionOfHooks(t *testing.T) {
 	}{
 		"the first answer": {asked, no, true},
 		"another code":     {no, other, false},
-		"a yes":            {other, open, true},
-		"another question": {no, next, true},
+		"an approval":      {other, open, true},
+		"another call":     {no, next, true},
 		"the same":         {no, no, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -397,11 +397,11 @@ func TestVerdict(t *testing.T) {
 		analysis *v1alpha1.ReleaseAnalysis
 		want     string
 	}{
-		"aborted":                 {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
-		"aborted, by no one":      {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
-		"measured":                {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
-		"measured, not the cause": {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
-		"measured well":           {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},
+		"aborted":                    {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"aborted by an unknown user": {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
+		"measured":                   {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
+		"measured, not the cause":    {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
+		"passed measurements":        {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRoundOfATemplate checks that a release is measured with the template of its Microservice, that the status contains the generation of
-// the template, also after an edit, and that nothing is measured while the template does not exist.
+// the template, even after an edit, and that nothing is measured while the template does not exist.
 func TestRoundOfATemplate(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

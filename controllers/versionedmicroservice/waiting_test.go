@@ -25,11 +25,11 @@ func TestWaitToWrite(t *testing.T) {
 	}{
 		"its status, when stable":    {canary, repeatsWait},
 		"its status, in a rollout":   {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
-		"a person is waited for":     {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
+		"a step waits for a user":    {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
 		"it failed":                  {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
 		"the cause of a failure":     {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
 		"its generation is observed": {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
-		"hooks read what they were reported": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+		"hooks wait for the reported status": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			canary(o, next)
 			running(o, 1)
 			o.microservice.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "a", Type: v1alpha1.HookEvent}}
@@ -38,7 +38,7 @@ func TestWaitToWrite(t *testing.T) {
 			o.release.Status = v1alpha1.VersionedMicroserviceStatus{}
 			*next = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 1, Release: v1alpha1.ReleasePending}
 		}, repeatsWait},
-		"its pods are going": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+		"its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.ObservedGeneration++
 		}, repeatsWait},
@@ -56,7 +56,7 @@ func TestWaitToWrite(t *testing.T) {
 			}
 			clock.Step(repeatsWaitLong + time.Second)
 			if got := r.waitToWrite(o, next); got != 0 {
-				t.Errorf("it waits for %s more", got)
+				t.Errorf("the check waits for another %s", got)
 			}
 		})
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// played is the story of each service: a canary that waits for approval, next to an active release.
+// played is the history of each service: a canary that waits for approval, next to an active release.
 const played = "approval"
 
-// name is replaced by the name of the service in all names of the story.
+// name is replaced by the name of the service in all names of the history.
 const name = "shop"
 
 func nameOf(i int) string { return fmt.Sprintf("s%04d", i) }
@@ -48,7 +48,7 @@ func story() (view.Input, error) {
 			return s.Input, nil
 		}
 	}
-	return view.Input{}, errors.New("there is no story " + played)
+	return view.Input{}, errors.New("there is no history " + played)
 }
 
 func createOne(ctx context.Context, c client.Client, in view.Input, namespace, service string) error {

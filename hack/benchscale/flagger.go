@@ -16,7 +16,7 @@ import (
 )
 
 // flagger is Flagger with its provider for ingress-nginx. It has no steps without a pause, no command to abort, and no rollback
-// except another rollout, so that it plays only a part of the story.
+// except another rollout, so that it runs only some of the phases.
 type flagger struct {
 	*options
 	plane *plane

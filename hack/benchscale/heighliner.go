@@ -23,7 +23,7 @@ import (
 // systemNamespace and managerName identify the ServiceAccount in the shipped manifests.
 const systemNamespace, managerName = "heighliner-system", "heighliner"
 
-// administrator is the user that makes all changes that people would make.
+// administrator is the user that makes all changes that users would make.
 const administrator = "admin"
 
 // singleUpgrades is the number of services that are upgraded one after another.

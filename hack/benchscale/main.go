@@ -85,23 +85,23 @@ func (o *options) register(f *flag.FlagSet) {
 func (o *options) validate() error {
 	switch {
 	case o.services < 1:
-		return fmt.Errorf("check -n: %d services: give at least 1", o.services)
+		return fmt.Errorf("check -n: %d services: set it to at least 1", o.services)
 	case o.upgrades < 1 || o.writers < 1:
-		return fmt.Errorf("check -upgrades and -writers: %d and %d: give at least 1", o.upgrades, o.writers)
+		return fmt.Errorf("check -upgrades and -writers: %d and %d: set both to at least 1", o.upgrades, o.writers)
 	case o.batch < 0:
-		return fmt.Errorf("check -batch: %d: give at least 0", o.batch)
+		return fmt.Errorf("check -batch: %d: set it to at least 0", o.batch)
 	case o.source != "pinned" && o.source != "registry":
 		return fmt.Errorf("check -source: invalid value %q: use pinned or registry", o.source)
 	case o.assets == "":
-		return errors.New("check -assets: it is not set: give the folder that \"bin/localcluster assets\" prints")
+		return errors.New("check -assets: it is not set: use the folder that \"bin/localcluster assets\" prints")
 	case o.kwok == "":
-		return errors.New("check -kwok: it is not set: give the path that \"bin/localcluster programs kwok\" prints")
+		return errors.New("check -kwok: it is not set: use the path that \"bin/localcluster programs kwok\" prints")
 	case o.peer == "" && (o.peerBinary != "" || o.only):
-		return errors.New("check -peer: it is not set: give argo-rollouts or flagger with -peer-bin and -only-peer")
+		return errors.New("check -peer: it is not set: -peer-bin and -only-peer require -peer argo-rollouts or -peer flagger")
 	case o.peer != "" && o.peerBinary == "":
-		return errors.New("check -peer-bin: it is not set: give the binary of the product, which you build or download")
+		return errors.New("check -peer-bin: it is not set: use a binary of the product, which you build or download")
 	case o.peer != "" && o.peerCRDs == "":
-		return errors.New("check -peer-crds: it is not set: give the file or folder with the product's CustomResourceDefinitions")
+		return errors.New("check -peer-crds: it is not set: use the file or folder with the product's CustomResourceDefinitions")
 	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
 		return fmt.Errorf("check -peer-routing: invalid value %q: use nginx, or none for argo-rollouts", o.peerRouting)
 	}
@@ -127,7 +127,7 @@ func main() {
 	var o options
 	o.register(flag.CommandLine)
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures the requests, the processor time and the memory of the manager for many services.\n\nUsage: benchscale [flags]\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures the requests, the CPU time and the memory of the manager for many services.\n\nUsage: benchscale [flags]\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -140,7 +140,7 @@ func main() {
 	}
 }
 
-// run plays the story with each product, on its own control plane.
+// run runs all phases with each product, on its own control plane.
 func run(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func run(ctx context.Context, o *options) error {
 	return report.write(os.Stdout, o.output)
 }
 
-// play plays the story with one product. After a failure it returns the results of the previous phases together with the error.
+// play runs all phases with one product. After a failure it returns the results of the previous phases together with the error.
 func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
 	dir, err := os.MkdirTemp("", "benchscale-")
 	if err != nil {

@@ -27,7 +27,7 @@ type product interface {
 	profiles() string
 	// list returns an empty list of the kind whose objects reach the goals of phases, one object for each service.
 	list() client.ObjectList
-	// phases are the phases of the story, in order.
+	// phases are the phases of the benchmark, in order.
 	phases() []phase
 }
 
@@ -50,7 +50,7 @@ type phase struct {
 // serviceName returns the name of a service, and of all its objects.
 func serviceName(service int) string { return fmt.Sprintf("svc-%05d", service) }
 
-// story measures the phases of one product.
+// story runs and measures the phases of one product.
 type story struct {
 	*options
 	product product
@@ -63,7 +63,7 @@ type story struct {
 	pods    *podTimes
 }
 
-// play plays all phases. If a phase fails, play returns the completed phases and an error.
+// play runs all phases. If a phase fails, play returns the completed phases and an error.
 func (s *story) play(ctx context.Context) (*productResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -27,7 +27,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// services are the services of the board, with their stories.
+// services are the services of the board, with the histories that they show.
 var services = []struct{ name, story string }{
 	{"shop", "approval"}, {"payments", "rolled back"}, {"checkout", "second step"}, {"search", "two groups"}, {"web", "previews"},
 	{"orders", "pinned"}, {"invoices", "no capacity"}, {"mail", "active"}, {"catalog", "analysis"}, {"accounts", "promoted"},
@@ -174,7 +174,7 @@ func madeUp(now time.Time) cluster.Objects {
 	for i, x := range services {
 		s, ok := viewtest.Play(x.story, x.name)
 		if !ok {
-			panic("there is no story " + x.story)
+			panic("there is no history " + x.story)
 		}
 		o.Namespace = s.Input.Namespace
 		for j := range s.Input.Microservices {

@@ -37,7 +37,7 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 	}
 }
 
-// inState returns the lines of an expression that is true for groups that are in one of some states for longer than some seconds.
+// inState returns the lines of an expression that is true for groups that are in one of some states for longer than a few seconds.
 // It is by name or, if there are no metrics by name, over all groups.
 func inState(states string, seconds int) []string {
 	return []string{
@@ -105,7 +105,7 @@ func alerts() []ruleGroup {
 			inState("Blocked|Interrupted|NoTraffic|RetryTime|Starting", 1800)...),
 		alert("HeighlinerApprovalWaiting", "approval-waiting", "info", "5m",
 			subject+" has waited for a decision for more than 4 hours: {{ $labels.state }}.",
-			"The canary keeps its weight until a person or the server of a hook decides.",
+			"The canary keeps its weight until a user or the server of a hook decides.",
 			inState("Approval|Inconclusive|TogetherHeld|Gate", 4*3600)...),
 		alert("HeighlinerGatewayNotConfirming", "gateway-not-confirming", "warning", "2m",
 			subject+" has waited for a gateway to program its weight for more than 5 minutes.",
@@ -117,7 +117,7 @@ func alerts() []ruleGroup {
 			inCondition("NetworkPolicy", "Programmed")...),
 		alert("HeighlinerDiscoveryFailing", "discovery-failing", "warning", "15m",
 			object("ImagePolicy")+" cannot read the source of versions.",
-			"Offered versions stay offered; new versions are not found.",
+			"Offered versions remain offered. New versions are not discovered.",
 			inCondition("ImagePolicy", "SourceReachable")...),
 		alert("HeighlinerReleaseFailed", "release-failed", "warning", "",
 			"{{ with $labels.microservice }}A release of {{ $labels.namespace }}/{{ . }}{{ else }}A release{{ end }} failed.",
@@ -129,12 +129,12 @@ func alerts() []ruleGroup {
 			"By default, cert-manager renews a certificate 30 days before it expires. This renewal failed.",
 			`min(heighliner_certificates_earliest_expiry_timestamp_seconds) - time() < 14 * 86400`),
 		alert("HeighlinerOutboundErrorBudget", "outbound-error-budget", "warning", "",
-			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and providers of metrics fail.",
-			"At this rate the error budget of 1 % in 30 days is used up in days or hours.",
+			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and metrics providers fail.",
+			"At this rate, the error budget of 1 % in 30 days is used up in days or hours.",
 			"("+burnt(14.4, "1h", "5m")+")", "or ("+burnt(6, "6h", "30m")+")"),
 		alert("HeighlinerServiceMetricsOff", "service-metrics-off", "info", "1h",
 			"There are more Microservices than --service-metrics-limit: metrics by name are not reported.",
-			"Alerts do not name a service, and the dashboard of a service is empty.",
+			"Alerts do not contain the name of a service, and the dashboard of a service is empty.",
 			`max(heighliner_service_metrics_enabled) == 0 and max(heighliner_service_metrics_limit) > 0`),
 	}}}
 }

@@ -39,7 +39,7 @@ func dora(selector, more string) []panel {
 	return []panel{
 		stat("Deployments in 30 days", "none", "sum(increase(heighliner_group_deployments_total"+selector+"[30d]))").wide(6),
 		stat("Lead time, mean of 30 days", "s", mean("heighliner_service_lead_time_seconds", selector, "30d")).wide(6).about("From the publication of a version, or the creation of its release, until it is active."),
-		stat("Failed share of 30 days", "percentunit", failed).wide(6).about("Rollouts that failed or were aborted, and rollbacks, of all rollouts."),
+		stat("Failed share of 30 days", "percentunit", failed).wide(6).about("Share of the rollouts that failed, were aborted or were rolled back."),
 		stat("Time to restore, mean of 30 days", "s", mean("heighliner_service_restore_seconds", selector, "30d")).wide(6).about("How long releases that failed had traffic."),
 	}
 }
@@ -49,7 +49,7 @@ func fleet() dashboard {
 	panels := []panel{
 		stat("Microservices", "none", "max(heighliner_microservices)"),
 		stat("Canaries and rollouts", "none", inStates("Starting|Progressing|Pause|Approval|Analysis|Inconclusive|NoTraffic|Programming|Interrupted|Blocked|RetryTime|Gate|Together|TogetherHeld|Window|Paused")),
-		stat("Wait for a person", "none", inStates("Approval|Inconclusive|TogetherHeld|Paused")),
+		stat("Wait for a user", "none", inStates("Approval|Inconclusive|TogetherHeld|Paused")),
 		stat("Failed", "none", inStates("Failed|RolledBack")),
 		stat("Blocked", "none", inStates("Blocked|Interrupted|RetryTime")),
 		stat("Not available", "none", inStates("Unavailable")),
@@ -61,7 +61,7 @@ func fleet() dashboard {
 		series("Groups by state", "none", query{"{{state}}", groups + " > 0"}),
 		row("Rollouts in progress"),
 		table("Weight of canaries in percent", "percent", "max by (namespace, microservice, group) (heighliner_group_canary_weight_percent)").wide(12),
-		table("Time in the present state, the longest first", "s", `sort_desc((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) * on (namespace, microservice, group) group_left (state) max by (namespace, microservice, group, state) (heighliner_group_state{state!~"Active|Pinned|Expired"}))`).wide(12),
+		table("Time in the current state, the longest first", "s", `sort_desc((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) * on (namespace, microservice, group) group_left (state) max by (namespace, microservice, group, state) (heighliner_group_state{state!~"Active|Pinned|Expired"}))`).wide(12),
 		series("Time in gates", "s", query{"{{gate}}", "sum by (gate) (increase(heighliner_service_gate_seconds_total[$__rate_interval]))"}),
 		series("From creation to active", "s", query{"median", quantile(.5, "heighliner_release_promotion_seconds", "")}, query{"90 %", quantile(.9, "heighliner_release_promotion_seconds", "")}),
 		series("Age of the active versions", "s", query{"{{namespace}}/{{microservice}} {{group}}", "topk(10, time() - max by (namespace, microservice, group) (heighliner_group_active_since_timestamp_seconds))"}),

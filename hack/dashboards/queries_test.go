@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// objects are the objects of the story, with placeholders for the registry, the receiver of hooks and GitHub.
+// objects are the objects of the test, with placeholders for the registry, the receiver of hooks and GitHub.
 const objects = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -115,7 +115,7 @@ spec:
       - {name: app, image: app, ports: [{containerPort: 8080}], readinessProbe: {exec: {command: ["true"]}}}
 `
 
-// TestQueries plays releases with the real manager, which a real Prometheus scrapes, and checks that each query of each
+// TestQueries runs rollouts with the real manager, which a real Prometheus scrapes, and checks that each query of each
 // dashboard returns data.
 func TestQueries(t *testing.T) {
 	namespace := env.Namespace(t)

@@ -91,7 +91,7 @@ func (s *story) silentAborted(ctx context.Context) error {
 }
 
 // decided pushes a version that gets no requests, waits until the analysis waits for
-// traffic, and makes a decision as a person would.
+// traffic, and makes a decision as a user would.
 func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {
@@ -128,7 +128,7 @@ func (s *story) decided(ctx context.Context, version string, status v1alpha1.Rel
 	}
 	e.about, e.after = "silent", time.Since(began)
 	s.close(e)
-	s.note(fmt.Sprintf("%s ended with status %s because of a person's decision", version, status), true, "")
+	s.note(fmt.Sprintf("%s ended with status %s because of a decision of a user", version, status), true, "")
 	return nil
 }
 

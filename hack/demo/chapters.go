@@ -37,7 +37,7 @@ func (s *story) cleanUp(ctx context.Context) error {
 	if err := s.cluster.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	return harness.WaitFor(ctx, "an earlier demo to be gone and forgotten", func(ctx context.Context) (bool, string, error) {
+	return harness.WaitFor(ctx, "the objects and records of an earlier demo to be removed", func(ctx context.Context) (bool, string, error) {
 		err := s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
 		gone := apierrors.IsNotFound(err)
 		return gone && (removed == 0 || time.Since(since) > shared), string(ns.Status.Phase), client.IgnoreNotFound(err)

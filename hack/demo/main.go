@@ -1,16 +1,16 @@
 // Command demo shows Heighliner on the local cluster, with real requests through the
 // gateway. It exits with 0 if every check passed and only the expected requests failed, otherwise
-// with 1. There are six stories: the main story, the analysis of canaries, the previews of pull
+// with 1. There are six demos: the main demo, the analysis of canaries, the previews of pull
 // requests, domains and TCP, Jobs of hooks, and workers of a queue.
 //
 // It requires that Heighliner is installed, and that the sample application and hlnr are built.
 // "make demo", "make demo-analysis" and the other demo targets do both.
 //
-//	main.go      flags, and the selection of the story
-//	story.go     common parts of all stories: images, load and checks
+//	main.go      flags, and the selection of the demo
+//	story.go     common parts of all demos: images, load and checks
 //	record.go    the record of a demo, for pictures
-//	chapters.go  the main story
-//	analysis.go  good, bad, slow and silent canaries
+//	chapters.go  the main demo
+//	analysis.go  good, bad, slow and idle canaries
 //	previews.go  pull requests
 //	traffic.go   domains and TCP
 //	jobs.go      Jobs of hooks
@@ -37,8 +37,8 @@ import (
 func main() {
 	var o options
 	var name string
-	flag.StringVar(&name, "story", "main", "story to play: main, analysis, previews, traffic, jobs or workers")
-	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the folder of the story)")
+	flag.StringVar(&name, "story", "main", "demo to run: main, analysis, previews, traffic, jobs or workers")
+	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the folder of the demo)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl binary")
 	flag.StringVar(&o.hlnr, "hlnr", "bin/hlnr", "hlnr binary")
@@ -46,7 +46,7 @@ func main() {
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "maximum duration of a step")
 	record := flag.String("record", "", "file to write the weights and answers of each second to, from which hack/picture draws a picture")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Plays a story of Heighliner on the local cluster, and exits non-zero on failure.\n\nUsage: demo [flags]\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Runs a demo of Heighliner on the local cluster, and exits non-zero on failure.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

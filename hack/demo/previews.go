@@ -57,8 +57,8 @@ func (s *story) gitHub(context.Context) error {
 	}()
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
 	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
-	s.say("   GitHub is out of reach of this cluster: a server in this process stands in for it, at %s.", gitHubAddress)
-	s.say("   It answers as GitHub's REST reference says, and refuses everything else.")
+	s.say("   This cluster cannot reach GitHub: a server in this process simulates it, at %s.", gitHubAddress)
+	s.say("   It answers as GitHub's REST reference describes, and rejects all other requests.")
 	return nil
 }
 

@@ -29,11 +29,11 @@ type options struct {
 	patience                    time.Duration
 }
 
-// script defines a story.
+// script defines a demo.
 type script struct {
 	// samples is the default folder to apply.
 	samples string
-	// chapters are the parts of the story, in order.
+	// chapters are the parts of the demo, in order.
 	chapters []chapter
 	// judge checks all requests.
 	judge func(*story, []harness.Report) check
@@ -71,8 +71,8 @@ var scripts = map[string]script{
 			{"Push 1.1.0, a good version: 30 %, then 60 %, then all", (*story).good},
 			{"Push 1.2.0, which answers 5 % of its requests with errors", (*story).failing},
 			{"Push 1.3.0, which needs 400 ms for each response", (*story).slow},
-			{"Push 1.4.0, which gets no requests: it waits, and a person continues it", (*story).silentContinued},
-			{"Push 1.5.0, which gets no requests: it waits, and a person aborts it", (*story).silentAborted},
+			{"Push 1.4.0, which gets no requests: it waits, and a user continues it", (*story).silentContinued},
+			{"Push 1.5.0, which gets no requests: it waits, and a user aborts it", (*story).silentAborted},
 			{"Push 1.6.0, which gets no requests, with an analysis for which no traffic is a failure", (*story).silentFailed},
 		},
 		judge:   (*story).onlyCanariesFailed,
@@ -150,7 +150,7 @@ type check struct {
 	note string
 }
 
-// play plays the chapters of the story. It stops at the first chapter that fails.
+// play runs the chapters of the demo. It stops at the first chapter that fails.
 func (s *story) play(ctx context.Context) error {
 	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)

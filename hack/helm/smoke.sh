@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the chart into the local cluster as a user would, with the images in its registry, and prints the time from
-# "helm install" until the first release is served. Then it runs helm test, upgrades and uninstalls the chart, and checks that
+# "helm install" until the first release serves traffic. Then it runs helm test, upgrades and uninstalls the chart, and checks that
 # the application keeps serving. It first removes an existing installation with all its objects.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -283,7 +283,7 @@ func TestFindSource(t *testing.T) {
 	})
 }
 
-func TestRegistryKeepsWhatItHolds(t *testing.T) {
+func TestRegistryKeepsItsImages(t *testing.T) {
 	folder := t.TempDir()
 	serve := func() *httptest.Server {
 		t.Helper()

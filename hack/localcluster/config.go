@@ -97,7 +97,7 @@ func (c *Config) complete() error {
 	}
 	c.RunDir = filepath.Clean(c.RunDir)
 	if !filepath.IsAbs(c.RunDir) || strings.Count(c.RunDir, "/") < 2 {
-		return fmt.Errorf("check --run-dir %q: give an absolute path at least two folders deep; it is removed by down", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: use an absolute path that is at least two folders deep, because down removes this folder", c.RunDir)
 	}
 	if len(c.RunDir) > 60 {
 		return fmt.Errorf("check --run-dir %q: at most 60 characters, because socket paths below it are limited", c.RunDir)
@@ -111,7 +111,7 @@ func (c *Config) complete() error {
 	seen := map[int]string{}
 	for _, f := range c.forwards() {
 		if f.host < 1 || f.host > 65535 {
-			return fmt.Errorf("check --%s %d: give a port from 1 to 65535", f.flag, f.host)
+			return fmt.Errorf("check --%s %d: use a port from 1 to 65535", f.flag, f.host)
 		}
 		if other, taken := seen[f.host]; taken {
 			return fmt.Errorf("check --%s %d: --%s has the same port", f.flag, f.host, other)

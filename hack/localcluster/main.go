@@ -116,7 +116,7 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.HTTPS, "https-port", ports.HTTPS, "loopback port of the gateway for HTTPS")
 	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods terminate")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
-	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default differs from 9090, which a Prometheus of the host may use")
+	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default differs from 9090, which a Prometheus on the host may use")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
 		"minimum time between two configurations of the gateway; Traefik's own default is 2s")
 	return command
@@ -140,7 +140,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 func (o *options) downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster and remove all its remains",
+		Short: "Stop the cluster and remove everything that it created",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.down(cmd.Context()); err != nil {

@@ -42,7 +42,7 @@ func newRegistry(folder, credential string) (http.Handler, error) {
 	return mux, nil
 }
 
-// serveRegistry serves until the process ends.
+// serveRegistry serves until the process exits.
 func serveRegistry(listen, folder, credential string) error {
 	handler, err := newRegistry(folder, credential)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRuins ends a cluster in all possible ways, and starts it again after each of them. It uses a separate cluster,
+// TestStartAfterAnyEnd ends a cluster in all possible ways, and starts it again after each of them. It uses a separate cluster,
 // which may run next to another cluster.
 //
-// Run it as root: go test -tags cluster -run TestRuins -v .
-func TestRuins(t *testing.T) {
+// Run it as root: go test -tags cluster -run TestStartAfterAnyEnd -v .
+func TestStartAfterAnyEnd(t *testing.T) {
 	if err := requireHost(); err != nil {
 		t.Fatal(err)
 	}

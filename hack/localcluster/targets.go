@@ -101,7 +101,7 @@ func targetsHandler(pods *api) http.Handler {
 	return mux
 }
 
-// serveTargets serves until the process ends.
+// serveTargets serves until the process exits.
 func serveTargets(listen string, pods *api) error {
 	server := &http.Server{Addr: listen, Handler: targetsHandler(pods), ReadHeaderTimeout: 10 * time.Second}
 	if err := server.ListenAndServe(); err != nil {

@@ -76,7 +76,7 @@ func main() {
 			fail(err)
 		}
 	}
-	fmt.Printf("%d changes: %d noticed, %d more without an end, %d not noticed\n", sum.changes, sum.noticed, sum.endless, sum.missed)
+	fmt.Printf("%d changes: %d noticed, %d more did not end, %d not noticed\n", sum.changes, sum.noticed, sum.endless, sum.missed)
 	if sum.missed > 0 {
 		os.Exit(1)
 	}

@@ -55,7 +55,7 @@ func (b blobs) add(mediaType string, content any) (descriptor, error) {
 func ociLayout(in input, binaries []binary) (archive []byte, index string, _ error) {
 	certificates, err := os.ReadFile(filepath.Join(in.binaries, "ca-certificates.crt"))
 	if err != nil {
-		return nil, "", fmt.Errorf("read certificates of public authorities: %w", err)
+		return nil, "", fmt.Errorf("read certificates of public CAs: %w", err)
 	}
 	stored := blobs{}
 	var images []descriptor

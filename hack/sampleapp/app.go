@@ -40,11 +40,11 @@ type App struct {
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
-		Help: "Requests answered, but for health, metrics, control, /slow and /ws.",
+		Help: "Requests answered, except for health, metrics, control, /slow and /ws.",
 	}, []string{"code", "version"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "http_request_duration_seconds",
-		Help:    "Time from a request's arrival to its answer, but for health, metrics, control, /slow and /ws.",
+		Help:    "Time from a request's arrival to its answer, except for health, metrics, control, /slow and /ws.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()

@@ -195,7 +195,7 @@ func TestShutdownLetsStreamsEnd(t *testing.T) {
 	}
 }
 
-func TestShutdownBreaksOffWhatDoesNotEnd(t *testing.T) {
+func TestShutdownClosesRemainingConnections(t *testing.T) {
 	r := start(t, 0, 50*time.Millisecond)
 	conn := open(t, r.addresses[1])
 	r.terminate()

@@ -96,7 +96,7 @@ func TestVerdict(t *testing.T) {
 		"both limits, row":                      {"F F", limits(ptr[int32](5), ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
 		"a row of none":                         {"F", limits(nil, ptr[int32](0)), counters{Phase: "Failed", Failures: 1, Row: 1}},
 		"inconclusive":                          {"I", nil, counters{Phase: "Inconclusive", Unclear: 1}},
-		"inconclusive waits for a person":       {"I P P P", nil, counters{Phase: "Inconclusive", Rounds: 3, Unclear: 1}},
+		"inconclusive waits for a user":         {"I P P P", nil, counters{Phase: "Inconclusive", Rounds: 3, Unclear: 1}},
 		"inconclusive after having passed":      {"P P I", nil, counters{Phase: "Inconclusive", Rounds: 2, Unclear: 1}},
 		"inconclusive can still fail":           {"I F", nil, counters{Phase: "Failed", Failures: 1, Row: 1, Unclear: 1}},
 		"failed is worse than inconclusive":     {"IF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
@@ -105,7 +105,7 @@ func TestVerdict(t *testing.T) {
 		"an error is not a success":             {"P E", nil, counters{Phase: "Running", Rounds: 1, Trouble: 1}},
 		"failed is worse than an error":         {"EF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
 		"four errors":                           {"E E E E", nil, counters{Phase: "Running", Trouble: 4}},
-		"five errors ask a person":              {"E E E E E", nil, counters{Phase: "Inconclusive", Trouble: 5}},
+		"five errors wait for a user":           {"E E E E E", nil, counters{Phase: "Inconclusive", Trouble: 5}},
 		"errors end without a person":           {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
 		"errors after having passed":            {"P P E E E E", nil, counters{Phase: "Passed", Rounds: 2, Trouble: 4}},
 		"no traffic waits":                      {"N", nil, counters{Phase: "NoTraffic"}},
@@ -487,7 +487,7 @@ func TestFoldProperties(t *testing.T) {
 			case status.Phase == v1alpha1.AnalysisPassed && passed < spec.Count:
 				r.Fatalf("passed after %d rounds of %d", passed, spec.Count)
 			case status.Phase == v1alpha1.AnalysisPassed && status.Inconclusive > 0:
-				r.Fatal("passed while a person is to decide")
+				r.Fatal("passed while a decision is required")
 			case len(status.Message) > maxPhaseMessage:
 				r.Fatalf("a message of %d bytes", len(status.Message))
 			}

@@ -60,7 +60,7 @@ func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 type tokenServer struct {
 	url    string
 	issued atomic.Int64
-	// life is the lifetime of tokens, in seconds. refusal, if set, responds in place of a token.
+	// life is the lifetime of tokens, in seconds. refusal, if set, responds instead of a token.
 	life    int
 	refusal http.HandlerFunc
 	delay   time.Duration

@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response of a provider, also with a
+// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response of a provider, even with a
 // certificate authority of the user.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()

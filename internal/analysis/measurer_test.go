@@ -239,9 +239,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceStopsNoOther checks that a namespace with hanging providers, and with slow queries to the operator's Prometheus, does not delay the
+// TestOneNamespaceDoesNotBlockOthers checks that a namespace with hanging providers, and with slow queries to the operator's Prometheus, does not delay the
 // answers for other namespaces, even for the same queries.
-func TestOneNamespaceStopsNoOther(t *testing.T) {
+func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1000)
 	hang := func(_ http.ResponseWriter, r *http.Request) {

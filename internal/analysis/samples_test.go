@@ -282,7 +282,7 @@ func TestSamplesBeyondTheBuckets(t *testing.T) {
 	}
 }
 
-// TestSamplesOfAnotherTime checks that a response for a time other than the requested time is WrongTime, also for a range.
+// TestSamplesOfAnotherTime checks that a response for a time other than the requested time is WrongTime, even for a range.
 func TestSamplesOfAnotherTime(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {

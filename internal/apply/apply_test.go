@@ -126,10 +126,10 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
-// TestApplyWithWhatTheServerInsistsOn applies an intent without a field that the API server sets
+// TestApplyWithFieldsThatTheServerSets applies an intent without a field that the API server sets
 // in a list that must be equal (row 15 of the known failures). A call
 // that changes nothing does not count as a write.
-func TestApplyWithWhatTheServerInsistsOn(t *testing.T) {
+func TestApplyWithFieldsThatTheServerSets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	route := &gatewayv1.HTTPRoute{

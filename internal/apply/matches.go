@@ -25,7 +25,7 @@ type Matches struct {
 }
 
 // maxRefusals is how often a write that is based on a replaced state is refused locally before the API server decides. With the
-// back-off of reconciles, this takes some seconds. An API server that was restored from a backup can have such states.
+// back-off of reconciles, this takes a few seconds. An API server that was restored from a backup can have such states.
 const maxRefusals = 10
 
 // replaced is the state of an object that our last write replaced.

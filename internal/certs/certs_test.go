@@ -82,8 +82,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestUsual checks that common keys are accepted.
-func TestUsual(t *testing.T) {
+// TestCommonKeys checks that common keys are accepted.
+func TestCommonKeys(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -47,32 +47,32 @@ func TestParseKeys(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data map[string][]byte
 		keys int
-		says string
+		want string
 	}{
 		"P-256":                 {data: map[string][]byte{SecretKey: p256}, keys: 1},
 		"P-384":                 {data: map[string][]byte{SecretKey: p384}, keys: 1},
 		"Ed25519":               {data: map[string][]byte{SecretKey: ed}, keys: 1},
 		"with a text before":    {data: map[string][]byte{SecretKey: append([]byte("our key\n"), p256...)}, keys: 1},
 		"two":                   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), p384...)}, keys: 2},
-		"too many":              {data: map[string][]byte{SecretKey: bytes.Repeat(p256, 9)}, says: "contains 9 public keys: keep at most 8"},
-		"too large":             {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), make([]byte, maxKeyBytes)...)}, says: "has more than"},
-		"another key of Secret": {data: map[string][]byte{"key.pub": p256}, says: `does not have the key "cosign.pub"`},
-		"no data":               {says: `does not have the key "cosign.pub"`},
-		"empty":                 {data: map[string][]byte{SecretKey: nil}, says: "contains no public key in PEM"},
-		"no PEM":                {data: map[string][]byte{SecretKey: []byte("hunter2")}, says: "contains no public key in PEM"},
-		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, says: "contains a private key: store the public key instead, and generate a new key pair"},
-		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, says: "contains a private key"},
-		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, says: "contains a private key"},
-		"private with public":   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, says: "contains a private key"},
-		"certificate":           {data: map[string][]byte{SecretKey: certificate}, says: "contains a certificate"},
-		"RSA":                   {data: map[string][]byte{SecretKey: block("PUBLIC KEY", rsaKey)}, says: "contains an RSA key: use ECDSA P-256"},
-		"RSA, PKCS 1":           {data: map[string][]byte{SecretKey: block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&private.PublicKey))}, says: "contains an RSA key"},
-		"RSA, huge":             {data: map[string][]byte{SecretKey: block("PUBLIC KEY", hugeKey)}, says: "cannot be read"},
-		"P-521":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P521(), 0).PEM(t)}, says: "on the curve P-521: use ECDSA P-256"},
-		"P-224":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P224(), 0).PEM(t)}, says: "on the curve P-224"},
-		"X25519":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", x25519)}, says: "of another kind"},
-		"broken":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", []byte("hunter2"))}, says: "cannot be read"},
-		"PGP":                   {data: map[string][]byte{SecretKey: block("PGP PUBLIC KEY BLOCK", []byte("hunter2"))}, says: "something other"},
+		"too many":              {data: map[string][]byte{SecretKey: bytes.Repeat(p256, 9)}, want: "contains 9 public keys: keep at most 8"},
+		"too large":             {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), make([]byte, maxKeyBytes)...)}, want: "has more than"},
+		"another key of Secret": {data: map[string][]byte{"key.pub": p256}, want: `does not have the key "cosign.pub"`},
+		"no data":               {want: `does not have the key "cosign.pub"`},
+		"empty":                 {data: map[string][]byte{SecretKey: nil}, want: "contains no public key in PEM"},
+		"no PEM":                {data: map[string][]byte{SecretKey: []byte("hunter2")}, want: "contains no public key in PEM"},
+		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, want: "contains a private key: store the public key instead, and generate a new key pair"},
+		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, want: "contains a private key"},
+		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, want: "contains a private key"},
+		"private with public":   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, want: "contains a private key"},
+		"certificate":           {data: map[string][]byte{SecretKey: certificate}, want: "contains a certificate"},
+		"RSA":                   {data: map[string][]byte{SecretKey: block("PUBLIC KEY", rsaKey)}, want: "contains an RSA key: use ECDSA P-256"},
+		"RSA, PKCS 1":           {data: map[string][]byte{SecretKey: block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&private.PublicKey))}, want: "contains an RSA key"},
+		"RSA, huge":             {data: map[string][]byte{SecretKey: block("PUBLIC KEY", hugeKey)}, want: "cannot be read"},
+		"P-521":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P521(), 0).PEM(t)}, want: "on the curve P-521: use ECDSA P-256"},
+		"P-224":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P224(), 0).PEM(t)}, want: "on the curve P-224"},
+		"X25519":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", x25519)}, want: "of another kind"},
+		"broken":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", []byte("hunter2"))}, want: "cannot be read"},
+		"PGP":                   {data: map[string][]byte{SecretKey: block("PGP PUBLIC KEY BLOCK", []byte("hunter2"))}, want: "something other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys("signers", tc.data)
@@ -83,11 +83,11 @@ func TestParseKeys(t *testing.T) {
 			if len(keys.keys) != tc.keys || (keys.ID() == "") != (tc.keys == 0) {
 				t.Errorf("%d keys with the ID %q, want %d", len(keys.keys), keys.ID(), tc.keys)
 			}
-			if (tc.says == "") != (err == nil) || !strings.Contains(message, tc.says) {
-				t.Errorf("error %q, want %q", message, tc.says)
+			if (tc.want == "") != (err == nil) || !strings.Contains(message, tc.want) {
+				t.Errorf("error %q, want %q", message, tc.want)
 			}
 			if err != nil && (!strings.HasPrefix(message, `secret "signers"`) || strings.Contains(message, "hunter2")) {
-				t.Errorf("error %q does not name the Secret, or gives its content away", message)
+				t.Errorf("error %q does not name the Secret, or contains its content", message)
 			}
 		})
 	}

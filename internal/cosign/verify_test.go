@@ -248,7 +248,7 @@ func TestBadAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		when   func(*http.Request) bool
 		answer http.HandlerFunc
-		says   string
+		reason string
 	}{
 		"huge manifest":         {sig, registrytest.Huge(9 << 20), "larger"},
 		"broken manifest":       {sig, manifest, "cannot be read"},
@@ -267,8 +267,8 @@ func TestBadAnswers(t *testing.T) {
 			cosigntest.NewKey(t).SignAsReferrer(t, server, path, digest)
 			server.FailWhen(tc.when, -1, tc.answer)
 			got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
-			if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, tc.says) {
-				t.Errorf("Verify = %+v, %v; want %s because %q", got, err, Invalid, tc.says)
+			if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, tc.reason) {
+				t.Errorf("Verify = %+v, %v; want %s because %q", got, err, Invalid, tc.reason)
 			}
 		})
 	}

@@ -262,8 +262,8 @@ const maxAccepted = 300
 // permission returns the permission that a call lacks, as reported by GitHub. If GitHub does not report it, it returns the permission from GitHub's
 // documentation.
 func permission(c call, header http.Header) string {
-	if said := header.Get("X-Accepted-GitHub-Permissions"); len(said) <= maxAccepted && accepted.MatchString(said) {
-		return said
+	if required := header.Get("X-Accepted-GitHub-Permissions"); len(required) <= maxAccepted && accepted.MatchString(required) {
+		return required
 	}
 	if c.permission == "" {
 		return "metadata=read"

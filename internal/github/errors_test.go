@@ -36,7 +36,7 @@ func answering(t *testing.T, code int, header map[string]string, body string) *C
 // TestRefusalsAreDistinguished checks the reasons for which GitHub responds with 403. Only few of them are a missing permission, and a fault of one
 // pull request does not affect the others.
 func TestRefusalsAreDistinguished(t *testing.T) {
-	said := func(message string) string {
+	body := func(message string) string {
 		return fmt.Sprintf(`{"message":%q,"documentation_url":"https://docs.github.com/rest","status":"403"}`, message)
 	}
 	tests := map[string]struct {
@@ -47,23 +47,23 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 		words  string
 		avoid  string
 	}{
-		"locked":                          {403, nil, said("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
-		"locked, next to permissions":     {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, said("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
-		"lacks a permission":              {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, said("Resource not accessible by integration"), Forbidden, "issues=write", ""},
-		"token lacks a permission":        {403, nil, said("Resource not accessible by personal access token"), Forbidden, "pull_requests=write", ""},
-		"needs rights":                    {403, nil, said("Must have admin rights to Repository."), Forbidden, "pull_requests=write", ""},
-		"archived":                        {403, nil, said("Repository was archived so is read-only."), Forbidden, "unarchive", "permission"},
-		"suspended App":                   {403, nil, said("This installation has been suspended"), Blocked, "unsuspend", "permission"},
-		"IP allow list":                   {403, nil, said("Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow list enabled, and your IP address is not permitted to access this resource."), Blocked, "allow list", "permission"},
-		"OAuth restrictions":              {403, nil, said("Although you appear to have the correct authorization credentials, the `acme` organization has enabled OAuth App access restrictions"), Blocked, "owner of the organization", "permission"},
-		"single sign-on":                  {403, map[string]string{"X-GitHub-SSO": "required; url=https://github.com/orgs/acme/sso"}, said("Resource protected by organization SAML enforcement. You must grant your Personal Access token access to this organization."), Blocked, "single sign-on", "permission"},
-		"single sign-on by header":        {403, map[string]string{"X-GitHub-SSO": "partial-results; organizations=1"}, said("Forbidden"), Blocked, "single sign-on", "permission"},
-		"lifetime of the token":           {403, nil, said("The 'acme' organization forbids access via a fine-grained personal access tokens if the token's lifetime is greater than 366 days."), Blocked, "rules of the organization", "permission"},
-		"managed user":                    {403, nil, said("As an Enterprise Managed User, you cannot access this content"), Blocked, "enterprise", "permission"},
+		"locked":                          {403, nil, body("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
+		"locked, next to permissions":     {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, body("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
+		"lacks a permission":              {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, body("Resource not accessible by integration"), Forbidden, "issues=write", ""},
+		"token lacks a permission":        {403, nil, body("Resource not accessible by personal access token"), Forbidden, "pull_requests=write", ""},
+		"needs rights":                    {403, nil, body("Must have admin rights to Repository."), Forbidden, "pull_requests=write", ""},
+		"archived":                        {403, nil, body("Repository was archived so is read-only."), Forbidden, "unarchive", "permission"},
+		"suspended App":                   {403, nil, body("This installation has been suspended"), Blocked, "unsuspend", "permission"},
+		"IP allow list":                   {403, nil, body("Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow list enabled, and your IP address is not permitted to access this resource."), Blocked, "allow list", "permission"},
+		"OAuth restrictions":              {403, nil, body("Although you appear to have the correct authorization credentials, the `acme` organization has enabled OAuth App access restrictions"), Blocked, "owner of the organization", "permission"},
+		"single sign-on":                  {403, map[string]string{"X-GitHub-SSO": "required; url=https://github.com/orgs/acme/sso"}, body("Resource protected by organization SAML enforcement. You must grant your Personal Access token access to this organization."), Blocked, "single sign-on", "permission"},
+		"single sign-on by header":        {403, map[string]string{"X-GitHub-SSO": "partial-results; organizations=1"}, body("Forbidden"), Blocked, "single sign-on", "permission"},
+		"lifetime of the token":           {403, nil, body("The 'acme' organization forbids access via a fine-grained personal access tokens if the token's lifetime is greater than 366 days."), Blocked, "rules of the organization", "permission"},
+		"managed user":                    {403, nil, body("As an Enterprise Managed User, you cannot access this content"), Blocked, "enterprise", "permission"},
 		"blocked":                         {403, nil, `{"message":"Repository access blocked","block":{"reason":"tos"}}`, Blocked, "support", "permission"},
 		"blocked for legal reasons":       {451, nil, `{"message":"Repository access blocked","block":{"reason":"dmca","created_at":"2020-01-01T00:00:00Z","html_url":"x"}}`, Blocked, "support", "spec.baseURL"},
-		"another reason":                  {403, nil, said("You can't perform that action at this time."), Denied, "check that the account", ""},
-		"another reason, and permissions": {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, said("You can't perform that action at this time."), Denied, "issues=write", ""},
+		"another reason":                  {403, nil, body("You can't perform that action at this time."), Denied, "check that the account", ""},
+		"another reason, and permissions": {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, body("You can't perform that action at this time."), Denied, "issues=write", ""},
 		"not JSON":                        {403, nil, "<html>", Denied, "check that the account", ""},
 		"version of the API":              {400, nil, `{"message":"\"2022-11-28\" is not a supported version.","documentation_url":"x","status":"400"}`, Invalid, "version", "spec.baseURL"},
 		"value":                           {422, nil, `{"message":"Validation Failed","errors":["Body is too long (maximum is 65536 characters)"],"documentation_url":"x"}`, Invalid, "when it changes", ""},

@@ -100,8 +100,8 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		}
 		return refuse(http.StatusBadRequest, "its body cannot be read")
 	}
-	if said, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(said, sum.Sum(nil)) {
-		return refuse(http.StatusUnauthorized, "its signature was not made with the secret of a webhook here: compare the path with status.webhookPath, and the secret with that of spec.webhookSecretRef")
+	if payload, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(payload, sum.Sum(nil)) {
+		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and the secret with that of spec.webhookSecretRef")
 	}
 	if rest > 0 {
 		body = beginning(body)
@@ -109,7 +109,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	if event == "" || len(delivery) > maxDelivery || !deliveryPattern.MatchString(delivery) {
 		return refuse(http.StatusBadRequest, "the header X-GitHub-Event or X-GitHub-Delivery is missing")
 	}
-	var said struct {
+	var payload struct {
 		Action     string `json:"action"`
 		Number     int    `json:"number"`
 		Repository struct {
@@ -124,17 +124,17 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		Package         struct{ Name string } `json:"package"`
 		RegistryPackage struct{ Name string } `json:"registry_package"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &payload) != nil {
 		return refuse(http.StatusBadRequest, "its body is not a JSON object")
 	}
 	line := func(text string) string { return outbound.Printable([]byte(text), maxName) }
 	e := Event{
-		Type: line(event), Delivery: delivery, Action: line(said.Action), Repository: line(said.Repository.FullName), RepositoryID: said.Repository.ID,
-		Package: line(said.Package.Name + said.RegistryPackage.Name),
+		Type: line(event), Delivery: delivery, Action: line(payload.Action), Repository: line(payload.Repository.FullName), RepositoryID: payload.Repository.ID,
+		Package: line(payload.Package.Name + payload.RegistryPackage.Name),
 	}
 	if strings.HasPrefix(event, "pull_request") {
-		e.Number, e.Closed = max(said.Number, said.PullRequest.Number), said.PullRequest.State == "closed"
-		e.Updated, _ = time.Parse(time.RFC3339, said.PullRequest.UpdatedAt) // The time is zero for any other text.
+		e.Number, e.Closed = max(payload.Number, payload.PullRequest.Number), payload.PullRequest.State == "closed"
+		e.Updated, _ = time.Parse(time.RFC3339, payload.PullRequest.UpdatedAt) // The time is zero for any other text.
 	}
 	return e, nil
 }

@@ -253,9 +253,9 @@ func TestCommentOfAnother(t *testing.T) {
 	}
 }
 
-// TestCommentOfAStranger checks the case of a user who knows the form of our comments and can read those on one pull request. This does not help the
+// TestCommentOfAnotherAuthor checks the case of a user who knows the form of our comments and can read those on one pull request. This does not help the
 // user on another pull request, and comments of other users are never treated as ours.
-func TestCommentOfAStranger(t *testing.T) {
+func TestCommentOfAnotherAuthor(t *testing.T) {
 	credentials := map[string]func(*world) Credential{
 		"token": func(*world) Credential { return Credential{Token: "secret-a"} },
 		"App": func(w *world) Credential {
@@ -314,8 +314,8 @@ func TestCommentIsFoundAfterACrash(t *testing.T) {
 	}
 }
 
-// TestMarksSayNothingOfEachOther checks that the public text of a comment reveals neither the key nor the mark on another pull request.
-func TestMarksSayNothingOfEachOther(t *testing.T) {
+// TestMarksAreIndependent checks that the public text of a comment reveals neither the key nor the mark on another pull request.
+func TestMarksAreIndependent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []string{"uid", "uid2"} {
 		for _, n := range []int{1, 2, 12} {

@@ -49,7 +49,7 @@ type Body struct {
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
-	// Passed are the names of the hooks that let the release pass a gate when they were last asked in this rollout.
+	// Passed are the names of the hooks that let the release pass a gate when they were last called in this rollout.
 	Passed []string `json:"passed"`
 	// Time is the time of the call.
 	Time time.Time `json:"time"`

@@ -52,7 +52,7 @@ func vsvc(name string) *v1alpha1.VersionedMicroservice {
 	return v
 }
 
-// names returns the names of the hooks that are asked.
+// names returns the names of the hooks that are called.
 func names(questions []Call) []string {
 	var out []string
 	for _, q := range questions {

@@ -19,7 +19,7 @@ import (
 // Row 60 of the known failures: each hook that waits for the end of a release is called
 // with the final status, in whichever way the release ended: by steps, without an
 // analysis, by a user, as the first release of its group, by a return, or by a failure.
-func TestReportedHoweverItEnds(t *testing.T) {
+func TestEachEndIsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status   v1alpha1.ReleaseStatus
@@ -64,7 +64,7 @@ func TestReportedHoweverItEnds(t *testing.T) {
 
 // Row 61: the hooks of each gate are called only at that gate. The gate of the rollout
 // does not apply to each step, and the gate of traffic does not apply while the promotion waits.
-func TestEachGateInItsPlace(t *testing.T) {
+func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	t.Parallel()
 	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
 	for _, at := range append(all, "") {

@@ -317,7 +317,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is asked again, and only a response of the
+// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a response of the
 // receiver itself agrees or refuses.
 func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
@@ -381,7 +381,7 @@ func TestNoAnswerDecidesNothing(t *testing.T) {
 	})
 }
 
-// TestCheckIsAskedAgain checks that an unanswered check is asked again after increasing waits until it is answered, and
+// TestCheckIsAskedAgain checks that an unanswered check is called again after increasing waits until it is answered, and
 // immediately after it was fixed.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -430,9 +430,9 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood checks that status 412 of a waiting gate is final, so that the gate is not asked again. For other hooks, the
+// TestPermanentRejection checks that status 412 of a waiting gate is final, so that the gate is not called again. For other hooks, the
 // status is an ordinary refusal.
-func TestRefusedForGood(t *testing.T) {
+func TestPermanentRejection(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]bool{
 		v1alpha1.HookConfirmRollout: true, v1alpha1.HookConfirmTrafficIncrease: true, v1alpha1.HookConfirmPromotion: true,
@@ -462,7 +462,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestPolling checks that a gate is asked once per interval until it agrees, and not afterwards.
+// TestPolling checks that a gate is called once per interval until it agrees, and not afterwards.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -709,9 +709,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceStopsNoOther checks that a namespace whose endpoints hang does not prevent the calls of another namespace. It may use
+// TestOneNamespaceDoesNotBlockOthers checks that a namespace whose endpoints hang does not prevent the calls of another namespace. It may use
 // many spellings of one host, many hosts, or the host that both namespaces call.
-func TestOneNamespaceStopsNoOther(t *testing.T) {
+func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		host func(i int) string // of call i

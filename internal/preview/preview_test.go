@@ -181,7 +181,7 @@ func TestOfHead(t *testing.T) {
 		"built after the push, of the previous commit": {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 		"built at the push":                            {pr, moves, Image{Digest: "sha256:2", Created: pushed}, false},
 		"built before the push":                        {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
-		"says nothing":                                 {pr, moves, Image{Digest: "sha256:2"}, false},
+		"no commit":                                    {pr, moves, Image{Digest: "sha256:2"}, false},
 		"the image of the previous commit":             {pr, moves, Image{Digest: previous, Created: pushed.Add(time.Second)}, false},
 		"when it was pushed is not known":              {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
 		"nothing is known, not even the merge commit":  {unknown, moves, Image{}, false},

@@ -89,9 +89,9 @@ func TestFullPageWithoutALink(t *testing.T) {
 	}
 }
 
-// TestLimitCountsWhatIsChosen checks that tags that the filter does not select do not use up the limit. The list contains all tags that were read, and
+// TestLimitCountsSelectedVersions checks that tags that the filter does not select do not use up the limit. The list contains all tags that were read, and
 // callers with other limits share a complete list.
-func TestLimitCountsWhatIsChosen(t *testing.T) {
+func TestLimitCountsSelectedVersions(t *testing.T) {
 	t.Parallel()
 	var tags []string
 	for i := range 10_500 {

@@ -126,7 +126,7 @@ func TestFindCredential(t *testing.T) {
 				t.Errorf("error %q, want %q", message, tc.err)
 			}
 			if strings.Contains(message, "hunter2") {
-				t.Errorf("error %q gives the secret away", message)
+				t.Errorf("error %q contains the secret", message)
 			}
 		})
 	}

@@ -202,7 +202,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("Resolve = %v, want %q", err, Unreachable)
 		}
 		if _, err := p.scanner.Gone(p.Context(), p.request(), "2.0.0", "", tags[0]); KindOf(err) != Unreachable {
-			p.Errorf("Gone = %v, want %q: a registry that is away proves nothing", err, Unreachable)
+			p.Errorf("Gone = %v, want %q: an unreachable registry does not prove that a tag is gone", err, Unreachable)
 		}
 		if err := p.Start(); err != nil {
 			p.Fatal(err)

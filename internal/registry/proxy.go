@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// proxies selects the proxy of a request, and connects. A proxy connects to servers in place of the manager. Therefore, addresses to which the manager
+// proxies selects the proxy of a request, and connects. A proxy connects to servers instead of the manager. Therefore, addresses to which the manager
 // may not connect are refused before the proxy is used. The operator selects the proxy itself, so it may have a loopback address.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)

@@ -260,8 +260,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaPausesEverybody checks that the response that reports the end of the quota is used, and that the next request waits.
-func TestQuotaPausesEverybody(t *testing.T) {
+// TestQuotaPausesAllRequests checks that the response that reports the end of the quota is used, and that the next request waits.
+func TestQuotaPausesAllRequests(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
 	server.SetTags("acme/api", numbered(1))

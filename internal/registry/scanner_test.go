@@ -163,40 +163,40 @@ func TestErrorsAreTyped(t *testing.T) {
 	second := func(r *http.Request) bool { return r.URL.Query().Has("from") }
 	secret := Credential{Username: "robot", Password: "hunter2"}
 	for name, tc := range map[string]struct {
-		setup   func(*registrytest.Server)
-		request func(*Request)
-		want    Kind
-		says    string
+		setup    func(*registrytest.Server)
+		request  func(*Request)
+		want     Kind
+		wantText string
 	}{
-		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, says: "404 Not Found (NAME_UNKNOWN)"},
-		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, says: "without tag, digest and scheme"},
-		"no host of a URL":   {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, says: "without tag, digest and scheme"},
+		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, wantText: "404 Not Found (NAME_UNKNOWN)"},
+		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, wantText: "without tag, digest and scheme"},
+		"no host of a URL":   {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, wantText: "without tag, digest and scheme"},
 		"no text":            {request: func(r *Request) { r.Repository = "" }, want: BadName},
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
-		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, says: "without tag"},
+		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, wantText: "without tag"},
 		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
-			want: Unauthorized, says: "add a Secret to spec.imagePullSecrets"},
+			want: Unauthorized, wantText: "add a Secret to spec.imagePullSecrets"},
 		"wrong basic login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "other") },
-			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
+			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, wantText: "check the credential"},
 		"wrong bearer login": {setup: func(s *registrytest.Server) { s.RequireBearer("robot", "other") },
-			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "check the credential"},
+			request: func(r *Request) { r.Auth = secret }, want: Unauthorized, wantText: "check the credential"},
 		"forbidden": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
-		}, request: func(r *Request) { r.Auth = secret }, want: Unauthorized, says: "403 Forbidden (DENIED)"},
+		}, request: func(r *Request) { r.Auth = secret }, want: Unauthorized, wantText: "403 Forbidden (DENIED)"},
 		"too many requests": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS"))
-		}, want: RateLimited, says: "429"},
+		}, want: RateLimited, wantText: "429"},
 		"server failure": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusServiceUnavailable, "UNAVAILABLE"))
-		}, want: Unreachable, says: "503 Service Unavailable (UNAVAILABLE)"},
+		}, want: Unreachable, wantText: "503 Service Unavailable (UNAVAILABLE)"},
 		"failure of page 2": {setup: func(s *registrytest.Server) {
 			s.LimitPages(1)
 			s.FailWhen(second, -1, registrytest.Status(http.StatusInternalServerError, "UNKNOWN"))
-		}, want: Unreachable, says: "500"},
+		}, want: Unreachable, wantText: "500"},
 		"slow body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Slow()) },
-			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, says: "increase spec.timeout"},
+			request: func(r *Request) { r.Timeout = 100 * time.Millisecond }, want: Unreachable, wantText: "increase spec.timeout"},
 		"huge body": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Huge(17<<20)) },
-			want: Malformed, says: "larger than"},
+			want: Malformed, wantText: "larger than"},
 		"huge error": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(http.StatusTeapot)
@@ -204,21 +204,21 @@ func TestErrorsAreTyped(t *testing.T) {
 			})
 		}, want: Malformed},
 		"page of maintenance": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Text("<html>Back soon</html>")) },
-			want: Malformed, says: "is not from a registry"},
+			want: Malformed, wantText: "is not from a registry"},
 		"not a registry": {setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
-		}, want: Malformed, says: "no registry responds there"},
+		}, want: Malformed, wantText: "no registry responds there"},
 		"pages in a circle": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
-		}, want: Malformed, says: "form a loop"},
+		}, want: Malformed, wantText: "form a loop"},
 		"link to another host": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("http://other.example.com/v2/acme/web/tags/list", "a"))
 		}, want: Malformed},
 		"redirect to the metadata service": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusTemporaryRedirect, "X", "Location", "http://169.254.169.254/latest"))
 		}, want: Malformed},
-		"metadata service":   {request: func(r *Request) { r.Repository = "169.254.169.254/web"; r.Insecure = true }, want: Refused, says: "metadata service"},
-		"connection refused": {request: func(r *Request) { r.Repository = "127.0.0.1:1/web" }, want: Unreachable, says: "connection refused"},
+		"metadata service":   {request: func(r *Request) { r.Repository = "169.254.169.254/web"; r.Insecure = true }, want: Refused, wantText: "metadata service"},
+		"connection refused": {request: func(r *Request) { r.Repository = "127.0.0.1:1/web" }, want: Unreachable, wantText: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,8 +240,8 @@ func TestErrorsAreTyped(t *testing.T) {
 				t.Errorf("kind %s, want %s: %v (%v)", e.Kind, tc.want, err, e.Unwrap())
 			}
 			message := err.Error()
-			if !strings.Contains(message, tc.says) {
-				t.Errorf("message %q does not say %q", message, tc.says)
+			if !strings.Contains(message, tc.wantText) {
+				t.Errorf("message %q, want %q", message, tc.wantText)
 			}
 			for _, no := range []string{"hunter2", "4711", "\n"} {
 				if strings.Contains(message, no) {
@@ -299,11 +299,11 @@ func TestProtocols(t *testing.T) {
 		address  string
 		insecure bool
 		want     Kind
-		says     string
+		wantText string
 	}{
-		"plain":                 {address: plain.Host(), want: Untrusted, says: "set spec.insecure"},
+		"plain":                 {address: plain.Host(), want: Untrusted, wantText: "set spec.insecure"},
 		"plain and allowed":     {address: plain.Host(), insecure: true},
-		"untrusted certificate": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
+		"untrusted certificate": {address: encrypted.Listener.Addr().String(), want: Untrusted, wantText: "certificate is not trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transport := NewTransport(nil)
@@ -313,8 +313,8 @@ func TestProtocols(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Transport: transport})
 			_, err := scanner.List(t.Context(), Request{Repository: "registry.example.com/acme/web", Insecure: tc.insecure})
-			if KindOf(err) != tc.want || err != nil && !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("List: %v, want %q that says %q", err, tc.want, tc.says)
+			if KindOf(err) != tc.want || err != nil && !strings.Contains(err.Error(), tc.wantText) {
+				t.Errorf("List: %v, want %q with %q", err, tc.want, tc.wantText)
 			}
 		})
 	}
@@ -436,8 +436,8 @@ func TestTenantsDoNotShare(t *testing.T) {
 	}
 }
 
-// TestHalfACredentialIsSent checks that an incomplete credential is sent, because anonymous access is never a fallback.
-func TestHalfACredentialIsSent(t *testing.T) {
+// TestIncompleteCredentialIsSent checks that an incomplete credential is sent, because anonymous access is never a fallback.
+func TestIncompleteCredentialIsSent(t *testing.T) {
 	for name, auth := range map[string]Credential{"no password": {Username: "robot"}, "no username": {Password: "hunter2"}} {
 		for scheme, require := range map[string]func(*registrytest.Server, string, string){
 			"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer,
@@ -475,7 +475,7 @@ func TestRevokedTokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestRateLimitPausesEverybody(t *testing.T) {
+func TestRateLimitPausesAllRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header string
 		pause  time.Duration
@@ -907,7 +907,7 @@ func TestSupports(t *testing.T) {
 		"arm64 is arm64/v8":      {[]string{"linux/arm64"}, "linux/arm64/v8", true},
 		"arm64/v8 is arm64":      {[]string{"linux/arm64/v8"}, "linux/arm64", true},
 		"amd64/v3 is not a base": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
-		"says none":              {nil, "linux/amd64", false},
+		"without a platform":     {nil, "linux/amd64", false},
 	} {
 		if got := (Image{Platforms: tc.has}).Supports(tc.wanted); got != tc.want {
 			t.Errorf("%s: Supports(%q) = %t, want %t", name, tc.wanted, got, tc.want)
@@ -923,21 +923,21 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	server.SetTags("acme/web", numbered(3))
 	_, port, _ := net.SplitHostPort(server.Host())
 	for name, tc := range map[string]struct {
-		host   string
-		config outbound.Config
-		says   string // empty for no error
+		host     string
+		config   outbound.Config
+		wantText string // empty for no error
 	}{
-		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
-		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not contacted: it is a loopback address`},
+		"loopback":                  {host: server.Host(), wantText: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
+		"loopback by name":          {host: "localhost:" + port, wantText: `"localhost" is not contacted: it is a loopback address`},
 		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
-		"loopback, another port":    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.1:1"}}, says: "--outbound-allow"},
-		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, says: "it is denied by the manager's flag --outbound-deny"},
-		"denied by name":            {host: "registry.example.com", config: outbound.Config{Deny: []string{"example.com"}}, says: "the host is denied by the manager's flag --outbound-deny"},
-		"link-local":                {host: "169.254.1.1", says: "it is a link-local address"},
-		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, says: "it is the address of a metadata service: use a registry on another address"},
-		"metadata of another cloud": {host: "100.100.100.200", says: "metadata service"},
-		"metadata, IPv6":            {host: "[fd00:ec2::254]", says: "metadata service"},
+		"loopback, another port":    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.1:1"}}, wantText: "--outbound-allow"},
+		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, wantText: "it is denied by the manager's flag --outbound-deny"},
+		"denied by name":            {host: "registry.example.com", config: outbound.Config{Deny: []string{"example.com"}}, wantText: "the host is denied by the manager's flag --outbound-deny"},
+		"link-local":                {host: "169.254.1.1", wantText: "it is a link-local address"},
+		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, wantText: "it is the address of a metadata service: use a registry on another address"},
+		"metadata of another cloud": {host: "100.100.100.200", wantText: "metadata service"},
+		"metadata, IPv6":            {host: "[fd00:ec2::254]", wantText: "metadata service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -947,10 +947,10 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 			}
 			scan, err := New(Options{Outbound: allowed, Backoff: fast}).List(t.Context(), Request{Repository: tc.host + "/acme/web", Insecure: true})
 			switch {
-			case tc.says == "" && (err != nil || len(scan.Tags) != 3):
+			case tc.wantText == "" && (err != nil || len(scan.Tags) != 3):
 				t.Errorf("List = %d tags, %v; want 3", len(scan.Tags), err)
-			case tc.says != "" && (KindOf(err) != Refused || !strings.Contains(err.Error(), tc.says)):
-				t.Errorf("List: %v, want %q that says %q", err, Refused, tc.says)
+			case tc.wantText != "" && (KindOf(err) != Refused || !strings.Contains(err.Error(), tc.wantText)):
+				t.Errorf("List: %v, want %q with %q", err, Refused, tc.wantText)
 			}
 		})
 	}
@@ -1009,7 +1009,7 @@ func TestCredentialIsNotPrinted(t *testing.T) {
 	r := Request{Repository: "a/b", Auth: c}
 	for _, text := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%+v", r), fmt.Sprintf("%#v", r), fmt.Sprintf("%+v", &r)} {
 		if strings.Contains(text, "hunter2") {
-			t.Errorf("%s gives the secret away", text)
+			t.Errorf("%s contains the secret", text)
 		}
 	}
 }

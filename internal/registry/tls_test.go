@@ -38,11 +38,11 @@ func TestParseTLS(t *testing.T) {
 		return all
 	}
 	for name, tc := range map[string]struct {
-		kind string
-		data map[string][]byte
-		at   time.Time
-		want TLS
-		says string // part of the error; empty for no error
+		kind     string
+		data     map[string][]byte
+		at       time.Time
+		want     TLS
+		wantText string // part of the error; empty for no error
 	}{
 		"authority":          {kind: TypeOpaque, data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
 		"no type":            {data: map[string][]byte{"ca.crt": ca}, want: TLS{CA: string(ca)}},
@@ -51,26 +51,26 @@ func TestParseTLS(t *testing.T) {
 		"several, one valid": {data: map[string][]byte{"ca.crt": join(expired, ca)}, want: TLS{CA: string(join(expired, ca))}},
 		"certificate of the authority behind the client's": {data: map[string][]byte{"tls.crt": join(certificate, ca), "tls.key": key},
 			want: TLS{Certificate: string(join(certificate, ca)), Key: string(key)}},
-		"another type":           {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, says: `has type "kubernetes.io/basic-auth"`},
-		"empty":                  {kind: TypeOpaque, says: "set ca.crt, or tls.crt and tls.key"},
-		"authority is not PEM":   {data: map[string][]byte{"ca.crt": []byte("hunter2")}, says: `key "ca.crt" contains no certificate in PEM`},
-		"authority is broken":    {data: map[string][]byte{"ca.crt": broken}, says: `key "ca.crt": certificate 1 cannot be read`},
-		"authority is a key":     {data: map[string][]byte{"ca.crt": key}, says: `key "ca.crt" contains a private key`},
-		"authority is a request": {data: map[string][]byte{"ca.crt": request}, says: `block of type "CERTIFICATE REQUEST"`},
-		"authority has expired":  {data: map[string][]byte{"ca.crt": expired}, says: `key "ca.crt": the certificate expired at`},
-		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, says: `key "ca.crt" has more than`},
-		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is set without "tls.crt"`},
-		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is set without "tls.key"`},
-		"client is not PEM":      {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" contains no certificate`},
-		"key is not PEM":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" has no private key`},
-		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, says: `key "tls.key" is encrypted`},
-		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, says: `key "tls.key" is encrypted`},
-		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
-		"key of a huge factor":   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, says: `key "tls.key": an RSA key has more than 8192 bits`},
-		"authority is huge":      {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, says: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
-		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "store the client's certificate first"},
-		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, says: `key "tls.crt": the certificate expired at`},
-		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), says: `not valid before`},
+		"another type":           {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, wantText: `has type "kubernetes.io/basic-auth"`},
+		"empty":                  {kind: TypeOpaque, wantText: "set ca.crt, or tls.crt and tls.key"},
+		"authority is not PEM":   {data: map[string][]byte{"ca.crt": []byte("hunter2")}, wantText: `key "ca.crt" contains no certificate in PEM`},
+		"authority is broken":    {data: map[string][]byte{"ca.crt": broken}, wantText: `key "ca.crt": certificate 1 cannot be read`},
+		"authority is a key":     {data: map[string][]byte{"ca.crt": key}, wantText: `key "ca.crt" contains a private key`},
+		"authority is a request": {data: map[string][]byte{"ca.crt": request}, wantText: `block of type "CERTIFICATE REQUEST"`},
+		"authority has expired":  {data: map[string][]byte{"ca.crt": expired}, wantText: `key "ca.crt": the certificate expired at`},
+		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, wantText: `key "ca.crt" has more than`},
+		"key only":               {data: map[string][]byte{"tls.key": key}, wantText: `key "tls.key" is set without "tls.crt"`},
+		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, wantText: `key "tls.crt" is set without "tls.key"`},
+		"client is not PEM":      {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, wantText: `key "tls.crt" contains no certificate`},
+		"key is not PEM":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, wantText: `key "tls.key" has no private key`},
+		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, wantText: `key "tls.key" is encrypted`},
+		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, wantText: `key "tls.key" is encrypted`},
+		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, wantText: `key "tls.key" is not the private key`},
+		"key of a huge factor":   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, wantText: `key "tls.key": an RSA key has more than 8192 bits`},
+		"authority is huge":      {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, wantText: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
+		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, wantText: "store the client's certificate first"},
+		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, wantText: `key "tls.crt": the certificate expired at`},
+		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), wantText: `not valid before`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.at.IsZero() {
@@ -84,14 +84,14 @@ func TestParseTLS(t *testing.T) {
 			if err != nil {
 				message = err.Error()
 			}
-			if (tc.says == "") != (err == nil) || !strings.Contains(message, tc.says) {
-				t.Errorf("error %q, want %q", message, tc.says)
+			if (tc.wantText == "") != (err == nil) || !strings.Contains(message, tc.wantText) {
+				t.Errorf("error %q, want %q", message, tc.wantText)
 			}
 			if err != nil && !strings.HasPrefix(message, `secret "certs"`) {
 				t.Errorf("error %q does not name the Secret", message)
 			}
 			if strings.Contains(message, "hunter2") || strings.Contains(message, "aHVudGVyMg") {
-				t.Errorf("error %q gives the content away", message)
+				t.Errorf("error %q contains the content", message)
 			}
 		})
 	}
@@ -107,21 +107,21 @@ func TestOwnCertificates(t *testing.T) {
 	trusted := TLS{CA: string(authority.PEM())}
 	with := func(certificate, key []byte) TLS { return TLS{trusted.CA, string(certificate), string(key)} }
 	for name, tc := range map[string]struct {
-		server *tls.Config
-		tls    TLS
-		want   Kind
-		says   string
+		server   *tls.Config
+		tls      TLS
+		want     Kind
+		wantText string
 	}{
 		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
-		"unknown authority":            {server: authority.Server(t, soon, nil), want: Untrusted, says: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
-		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "an authority other than that of ca.crt in the Secret of spec.certSecretRef"},
-		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
+		"unknown authority":            {server: authority.Server(t, soon, nil), want: Untrusted, wantText: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, wantText: "an authority other than that of ca.crt in the Secret of spec.certSecretRef"},
+		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, wantText: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
-		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
-		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, says: "check tls.crt and tls.key"},
-		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, says: "check tls.crt and tls.key"},
-		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, says: "check the Secret of spec.certSecretRef"},
-		"client that is none":          {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, says: "check the Secret of spec.certSecretRef"},
+		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, wantText: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
+		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
+		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
+		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
+		"client that is none":          {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
 	} {
 		for _, insecure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, insecure %t", name, insecure), func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestOwnCertificates(t *testing.T) {
 					t.Fatalf("List: %v, want %q", err, tc.want)
 				}
 				if err != nil {
-					if !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2") {
-						t.Errorf("List: %v, want it to say %q", err, tc.says)
+					if !strings.Contains(err.Error(), tc.wantText) || strings.Contains(err.Error(), "hunter2") {
+						t.Errorf("List: %v, want %q", err, tc.wantText)
 					}
 					return
 				}
@@ -169,8 +169,8 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestCertificatesPartTenants checks that a result that was read with one client certificate is not returned to callers with another certificate or none.
-func TestCertificatesPartTenants(t *testing.T) {
+// TestResultsAreSeparatedByCertificate checks that a result that was read with one client certificate is not returned to callers with another certificate or none.
+func TestResultsAreSeparatedByCertificate(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)
 	soon := time.Now().Add(time.Hour)
@@ -207,7 +207,7 @@ func TestTLSIsNotPrinted(t *testing.T) {
 	}
 	for _, text := range []string{fmt.Sprint(own), fmt.Sprintf("%+v", own), fmt.Sprintf("%#v", own), fmt.Sprintf("%+v", r), fmt.Sprintf("%#v", &r), string(inJSON)} {
 		if strings.Contains(text, "hunter2") {
-			t.Errorf("%s gives the certificates away", text)
+			t.Errorf("%s contains the certificates", text)
 		}
 	}
 	if diff := cmp.Diff([]string{"default", "custom"}, []string{TLS{}.String(), own.String()}); diff != "" {

@@ -48,10 +48,10 @@ func planOf(d draws, consistent bool) {
 		d.Fatalf("the same facts give another plan:\n%s\n%s", render(p), render(q))
 	}
 	if !p.RequeueTime.IsZero() && !p.RequeueTime.After(t0) {
-		d.Fatalf("the plan wants to be requeued at %s, which is past", p.RequeueTime)
+		d.Fatalf("requeue at %s, which is in the past", p.RequeueTime)
 	}
 	if p.Changed && p.State.Sequence <= o.State.Sequence {
-		d.Fatalf("the sequence does not grow")
+		d.Fatalf("the sequence does not increase")
 	}
 	for _, e := range p.Ensure {
 		if e.Replicas < 0 {

@@ -16,12 +16,12 @@ var approvals = []struct {
 	name string
 	play func(h tale)
 }{
-	{"rule 21: a step that needs two persons counts each once", func(h tale) {
+	{"rule 21: a step that needs two users counts each user once", func(h tale) {
 		h.live()
 		h.steps(Step{Name: "check", Weight: 20, Approval: true, Approvers: 2}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.says("none", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals: set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
+		h.message("none", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals: set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
 		h.approve("ann", "check")
 		h.outcome("the first", "1.1.0", DecisionApplied)
 		h.approve("ann", "check")
@@ -30,7 +30,7 @@ var approvals = []struct {
 		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision contains no user`)
 		h.run(24 * time.Hour)
 		h.want("one", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
-		h.says("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
+		h.message("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
 		h.approve("bob", "1")
 		h.want("two", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
@@ -52,9 +52,9 @@ var approvals = []struct {
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.approve("ann", "1")
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.approve("bob", "1")
 		h.want("another rollout", map[string]string{"1.1.0": "canary 20"})
@@ -83,24 +83,24 @@ var approvals = []struct {
 		h.approve("joe", "1", "sre")
 		h.want("two of the group", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 21: Adopt skips no step that more than one person approves", func(h tale) {
+	{"rule 21: Adopt does not skip a step that requires more than one approval", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Name: "check", Weight: 20, Approval: true, Approvers: 2})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.outcome("two", "1.1.0", DecisionNotApplicable+`: step "check" needs 2 approvals, which Adopt does not replace: continue to it, or change the steps`)
 		h.want("two", map[string]string{"1.1.0": "canary 10"})
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Name: "check", Weight: 20, Approval: true, ApproversFrom: []string{"sre"}})
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("no member", map[string]string{"1.1.0": "canary 10"})
 		h.decide(h.release("1.1.0"), Decision{Action: Adopt, ID: "adopt", By: "ann", Groups: []string{"sre"}})
 		h.run(time.Minute)
 		h.want("a member", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 21: a bad canary is rolled back, also with an approval", func(h tale) {
+	{"rule 21: a bad canary is rolled back even if it is approved", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true, Approvers: 2})
 		h.push("1.1.0")
@@ -112,7 +112,7 @@ var approvals = []struct {
 	}},
 }
 
-// TestApprovals plays only the histories of this file.
+// TestApprovals runs only the histories of this file.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	for _, h := range approvals {

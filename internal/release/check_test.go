@@ -29,7 +29,7 @@ func (w *world) check() {
 		all += len(w.rolloutState.Groups[i].Releases)
 	}
 	if n := len(w.rolloutState.Groups); n > 256 || all > 512 { // the limits of the schema
-		w.fail("the status holds %d groups and %d rows", n, all)
+		w.fail("the status contains %d groups and %d rows", n, all)
 	}
 	w.checkStarting()
 	// 4: the planner removes no pod of a release to which a route refers, except in an exclusive group.
@@ -76,7 +76,7 @@ func (w *world) checkGroup(g *Group) {
 			w.fail("invariant 2: %s of group %s is %s and gets matches or copies", r.Release, g.Slug, r.Status)
 		}
 		if r.Weight > 0 && r.Zero != nil {
-			w.fail("%s of group %s has weight %d and is to be in no route", r.Release, g.Slug, r.Weight)
+			w.fail("%s of group %s has weight %d, although it must be in no route", r.Release, g.Slug, r.Weight)
 		}
 		sum += r.Weight
 	}
@@ -114,10 +114,10 @@ func (w *world) checkPlan(o Observed, p Result) {
 		w.checkSecond(o, p)
 	}
 	if p.Changed && p.State.Sequence <= o.State.Sequence {
-		w.fail("the sequence does not grow")
+		w.fail("the sequence does not increase")
 	}
 	if !p.RequeueTime.IsZero() && !p.RequeueTime.After(w.now) {
-		w.fail("the plan wants to be requeued at %s, which is past", p.RequeueTime)
+		w.fail("requeue at %s, which is in the past", p.RequeueTime)
 	}
 	for _, e := range p.Ensure {
 		if e.Replicas < 0 {
@@ -348,7 +348,7 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 		w.fail("analysis: %s failed its measurements, and is %s", r.Release, r.Status)
 	}
 	if c.Rollback != nil && c.Rollback.Rollout == run.Sequence && (on || r.Status == Active) {
-		w.fail("hooks: %s is to go back, and is %s", r.Release, r.Status)
+		w.fail("hooks: a rollback of %s was requested, but its status is %s", r.Release, r.Status)
 	}
 	steps, end := o.Spec.Steps, run.Step
 	switch {
@@ -385,7 +385,7 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 		}
 		if len(steps) > 0 {
 			if x := steps[min(k, len(steps)-1)].Window; x != nil && !x.Open && !(k == 0 && exchangedIn(o, g)) {
-				w.fail("window: %s leaves step %d outside of it", r.Release, k)
+				w.fail("window: %s leaves step %d outside of its window", r.Release, k)
 			}
 		}
 	}
@@ -417,7 +417,7 @@ func (w *world) checkApproved(o Observed, g, h *Group) {
 			by[d.By] = true
 		}
 		if need := max(1, st.Approvers); len(by) < need {
-			w.fail("approval: %s leaves step %d after the word of %d persons, not %d", r.Release, run.Step+i, len(by), need)
+			w.fail("approval: %s leaves step %d after approvals of %d users, want %d", r.Release, run.Step+i, len(by), need)
 		}
 	}
 }
@@ -436,7 +436,7 @@ func may(st Step, d Decision) bool {
 }
 
 // checkRollout checks the creation or enlargement of an object against the gate of ConfirmRollout. While
-// hooks are asked about a release, it has no pods.
+// hooks are called for a release, it has no pods.
 func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
 		return
@@ -491,10 +491,10 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		}
 	}
 	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // Otherwise the release was removed and started again.
-		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
+		w.fail("promotion number of %s was %d, now %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
-		w.fail("the decision on %s is forgotten", r.Release)
+		w.fail("the decision on %s was dropped", r.Release)
 	}
 	if d := r.Decision; d != nil && (was.Decision == nil || was.Decision.ID != d.ID) {
 		key := r.Release + "/" + d.ID
@@ -513,7 +513,7 @@ func (w *world) checkTime(o Observed, r Row) {
 		return
 	}
 	if had := w.now.Sub(x.asked); had < o.Spec.Deadline-10*time.Second {
-		w.fail("deadline: %s fails (%s) %s after it asked for pods", r.Release, r.Reason, had)
+		w.fail("deadline: %s fails (%s) %s after it requested pods", r.Release, r.Reason, had)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestHistoriesSurviveCrashes plays the named histories repeatedly. The manager
+// TestHistoriesSurviveCrashes runs the named histories repeatedly. The manager
 // ends before each of its writes in turn. The rest of its plan is lost, or
 // arrives up to five writes of its successor later. The result must be the same (invariant 10). The
 // quick run uses only each third write, and one late arrival for each.
@@ -31,7 +31,7 @@ func TestHistoriesSurviveCrashes(t *testing.T) {
 	}
 }
 
-// playTaleCrash plays a history in which the manager ends before a write.
+// playTaleCrash runs a history in which the manager stops before a write.
 func playTaleCrash(play func(tale), at, late int) *world {
 	w := newWorld()
 	w.quick = true

@@ -5,7 +5,7 @@ import "time"
 // denials are histories of denied versions. These get no traffic if another version
 // can get it, even if the group is paused, frozen or pinned.
 var denials = []scene{
-	{"rule 24: no version replaces a first release that is denied, and the event reports that", func(h tale) {
+	{"rule 24: a denied first release without a successor is reported in an event", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -25,7 +25,7 @@ var denials = []scene{
 		h.want("pinned", map[string]string{"1.1.0": "active 100"})
 		h.state("pinned", "PinnedVersionMissing", true)
 	}},
-	{"rule 04: a pin does not protect an active version that is denied, and another one has its traffic", func(h tale) {
+	{"rule 04: a pin does not protect a denied active version, and another version gets its traffic", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -35,12 +35,12 @@ var denials = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
-		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.1.0, which is withdrawn (Denied): no release starts; offer it again, or remove the pin")
+		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.1.0, which is withdrawn (Denied): no release starts; offer it again, or remove the pin")
 		h.push("1.2.0")
 		h.run(time.Hour)
-		h.want("the pin holds the group where it is", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
+		h.want("the pin keeps the active release", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 04: a pinned active version that is denied is replaced by the steps of a version that was not active yet", func(h tale) {
+	{"rule 04: a denied and pinned active version is replaced through the steps of a version that was never active", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -50,20 +50,20 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.says("denied", DeniedServes, "1.0.0 is denied but keeps serving while 1.1.0 is being rolled out: to replace it immediately, set spec.decision.action: Adopt on VersionedMicroservice 1.1.0-c1")
-		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
+		h.message("denied", DeniedServes, "1.0.0 is denied but keeps serving while 1.1.0 is being rolled out: to replace it immediately, set spec.decision.action: Adopt on VersionedMicroservice 1.1.0-c1")
+		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 04: a pinned active version that is denied keeps serving where nothing else remains", func(h tale) {
+	{"rule 04: a denied and pinned active version keeps serving if there is no other release", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
-		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because no other release can; offer it again, or remove the pin")
+		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because no other release can; offer it again, or remove the pin")
 	}},
-	{"rule 04: a pinned active version that the registry has no more stays, as no one denied it", func(h tale) {
+	{"rule 04: a pinned active version that the registry no longer contains stays active, because it is not denied", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -73,7 +73,7 @@ var denials = []scene{
 		h.want("gone", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		h.state("gone", "Pinned", true)
 	}},
-	{"rule 15: a denied active version is replaced while a pin with a typo holds the groups", func(h tale) {
+	{"rule 15: a denied active version is replaced while a pin with a typo blocks the groups", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -83,7 +83,7 @@ var denials = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.state("denied", "PinnedVersionMissing", true)
 	}},
-	{"rule 04: a denied active version is replaced by one that is retained and no longer offered", func(h tale) {
+	{"rule 04: a denied active version is replaced by a retained version that is no longer offered", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -92,7 +92,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"rule 31: a lost active release is not followed by one that is denied, while another one is in progress", func(h tale) {
+	{"rule 31: a denied release does not replace a lost active release while a rollout is in progress", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -110,7 +110,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("fixed", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 31: a lost active release is followed by the one before the one that is denied", func(h tale) {
+	{"rule 31: the last retained release that is not denied replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
@@ -125,7 +125,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("lost", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"rule 31: a lost active release is followed by the canary, and not by a retained one that is denied", func(h tale) {
+	{"rule 31: the canary, and not a denied retained release, replaces a lost active release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -141,7 +141,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("lost", map[string]string{"1.2.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"rule 31: a lost active release is followed by a denied one where no other has an object", func(h tale) {
+	{"rule 31: a denied release replaces a lost active release if no other release has an object", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -153,7 +153,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("lost", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 31: a lost active release is followed by what a pin wants", func(h tale) {
+	{"rule 31: the pinned release replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		first := h.release("1.0.0")
@@ -171,7 +171,7 @@ var denials = []scene{
 		h.run(time.Second)
 		h.active("lost", first)
 	}},
-	{"rule 22: a canary that is denied loses its traffic while the Microservice is paused", func(h tale) {
+	{"rule 22: a denied canary loses its traffic while the Microservice is paused", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
 		h.push("1.2.0")
@@ -184,7 +184,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("an hour later", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 22: a canary that is denied while paused is rolled back, and what is offered instead waits", func(h tale) {
+	{"rule 22: a canary that is denied while paused is rolled back, and the next version waits", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -206,7 +206,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
 	}},
-	{"rule 22: a denied active version is replaced by a retained one while paused, and by no new one", func(h tale) {
+	{"rule 22: while paused, a retained version replaces a denied active version, and a new version does not", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -220,7 +220,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("not paused any more", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 22: an active version that the registry has no more stays while paused", func(h tale) {
+	{"rule 22: an active version that the registry no longer contains stays active while paused", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -229,7 +229,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"rule 22: a denied active version keeps serving while paused where nothing was retained", func(h tale) {
+	{"rule 22: a denied active version keeps serving while paused if no release is retained", func(h tale) {
 		h.live()
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.push("1.1.0")

@@ -7,7 +7,7 @@ import (
 
 // exclusives are histories of interrupted rollouts in exclusive groups, and of releases that end while Jobs of their hooks run.
 var exclusives = []scene{
-	{"a freeze, a pause and the end of a window that come during an exchange do not leave the group without traffic", func(all tale) {
+	{"a freeze, a pause and the end of a window during an exchange do not leave the group without traffic", func(all tale) {
 		for what, set := range map[string]func(*Spec){
 			"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
 			"pause":  func(s *Spec) { s.Paused = true },
@@ -34,7 +34,7 @@ var exclusives = []scene{
 					h.want("complete", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
 					h.run(5 * time.Hour)
 					if what != "window" {
-						h.want("and not more", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+						h.want("no further step", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
 					}
 				}
 				if h.err != nil {
@@ -56,9 +56,9 @@ var exclusives = []scene{
 		h.runs("exchange", 0, 0)
 		h.edit("freeze", func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} })
 		h.run(3 * time.Minute)
-		h.want("back", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.want("pods are ready again", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"one that is superseded while the Job of its PreRollout hook runs loses its pods", func(h tale) {
+	{"a release that is superseded while the Job of its PreRollout hook runs loses its pods", func(h tale) {
 		h.exclusive(1)
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no" // Its Job, a smoke test, is running.
@@ -71,10 +71,10 @@ var exclusives = []scene{
 		h.run(9 * time.Hour)
 		h.want("nine hours later", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
 		if n := h.object("1.1.0").ready; n != 0 {
-			h.fail("1.1.0, which has no row any more, still has %d ready pods, and %d replicas", n, h.object("1.1.0").Replicas)
+			h.fail("1.1.0 has no row, but %d ready pods and %d replicas", n, h.object("1.1.0").Replicas)
 		}
 	}},
-	{"one that is denied while the Job of its PreRollout hook runs gives the pods back", func(h tale) {
+	{"a release that is denied while the Job of its PreRollout hook runs returns the pods to the active release", func(h tale) {
 		h.exclusive(1)
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
@@ -97,7 +97,7 @@ var exclusives = []scene{
 		h.run(time.Hour)
 		h.replicas("an hour after it was denied", 10, 0)
 	}},
-	{"not exclusive: one that is denied while the Job of its PreRollout hook runs takes no more work", func(h tale) {
+	{"not exclusive: a release that is denied while the Job of its PreRollout hook runs loses its pods", func(h tale) {
 		h.worker(10)
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
@@ -118,7 +118,7 @@ var exclusives = []scene{
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Hour)
 		if o := h.object("pr-7-a"); o.ready > 0 || o.Replicas > 0 {
-			h.fail("an hour after it was closed it has %d ready pods", o.ready)
+			h.fail("an hour after the pull request closed: %d ready pods, want 0", o.ready)
 		}
 	}},
 	{"a group that a user ends has no pods while a Job of its hooks runs", func(h tale) {
@@ -127,10 +127,10 @@ var exclusives = []scene{
 		h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		if o := h.object("1.0.0"); o.Replicas > 0 || o.ready > 0 {
-			h.fail("an hour after its group was ended it has %d ready pods", o.ready)
+			h.fail("an hour after the end of the group: %d ready pods, want 0", o.ready)
 		}
 	}},
-	{"a denied active release is replaced by the retained one, also after a newer one failed", func(h tale) {
+	{"a retained release replaces a denied active release even after a newer release failed", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -168,7 +168,7 @@ var exclusives = []scene{
 			h.fail("1.1.0 is active, without its two steps of ten hours (%s)", r.Reason)
 		}
 	}},
-	{"a freeze in the middle of an exchange, and the release fails: the active one comes back", func(h tale) {
+	{"a release fails in a freeze during an exchange, and the active release gets its pods back", func(h tale) {
 		h.exclusive(1)
 		h.startup = 2 * time.Hour
 		h.push("1.1.0")
@@ -179,7 +179,7 @@ var exclusives = []scene{
 		h.run(20 * time.Minute)
 		h.runs("after its deadline", 1, 0)
 	}},
-	{"paused in the middle of an exchange, and the release fails", func(h tale) {
+	{"a release fails in a pause during an exchange", func(h tale) {
 		h.exclusive(1)
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -188,7 +188,7 @@ var exclusives = []scene{
 		h.run(20 * time.Minute)
 		h.runs("after its deadline", 1, 0)
 	}},
-	{"a rollback whose retained release crashes gives the pods back", func(h tale) {
+	{"a rollback to a retained release that crashes returns the pods to the active release", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -198,7 +198,7 @@ var exclusives = []scene{
 		h.runs("after the deadline", 0, 1)
 		h.want("after the deadline", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a rollback whose retained release is rejected", func(h tale) {
+	{"a rollback to a retained release that is rejected", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -207,13 +207,13 @@ var exclusives = []scene{
 		h.run(30 * time.Minute)
 		h.runs("after the deadline", 0, 1)
 	}},
-	{"the rollout state is lost in the middle of an exchange", func(h tale) {
+	{"the rollout state is lost during an exchange", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Pause: 10 * time.Hour}, Step{Weight: 100, Pause: 10 * time.Hour})
 		h.grace = 30 * time.Second
 		h.push("1.1.0")
 		h.run(3 * time.Minute)
-		h.loseRecord()
+		h.loseState()
 		h.run(3 * time.Minute)
 		if r := h.rolloutState.group("1-x").Row(h.release("1.1.0")); r != nil && r.Status == Active {
 			h.fail("1.1.0 is active, without its two steps of ten hours (%s)", r.Reason)
@@ -283,7 +283,7 @@ func TestAutoscalerBeforeAnExchange(t *testing.T) {
 	h.startup = time.Minute
 	h.run(30 * time.Second)
 	if n := h.object("1.1.0").Replicas; n < 8 {
-		t.Errorf("1.1.0 has %d replicas, 1.0.0 had 8", n)
+		t.Errorf("1.1.0 has %d replicas, want the 8 of 1.0.0", n)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestFreezeOfAReleaseThatDoesNotBegin(t *testing.T) {
 		h.push("1.1.0")
 		h.run(2 * time.Hour)
 		h.runs("in its step", 0, 1)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(30 * time.Second)
 		h.broken["1.2.0"] = "Forbidden"
 		h.push("1.2.0")

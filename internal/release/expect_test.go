@@ -125,7 +125,7 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 			}
 		}
 		if best != nil && !denied(o, g.Slug, best.Version) && h.ActiveRow() == nil && h.Phase == Live && h.Target.Reason != Pinned {
-			w.fail("return: group %s is opened again, %s was active, and nothing is\n%s%s", g.Slug, best.Release, renderGroup(g), renderGroup(h))
+			w.fail("return: group %s is reopened without an active release, although %s was active\n%s%s", g.Slug, best.Release, renderGroup(g), renderGroup(h))
 		}
 	}
 	if g.Level == preview || h.Level == preview {
@@ -151,16 +151,16 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 // checkNewest checks for a stable group without external faults that its newest good version or
 // the pinned version is active, or that the group reports its wait.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
-	said := func(reasons ...Reason) bool {
+	reported := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
 	}
-	if g.Phase != Live || said("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
+	if g.Phase != Live || reported("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
 		return
 	}
 	if g.Rollout != nil && w.away() && g.Row(g.Rollout.Release).Attempt > 0 {
 		return // It is retried at increasing intervals, because a gateway accepts nothing.
 	}
-	if g.Rollout != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
+	if g.Rollout != nil && reported("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
 		return
 	}
 	wanted := ""
@@ -213,26 +213,26 @@ func instead(name string, apply func(*scope)) []rule {
 	return out
 }
 
-// TestExpectationsCanFail plays random histories with faults in the planner. Only one of the checks on versions can find
+// TestExpectationsCanFail runs random histories with faults in the planner. Only one of the checks on versions can find
 // each fault.
 func TestExpectationsCanFail(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
 		rules      []rule
 	}{
-		{"a release that waits for something outside of it fails at its deadline", "older:", instead("Fail", func(s *scope) {
+		{"a release that is blocked by a cause outside of it fails at its deadline", "older:", instead("Fail", func(s *scope) {
 			if fail(s); s.g.Rollout != nil && s.g.Rollout.WaitsFor != "" && !s.now.Before(s.ends(s.g.Rollout)) {
 				s.failRow(s.g.Row(s.g.Rollout.Release), s.g.Rollout.WaitsFor)
 			}
 		})},
-		{"denials are not known when the target is chosen", "denied:", instead("Aim", func(s *scope) {
+		{"the target is chosen without regard to denied versions", "denied:", instead("Choose the target", func(s *scope) {
 			withdrawn := s.o.Withdrawn
 			s.o.Withdrawn = nil
-			aim(s)
+			chooseTarget(s)
 			s.o.Withdrawn = withdrawn
 		})},
-		{"a group that serves stays where it is", "newest:", instead("Aim", func(s *scope) {
-			aim(s)
+		{"the active release remains the target", "newest:", instead("Choose the target", func(s *scope) {
+			chooseTarget(s)
 			if a := s.g.ActiveRow(); a != nil && s.g.Rollout == nil && s.g.Target.Reason == "Latest" {
 				s.g.Target = Target{Release: a.Release, Reason: "Held"}
 			}

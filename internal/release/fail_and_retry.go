@@ -132,7 +132,7 @@ func (s *scope) deadline(since time.Time) time.Time {
 // waits for.
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
-	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
+	if f := s.answer(run, c); f.Failed && (s.hasGate(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
 		return HookFailed, or(f.Message, fmt.Sprintf("a %s hook failed or rejected the rollout", run.Gate))
 	}
 	if !judged {
@@ -157,7 +157,7 @@ const (
 	retryMost  = 360 * time.Minute
 )
 
-// giveBack takes the traffic away from a canary that is unhealthy because of a cause outside of it. The
+// giveBack removes the traffic from a canary that is unhealthy because of a cause outside of it. The
 // release stays the target, keeps its pods, and begins its steps again. The first time, it does so as soon as
 // the cause is gone. Later, it does so after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
@@ -167,7 +167,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted
-	s.endRun()
+	s.endRollout()
 	s.turn(r, Pending, cause)
 	r.Adopted, r.RetryTime = adopted, noTime
 	if r.Attempt > 0 {
@@ -242,11 +242,11 @@ func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
 	s.state(r, false, Unhealthy, fmt.Sprintf("%s is not healthy: %s; its progress deadline ends at %s", r.Version, s.inWords(cause, c), end.Format(time.RFC3339)))
 }
 
-// failRow sets a release to error, and takes its weight away.
+// failRow sets a release to error, and removes its weight.
 func (s *scope) failRow(r *Row, reason Reason) {
 	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
 		s.returnPods()
-		s.endRun()
+		s.endRollout()
 	}
 	r.leave()
 	s.turn(r, Error, reason)

@@ -64,7 +64,7 @@ func (h tale) writes(when string, since, limit int) {
 
 // frozen are histories of freezes.
 var frozen = []scene{
-	{"rule 45: a freeze holds a canary at its weight, and at its end it continues", func(h tale) {
+	{"rule 45: a canary keeps its weight in a freeze, and continues at the end of the freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")
@@ -73,7 +73,7 @@ var frozen = []scene{
 		since := h.version
 		h.run(9 * time.Hour)
 		h.want("frozen", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.says("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait parses the waiting version from this text.
+		h.message("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait parses the waiting version from this text.
 		h.writes("frozen", since, 1)
 		h.run(time.Hour)
 		h.want("over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
@@ -81,13 +81,13 @@ var frozen = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 45: a version that comes in a freeze starts at its end", func(h tale) {
+	{"rule 45: a version that is pushed in a freeze starts at the end of the freeze", func(h tale) {
 		h.live()
 		h.freeze(10 * time.Hour)
 		since := h.version
 		h.run(time.Hour)
-		h.writes("nothing to hold", since, 0)
-		h.state("nothing to hold", Frozen, false)
+		h.writes("nothing to freeze", since, 0)
+		h.state("nothing to freeze", Frozen, false)
 		h.push("1.1.0")
 		h.run(8 * time.Hour)
 		h.writes("a version waits", since, 1)
@@ -96,7 +96,7 @@ var frozen = []scene{
 		h.run(time.Hour + time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 45: nothing of a new group starts, nor the first release of all", func(h tale) {
+	{"rule 45: neither a new group nor the first release of a Microservice starts in a freeze", func(h tale) {
 		h.policy("web")
 		h.freeze(0)
 		h.push("1.0.0")
@@ -114,7 +114,7 @@ var frozen = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 45: a first release that gets ready in a freeze becomes active at its end", func(h tale) {
+	{"rule 45: a first release that becomes ready in a freeze becomes active at the end of the freeze", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute
 		h.push("1.0.0")
@@ -129,7 +129,7 @@ var frozen = []scene{
 		h.run(10 * time.Minute)
 		h.want("end", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 45: a pin rolls back in a freeze, and what it left returns at its end", func(h tale) {
+	{"rule 45: a pin rolls back in a freeze, and the newer version returns at the end of the freeze", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -144,7 +144,7 @@ var frozen = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 45: a pin to a version that never ran waits for the end of a freeze", func(h tale) {
+	{"rule 45: a pin to a version that was never active waits for the end of a freeze", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -160,35 +160,35 @@ var frozen = []scene{
 		h.run(9 * time.Hour)
 		h.want("end", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 45: Deprecate applies in a freeze, and no other decision does", func(h tale) {
+	{"rule 45: Deprecate is the only decision that applies in a freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Name: "first", Weight: 10, Approval: true}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")
 		h.run(time.Second)
 		h.freeze(0)
 		for _, a := range []Action{Continue, Adopt} {
-			h.word("1.1.0", a, "first")
+			h.decideOn("1.1.0", a, "first")
 			h.run(time.Minute)
 			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen until it is deleted by Freeze "fair" ("trade fair"); decide when that is over, or list the Microservice in spec.exceptions`)
 			h.want(string(a), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.want("no other try", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("no other attempt", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.thaw()
 		h.run(time.Minute)
-		h.want("what was rejected is not applied later", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("the rejected decision is not applied later", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 45: a canary that was adopted before a freeze waits for its end", func(h tale) {
+	{"rule 45: a canary that was adopted before a freeze waits for the end of the freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.startup = time.Minute
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Second)
 		h.freeze(10 * time.Hour)
 		h.run(9 * time.Hour)
@@ -221,11 +221,11 @@ var frozen = []scene{
 		h.want("crashes", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		o.why = ""
 		h.run(time.Hour)
-		h.want("is well again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("healthy again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(5 * time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 45: a retained release replaces a denied active version in a freeze, and no new one does", func(h tale) {
+	{"rule 45: in a freeze, a retained release replaces a denied active version, and a new release does not", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -237,7 +237,7 @@ var frozen = []scene{
 		h.run(9 * time.Hour)
 		h.want("end", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 45: an active release that was deleted is made again in a freeze", func(h tale) {
+	{"rule 45: an active release that was deleted is created again in a freeze", func(h tale) {
 		h.live()
 		h.freeze(0)
 		h.remove(h.object("1.0.0"))
@@ -249,10 +249,10 @@ var frozen = []scene{
 		h.edit("replicas", func(s *Spec) { s.Replicas = 4 })
 		h.run(time.Minute)
 		if n := h.object("1.0.0").ready; n < 4 {
-			h.fail("scaled to 4, it has %d pods", n)
+			h.fail("scaled to 4: got %d pods", n)
 		}
 	}},
-	{"rule 45: no preview starts or changes in a freeze, and one that is closed goes", func(h tale) {
+	{"rule 45: no preview starts or changes in a freeze, and a closed preview is removed", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.push("pr-9-a")
@@ -282,7 +282,7 @@ var frozen = []scene{
 		h.run(2 * time.Hour)
 		h.want("end", map[string]string{"pr-9-a": "active 100"})
 	}},
-	{"rule 45: a group that the specification has no more keeps serving in a freeze", func(h tale) {
+	{"rule 45: a group that the specification no longer includes keeps serving in a freeze", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -295,7 +295,7 @@ var frozen = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 	}},
-	{"rule 45: a freeze gives no pods to a release whose hooks have yet to agree", func(h tale) {
+	{"rule 45: in a freeze, a release that its hooks have not approved gets no pods", func(h tale) {
 		h.live()
 		h.edit("gates", func(s *Spec) { s.Gates = []Point{ConfirmRollout} })
 		h.hooks[ConfirmRollout] = "no"
@@ -305,13 +305,13 @@ var frozen = []scene{
 		delete(h.hooks, ConfirmRollout)
 		h.run(50 * time.Minute)
 		if n := h.object("1.1.0").Replicas; n > 0 {
-			h.fail("frozen, and it has %d replicas", n)
+			h.fail("frozen: %d replicas", n)
 		}
 		h.state("frozen", Frozen, true)
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 45: a group of which nothing serves in a freeze is rolled back to no release that never was active", func(h tale) {
+	{"rule 45: in a freeze, a group without a serving release is not rolled back to a release that was never active", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -319,7 +319,7 @@ var frozen = []scene{
 		h.freeze(time.Hour)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(30 * time.Minute)
-		h.want("the active one crashes", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the active release crashes", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
 }
 
@@ -337,7 +337,7 @@ func TestFrozenText(t *testing.T) {
 	}
 }
 
-// TestFreezeCanFail plays random histories with faults in the planner that only the check on
+// TestFreezeCanFail runs random histories with faults in the planner that only the check on
 // freezes can find.
 func TestFreezeCanFail(t *testing.T) {
 	for name, faulty := range map[string][]rule{
@@ -353,7 +353,7 @@ func TestFreezeCanFail(t *testing.T) {
 			step(s)
 			s.o.Spec.Freeze = f
 		}),
-		"first releases become active in a freeze": instead("First release", func(s *scope) {
+		"first releases become active in a freeze": instead("Promote the first release", func(s *scope) {
 			f := s.o.Spec.Freeze
 			s.o.Spec.Freeze = nil
 			promoteFirst(s)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// asks reports whether hooks must agree at a point of a release's rollout. The hooks of ConfirmRollout
-// and PreRollout are asked for every version that was not active yet. The first release of a group gets
+// hasGate reports whether hooks must agree at a point of a release's rollout. The hooks of ConfirmRollout
+// and PreRollout are called for every version that was never active. The first release of a group gets
 // all traffic immediately, so that no later point could protect the group. All other points apply only
 // to canaries.
-func (s *scope) asks(p Point, r *Row) bool {
+func (s *scope) hasGate(p Point, r *Row) bool {
 	switch {
 	case r.Promoted > 0 || r.Adopted:
 		return false
@@ -36,7 +36,7 @@ func (s *scope) answer(run *Rollout, c Object) GateFact {
 // points returns the gates before the next action of the rollout, in order.
 func (s *scope) points(run *Rollout, r *Row) []Point {
 	var points []Point
-	if r.Status == Pending && s.asks(PreRollout, r) {
+	if r.Status == Pending && s.hasGate(PreRollout, r) {
 		points = append(points, PreRollout)
 	}
 	if !s.judged(r) {
@@ -48,7 +48,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 	steps := s.steps()
 	switch {
 	case run.Step >= len(steps):
-		if s.asks(ConfirmPromotion, r) {
+		if s.hasGate(ConfirmPromotion, r) {
 			points = append(points, ConfirmPromotion)
 		}
 	case steps[run.Step].Confirm && steps[run.Step].more(*r):
@@ -62,7 +62,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero()) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
 	}
-	if s.asks(ConfirmRollout, r) {
+	if s.hasGate(ConfirmRollout, r) {
 		if w := s.jobsWait(r); w != nil && run.GateTime.IsZero() {
 			return w
 		}
@@ -79,7 +79,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns the wait of a release whose hooks of ConfirmRollout cannot be asked yet, because Jobs of hooks of other
+// jobsWait returns the wait of a release whose hooks of ConfirmRollout cannot be called yet, because Jobs of hooks of other
 // releases of the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the
 // next version never run at the same time (rule 49). Of a release that was active, only Jobs of gates count: a user adopted it
 // while its migration was running.
@@ -100,7 +100,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 	return nil
 }
 
-// nextGate returns the gate at which a rollout waits, the time from which its hooks are asked, and
+// nextGate returns the gate at which a rollout waits, the time from which its hooks are called, and
 // the wait, which is nil if all hooks agree. If several points follow each other, the last point stays
 // set until the step begins.
 func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
@@ -113,7 +113,7 @@ func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait
 			return run.Gate, run.GateTime, s.domainsWait(&run, r)
 		}
 		if run.GateTime.IsZero() {
-			run.GateTime = s.now // The hooks are asked from now on.
+			run.GateTime = s.now // The hooks are called from now on.
 		}
 		w := s.peersWait(&run, r)
 		if f := s.answer(&run, c); p != Together && !f.Open {
@@ -134,25 +134,25 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether the hooks that test a release are not asked, because they cannot reach the
+// untried reports whether the hooks that test a release are not called, because they cannot reach the
 // release yet.
 func (s *scope) untried(run *Rollout, r *Row) bool {
-	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
+	return run.Gate == PreRollout && run.GateTime.IsZero() && s.hasGate(PreRollout, r) && s.unreachable(r) != ""
 }
 
-// askAgain drops the questions to hooks that test a release, and their answers, when the canary
+// resetCalls discards the calls of hooks that test a release, and their answers, when the canary
 // domains no longer route to the release. In that case its pods or its object are gone, and the hooks would
-// reach another release. The hooks are asked again when the domains route to the release again.
-func (s *scope) askAgain(run *Rollout, r *Row) {
-	if run.Gate == PreRollout && s.asks(PreRollout, r) && s.unreachable(r) != "" {
+// reach another release. The hooks are called again when the domains route to the release again.
+func (s *scope) resetCalls(run *Rollout, r *Row) {
+	if run.Gate == PreRollout && s.hasGate(PreRollout, r) && s.unreachable(r) != "" {
 		run.GateTime = noTime
 	}
 }
 
-// unheard reports whether a hook that tests a release was asked and did not answer.
+// unheard reports whether a hook that tests a release was called and did not respond.
 func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 	f := s.answer(run, c)
-	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
+	return run.Gate == PreRollout && s.hasGate(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
 // domainsWait returns the wait of a release that hooks cannot reach.
@@ -213,7 +213,7 @@ func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }
 
-// Together is the gate at which a rollout waits for the rollouts of other Microservices. No hook is asked
+// Together is the gate at which a rollout waits for the rollouts of other Microservices. No hook is called
 // at this gate.
 const Together Point = "Together"
 

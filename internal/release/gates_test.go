@@ -25,7 +25,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"hooks: the migration of the next version waits for the reverse migration of the one that failed", func(h tale) {
+	{"hooks: the migration of the next version waits for the reverse migration of a failed version", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.steps(twoSteps...)
@@ -33,18 +33,18 @@ var gated = []scene{
 		h.push("1.1.0", "1.2.0")
 		h.run(30 * time.Second)
 		h.object("1.2.0").ActiveJobs = true // Jobs of PostRollout are active from the moment of the failure
-		h.word("1.2.0", Deprecate, "")
+		h.decideOn("1.2.0", Deprecate, "")
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
 		if run := h.rolloutState.group("1-x").Rollout; run == nil || run.Gate != ConfirmRollout || !run.GateTime.IsZero() {
 			h.fail("the rollout is %+v", run)
 		}
-		h.says("failed", "AwaitingGate", "1.1.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.2.0 have ended")
+		h.message("failed", "AwaitingGate", "1.1.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.2.0 have ended")
 		h.object("1.2.0").ActiveJobs = false
 		h.run(time.Hour)
 		h.want("the Job has ended", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: the migration of the next version does not start before the reverse migration of the one that fails", func(h tale) {
+	{"hooks: the migration of the next version does not start before the reverse migration of a version that fails", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.edit("revert", func(s *Spec) { s.FailureJobs = true })
@@ -52,9 +52,9 @@ var gated = []scene{
 		h.startup = 20 * time.Second
 		h.push("1.1.0", "1.2.0")
 		h.run(30 * time.Second)
-		h.word("1.2.0", Deprecate, "")
+		h.decideOn("1.2.0", Deprecate, "")
 		h.run(time.Minute)
-		h.want("its controller has not seen the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
+		h.want("the controller of the release has not reported the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
 		h.object("1.2.0").Reported, h.object("1.2.0").ActiveJobs = Error, true
 		h.run(time.Hour)
 		h.want("the Job runs", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
@@ -62,7 +62,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("the Job has ended", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: the migration of the next version waits for that of the one that it supersedes", func(h tale) {
+	{"hooks: the migration of the next version waits for the migration of the superseded version", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.steps(twoSteps...)
@@ -86,7 +86,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: the first release of a group waits for PreRollout, available", func(h tale) {
+	{"hooks: the first release of a group waits for PreRollout with available pods", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Confirm: true}, Step{Weight: 50})
 		h.gates(PreRollout, ConfirmPromotion)
@@ -96,13 +96,13 @@ var gated = []scene{
 		h.want("waits", map[string]string{"2.0.0": "pending 0"})
 		h.state("waits", "AwaitingGate", true)
 		if o := h.object("2.0.0"); o.Available != h.spec.Replicas {
-			h.fail("%d of %d pods are there to test", o.Available, h.spec.Replicas)
+			h.fail("got %d of %d pods to test", o.Available, h.spec.Replicas)
 		}
 		h.hooks[PreRollout] = ""
 		h.run(time.Minute)
-		h.want("hooks of steps are not asked: it takes none", map[string]string{"2.0.0": "active 100"})
+		h.want("without steps, no hooks of steps are called", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"hooks: the first release of a group fails by PreRollout", func(h tale) {
+	{"hooks: a failed PreRollout hook fails the first release of a group", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
@@ -111,27 +111,27 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
-	{"hooks: a first install waits while no one answers PreRollout, and no older version starts", func(h tale) {
+	{"hooks: a first install waits while PreRollout hooks do not respond, and no older version starts", func(h tale) {
 		h.policy("web")
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "away"
 		h.push("1.0.0", "1.1.0", "1.2.0")
 		h.run(time.Minute)
-		h.want("asked again", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "pending 0"})
-		h.state("asked again", "AwaitingGate", true)
-		h.state("asked again", Blocked, false)
+		h.want("the hooks are called again", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "pending 0"})
+		h.state("the hooks are called again", "AwaitingGate", true)
+		h.state("the hooks are called again", Blocked, false)
 		h.run(24 * time.Hour)
 		h.want("waits", map[string]string{"1.0.0": "", "1.1.0": "", "1.2.0": "pending 0"})
 		h.state("waits", Blocked, true)
 		h.push("1.3.0")
 		h.run(time.Hour)
-		h.want("a newer version takes its place", map[string]string{"1.2.0": "", "1.3.0": "pending 0"})
+		h.want("a newer version supersedes it", map[string]string{"1.2.0": "", "1.3.0": "pending 0"})
 		h.hooks[PreRollout] = ""
 		h.run(time.Minute)
-		h.want("answered", map[string]string{"1.3.0": "active 100"})
-		h.state("answered", Blocked, false)
+		h.want("the hooks responded", map[string]string{"1.3.0": "active 100"})
+		h.state("the hooks responded", Blocked, false)
 	}},
-	{"hooks: a canary waits while no one answers PreRollout, and its no ends the rollout", func(h tale) {
+	{"hooks: a canary waits while PreRollout hooks do not respond, and a rejection ends the rollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
@@ -142,25 +142,25 @@ var gated = []scene{
 		h.state("waits", Blocked, true)
 		h.hooks[PreRollout] = "fail"
 		h.run(time.Minute)
-		h.want("a no", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rejected", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"hooks: a person adopts, or aborts, what waits for an answer of PreRollout", func(h tale) {
+	{"hooks: a user adopts or aborts a release that waits for PreRollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "away"
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.push("1.2.0")
 		h.run(24 * time.Hour)
-		h.word("1.2.0", Adopt, "")
+		h.decideOn("1.2.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"hooks: what waits for an answer of PreRollout fails by its own fault", func(h tale) {
+	{"hooks: a release that crashes while it waits for PreRollout fails", func(h tale) {
 		h.live()
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "away"
@@ -170,7 +170,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("crashes", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
-	{"hooks: the first release of a group is refused for good by ConfirmRollout", func(h tale) {
+	{"hooks: ConfirmRollout rejects the first release of a group permanently", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(ConfirmRollout)
@@ -179,7 +179,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
-	{"hooks: the first release of a group loses its pods while PreRollout is asked", func(h tale) {
+	{"hooks: the first release of a group loses its pods while it waits for PreRollout", func(h tale) {
 		h.live()
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
@@ -189,17 +189,17 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"2.0.0": "error 0"})
 	}},
-	{"hooks: Adopt asks no hook of a first release", func(h tale) {
+	{"hooks: Adopt skips all hooks of a first release", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout, PreRollout)
 		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
 		h.push("1.0.0")
 		h.run(time.Hour)
-		h.word("1.0.0", Adopt, "")
+		h.decideOn("1.0.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"hooks: a preview asks only the hooks that are for previews", func(h tale) {
+	{"hooks: only hooks for previews are called for a preview", func(h tale) {
 		h.gates(ConfirmRollout, PreRollout)
 		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
 		h.reviewed()
@@ -207,12 +207,12 @@ var gated = []scene{
 		h.push("pr-7-b")
 		h.push("pr-8-a")
 		h.run(time.Hour)
-		h.want("both wait, and what serves continues", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0", "pr-8-a": "pending 0"})
+		h.want("both wait, and the active release keeps serving", map[string]string{"pr-7-a": "active 100", "pr-7-b": "pending 0", "pr-8-a": "pending 0"})
 		h.hooks[PreRollout] = ""
 		h.run(time.Minute)
 		h.want("end", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
 	}},
-	{"hooks: a release that waits for ConfirmRollout is superseded after any number of displaced ones", func(h tale) {
+	{"hooks: a release that waits for ConfirmRollout is superseded, however many releases were superseded before", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -222,71 +222,71 @@ var gated = []scene{
 		}
 		h.push("1.5.0")
 		h.run(24 * time.Hour)
-		h.want("the newest is asked about", map[string]string{"1.0.0": "active 100", "1.5.0": "pending 0"})
+		h.want("hooks are called for the newest version", map[string]string{"1.0.0": "active 100", "1.5.0": "pending 0"})
 	}},
-	{"hooks: the first release of a group that they have not let through stays so when the record is lost", func(h tale) {
+	{"hooks: a first release that is not approved is not active after the rollout state is lost", func(h tale) {
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
 		h.push("1.0.0")
 		h.run(time.Hour)
 		h.want("waits", map[string]string{"1.0.0": "pending 0"})
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
-		h.want("the record is lost", map[string]string{"1.0.0": "pending 0"})
-		h.state("the record is lost", "AwaitingGate", true)
+		h.want("the rollout state is lost", map[string]string{"1.0.0": "pending 0"})
+		h.state("the rollout state is lost", "AwaitingGate", true)
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
-		h.want("the record is lost next to another one", map[string]string{"1.1.0": "pending 0"})
+		h.want("the rollout state is lost during another rollout", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[PreRollout] = ""
 		h.run(time.Hour)
-		h.want("let through", map[string]string{"1.1.0": "active 100"})
-		h.loseRecord()
+		h.want("approved", map[string]string{"1.1.0": "active 100"})
+		h.loseState()
 		h.hooks[PreRollout] = "no"
 		h.run(time.Hour)
-		h.want("what was active is active", map[string]string{"1.1.0": "active 100"})
+		h.want("the active release is recovered", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: a first release without pods stays so when the record is lost", func(h tale) {
+	{"hooks: a first release without pods gets none after the rollout state is lost", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
 		h.push("1.0.0")
 		h.run(time.Hour)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
-		h.want("the record is lost", map[string]string{"1.0.0": "pending 0"})
+		h.want("the rollout state is lost", map[string]string{"1.0.0": "pending 0"})
 		if n := h.object("1.0.0").Replicas; n != 0 {
 			h.fail("it has %d replicas", n)
 		}
 	}},
-	{"hooks: what is active without a mark stays active when the record is lost", func(h tale) {
+	{"hooks: a release that is not marked as never active stays active after the rollout state is lost", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout, PreRollout)
 		h.hooks[ConfirmRollout], h.hooks[PreRollout] = "no", "no"
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
-		h.want("the record is lost", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.want("the rollout state is lost", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 	}},
-	{"hooks: a release that they let through is not marked any more, whatever becomes of the hooks", func(h tale) {
+	{"hooks: the NeverActive mark of an approved release is removed, and does not return", func(h tale) {
 		h.policy("web")
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
 		h.push("1.0.0")
 		h.run(time.Hour)
 		if !h.object("1.0.0").NeverActive {
-			h.fail("1.0.0 waits without a mark")
+			h.fail("1.0.0 waits and is not marked as never active")
 		}
-		h.word("1.0.0", Adopt, "")
+		h.decideOn("1.0.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "active 100"})
 		if h.object("1.0.0").NeverActive {
-			h.fail("1.0.0 is active with a mark")
+			h.fail("1.0.0 is active and marked as never active")
 		}
 	}},
-	{"hooks: previews that wait for ConfirmRollout keep no other from starting", func(h tale) {
+	{"hooks: previews that wait for ConfirmRollout do not keep other previews from starting", func(h tale) {
 		h.edit("preview gates", func(s *Spec) {
 			s.PreviewGates, s.Previews = []Point{ConfirmRollout}, Previews{MaxGroups: 3 * maxStarting}
 		})
@@ -296,11 +296,11 @@ var gated = []scene{
 			h.push(fmt.Sprintf("pr-%d-a", n+1))
 		}
 		h.run(time.Hour)
-		h.state("each is asked about", "AwaitingTurn", false)
+		h.state("hooks are called for each preview", "AwaitingTurn", false)
 		h.startup = time.Minute
 		h.hooks[ConfirmRollout] = ""
 		h.run(30 * time.Second)
-		h.state("but only so many start at a time", "AwaitingTurn", true)
+		h.state("a limited number starts at a time", "AwaitingTurn", true)
 		h.run(10 * time.Minute)
 		h.want("end", map[string]string{"pr-1-a": "active 100", fmt.Sprintf("pr-%d-a", 2*maxStarting): "active 100"})
 	}},
@@ -336,13 +336,13 @@ func TestAnswers(t *testing.T) {
 		change func(*GateFact)
 		want   Status
 	}{
-		"its own":         {func(*GateFact) {}, Active},
-		"another rollout": {func(f *GateFact) { f.Rollout = 6 }, Canary},
-		"another step":    {func(f *GateFact) { f.Step = 2 }, Canary},
-		"another point":   {func(f *GateFact) { f.Point = ConfirmTrafficIncrease }, Canary},
-		"another wait":    {func(f *GateFact) { f.Since = t0 }, Canary},
-		"no":              {func(f *GateFact) { f.Open = false }, Canary},
-		"no, for good":    {func(f *GateFact) { f.Open, f.Failed = false, true }, Error},
+		"same rollout, step, point and wait": {func(*GateFact) {}, Active},
+		"another rollout":                    {func(f *GateFact) { f.Rollout = 6 }, Canary},
+		"another step":                       {func(f *GateFact) { f.Step = 2 }, Canary},
+		"another point":                      {func(f *GateFact) { f.Point = ConfirmTrafficIncrease }, Canary},
+		"another wait":                       {func(f *GateFact) { f.Since = t0 }, Canary},
+		"not approved":                       {func(f *GateFact) { f.Open = false }, Canary},
+		"rejected permanently":               {func(f *GateFact) { f.Open, f.Failed = false, true }, Error},
 	} {
 		t.Run("gate: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -350,7 +350,7 @@ func TestAnswers(t *testing.T) {
 			test.change(&f)
 			o := observe(Rollout{Gate: ConfirmPromotion, GateTime: wait}, Spec{Steps: []Step{{Weight: 10}}, Gates: []Point{ConfirmPromotion}}, Object{Gates: []GateFact{f}})
 			if got := stands(o); got != test.want {
-				t.Errorf("it is %s, want %s", got, test.want)
+				t.Errorf("status %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -360,22 +360,22 @@ func TestAnswers(t *testing.T) {
 		change func(*Verdict)
 		want   Status
 	}{
-		"its own":                    {func(*Verdict) {}, Active},
-		"another rollout":            {func(v *Verdict) { v.Rollout = 6 }, Canary},
-		"another step":               {func(v *Verdict) { v.Step = 2 }, Canary},
-		"another wait":               {func(v *Verdict) { v.Since = t0 }, Canary},
-		"inconclusive":               {func(v *Verdict) { v.Phase = VerdictInconclusive }, Canary},
-		"a phase that is new":        {func(v *Verdict) { v.Phase = "Splendid" }, Canary},
-		"failed":                     {func(v *Verdict) { v.Phase = VerdictFailed }, Error},
-		"failed, in an earlier step": {func(v *Verdict) { v.Phase, v.Step, v.Since = VerdictFailed, 0, time.Time{} }, Error},
-		"failed, in another rollout": {func(v *Verdict) { v.Phase, v.Rollout = VerdictFailed, 6 }, Canary},
+		"same rollout, step, point and wait": {func(*Verdict) {}, Active},
+		"another rollout":                    {func(v *Verdict) { v.Rollout = 6 }, Canary},
+		"another step":                       {func(v *Verdict) { v.Step = 2 }, Canary},
+		"another wait":                       {func(v *Verdict) { v.Since = t0 }, Canary},
+		"inconclusive":                       {func(v *Verdict) { v.Phase = VerdictInconclusive }, Canary},
+		"an unknown phase":                   {func(v *Verdict) { v.Phase = "Splendid" }, Canary},
+		"failed":                             {func(v *Verdict) { v.Phase = VerdictFailed }, Error},
+		"failed, in an earlier step":         {func(v *Verdict) { v.Phase, v.Step, v.Since = VerdictFailed, 0, time.Time{} }, Error},
+		"failed, in another rollout":         {func(v *Verdict) { v.Phase, v.Rollout = VerdictFailed, 6 }, Canary},
 	} {
 		t.Run("verdict: "+name, func(t *testing.T) {
 			t.Parallel()
 			v := passed
 			test.change(&v)
 			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}, Analysis: true}, Object{Analysis: &v})); got != test.want {
-				t.Errorf("it is %s, want %s", got, test.want)
+				t.Errorf("status %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -383,11 +383,11 @@ func TestAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		run  int64
 		want Status
-	}{"its own": {7, Error}, "another rollout": {6, Active}} {
+	}{"same rollout": {7, Error}, "another rollout": {6, Active}} {
 		t.Run("rollback: "+name, func(t *testing.T) {
 			t.Parallel()
 			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}}, Object{Rollback: &RollbackFact{Rollout: test.run}})); got != test.want {
-				t.Errorf("it is %s, want %s", got, test.want)
+				t.Errorf("status %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -434,16 +434,16 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 		reports []Report
 		asked   bool
 	}{
-		"no policy":                    {0, nil, true},
-		"no such domains":              {0, []Report{{Revision: 8}}, true},
-		"they route to it":             {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}}, true},
-		"they do not yet":              {0, []Report{{Revision: 8, CanaryDomains: true}}, false},
-		"they route to another one":    {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "old"}}, false},
-		"those of one of two do":       {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
-		"of a policy never confirmed":  {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {CanaryDomains: true}}, true},
-		"of a policy that was left":    {8, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 5, CanaryDomains: true}}, true},
-		"of a policy, with the reason": {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},
-		"of a policy without revision": {0, []Report{{Revision: 8}, {CanaryDomains: true}}, true},
+		"no policy":                                   {0, nil, true},
+		"no canary domains":                           {0, []Report{{Revision: 8}}, true},
+		"the domains route to the release":            {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}}, true},
+		"the domains do not route to the release yet": {0, []Report{{Revision: 8, CanaryDomains: true}}, false},
+		"the domains route to another release":        {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "old"}}, false},
+		"the domains of one of two policies":          {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
+		"a policy that never confirmed":               {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {CanaryDomains: true}}, true},
+		"a policy behind the settled revision":        {8, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 5, CanaryDomains: true}}, true},
+		"a policy with a message":                     {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},
+		"a policy without a revision":                 {0, []Report{{Revision: 8}, {CanaryDomains: true}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -453,22 +453,22 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 				t.Fatalf("run %+v", g.Rollout)
 			}
 			if got := !g.Rollout.GateTime.IsZero(); got != test.asked {
-				t.Errorf("hooks are asked: %t, want %t", got, test.asked)
+				t.Errorf("hooks are called: %t, want %t", got, test.asked)
 			}
-			said := false
+			reported := false
 			for _, n := range p.Notes {
-				said = said || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to it yet")
+				reported = reported || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to it yet")
 			}
-			if said == test.asked {
-				t.Errorf("it shows that it waits to be reached: %t", said)
+			if reported == test.asked {
+				t.Errorf("wait for the canary domains is reported: %t", reported)
 			}
 		})
 	}
 }
 
-// TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere covers canary domains that route to another release for a while. Hooks of
-// PreRollout have tested that release, so their answers do not count, and they are asked again when the domains route to the canary again.
-func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
+// TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere covers canary domains that route to another release for a while. Hooks of
+// PreRollout have tested that release, so their answers do not count, and they are called again when the domains route to the canary again.
+func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}, RollBack: true}
@@ -476,12 +476,12 @@ func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 		answer    GateFact
 		available int
 	}{
-		"they have not answered":                    {GateFact{}, 1},
-		"they have not answered, and pods are lost": {GateFact{}, 0},
-		"they agreed":                               {GateFact{Open: true}, 1},
-		"they agreed, and pods are lost":            {GateFact{Open: true}, 0},
-		"they refused":                              {GateFact{Failed: true}, 1},
-		"no one answered":                           {GateFact{Unanswered: true}, 1},
+		"the hooks have not responded":                    {GateFact{}, 1},
+		"the hooks have not responded, and pods are lost": {GateFact{}, 0},
+		"the hooks approved":                              {GateFact{Open: true}, 1},
+		"the hooks approved, and pods are lost":           {GateFact{Open: true}, 0},
+		"the hooks rejected the release":                  {GateFact{Failed: true}, 1},
+		"the receiver did not respond":                    {GateFact{Unanswered: true}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -494,14 +494,14 @@ func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 			o.Policies = []Policy{{Name: "shop", Groups: []Report{{Slug: slug, Revision: 8, CanaryDomains: true}}}}
 			g := Plan(o, t0).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.IsZero() || g.Row("new").Status != Pending {
-				t.Fatalf("the domains are elsewhere: run %+v, %s", g.Rollout, g.Row("new").Status)
+				t.Fatalf("the domains route to another release: run %+v, %s", g.Rollout, g.Row("new").Status)
 			}
 			later, back := atItsHooks(spec, asked, 1, fact), t0.Add(time.Minute)
 			later.State, later.Policies = Plan(o, t0).State, o.Policies
 			later.Policies[0].Groups[0].Canary = "new"
 			g = Plan(later, back).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.Equal(back) || g.Row("new").Status != Pending {
-				t.Errorf("the domains are back: run %+v, %s", g.Rollout, g.Row("new").Status)
+				t.Errorf("the domains route to the canary again: run %+v, %s", g.Rollout, g.Row("new").Status)
 			}
 		})
 	}
@@ -557,17 +557,17 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	p := Plan(o, t0.Add(time.Minute))
 	o.State = p.State
 	if got := message(p, "AwaitingGate", false); !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
-		t.Errorf("within the deadline it shows that it waits for the domains: %q", got)
+		t.Errorf("within the deadline: message %q, want the domains that are not programmed", got)
 	}
 	p = Plan(o, t0.Add(9*time.Minute))
 	if got := message(p, Blocked, false); got != "" || p.RequeueTime.IsZero() {
-		t.Errorf("before the deadline it is blocked (%q), and requeues after %s", got, p.RequeueTime)
+		t.Errorf("before the deadline: blocked (%q), requeue at %s", got, p.RequeueTime)
 	}
 	p = Plan(o, p.RequeueTime)
 	o.State = p.State
 	for _, event := range []bool{true, false} {
 		if got := message(p, Blocked, event); !strings.Contains(got, string(noDomains)) || !strings.Contains(got, "colleague") || !strings.Contains(got, "try.shop.example") {
-			t.Errorf("at the deadline, event %t: %q", event, got)
+			t.Errorf("at the deadline: event %t, message %q", event, got)
 		}
 	}
 	p = plan(&o, t0.Add(48*time.Hour))
@@ -580,13 +580,13 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	newer.State.Groups = []Group{o.State.Groups[0].copied()}
 	newer.State.Groups[0].Superseded = maxSuperseded
 	if p := plan(&newer, t0.Add(49*time.Hour)); p.State.Groups[0].Rollout == nil || p.State.Groups[0].Rollout.Release != "newer" {
-		t.Errorf("a newer version waits for it: %+v", p.State.Groups[0].Rollout)
+		t.Errorf("the newer version does not start: %+v", p.State.Groups[0].Rollout)
 	}
 
 	o.Policies[0].Groups[0].Canary, o.Policies[0].Groups[0].Message = "new", ""
 	p = plan(&o, t0.Add(50*time.Hour))
 	if run := p.State.Groups[0].Rollout; run == nil || run.WaitsFor != "" || run.GateTime.IsZero() {
-		t.Errorf("the gateway is back, and hooks are not asked: %+v", run)
+		t.Errorf("hooks are not called after the gateway responds again: %+v", run)
 	}
 }
 
@@ -622,26 +622,26 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 			},
 		}, t0).State.Groups[0]
 		if g.Slug != "2-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
-			t.Fatalf("it does not come to its hooks: %+v", g)
+			t.Fatalf("the rollout does not reach its PreRollout hooks: %+v", g)
 		}
 		return !g.Rollout.GateTime.IsZero()
 	}
 	if asked() {
-		t.Error("hooks are asked before the policy reports whether it has a domain for the canary of the group")
+		t.Error("hooks are called before the policy reports whether it has a domain for the canary of the group")
 	}
 	if asked(report) {
-		t.Error("hooks are asked while the domain of the canary routes to the older group")
+		t.Error("hooks are called while the domain of the canary routes to the older group")
 	}
 	if !asked(Report{Slug: "2-x"}) {
-		t.Error("hooks are not asked though there is no domain of the canary")
+		t.Error("hooks are not called although there is no domain of the canary")
 	}
 	newest = false
 	if asked(report) {
-		t.Error("hooks are asked while the domain of the canary routes to the older group, from which no other domain moves")
+		t.Error("hooks are called while the domain of the canary routes to the older group, from which no other domain moves")
 	}
 	newest, report.Canary = true, "new"
 	if !asked(report) {
-		t.Error("hooks are not asked though the domain of the canary routes to the release")
+		t.Error("hooks are not called although the domain of the canary routes to the release")
 	}
 }
 
@@ -659,28 +659,28 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 		groups := Plan(o, t0).State.Groups
 		g := groups[len(groups)-1]
 		if g.Slug != "1-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
-			t.Fatalf("it does not come to its hooks: %+v", g)
+			t.Fatalf("the rollout does not reach its PreRollout hooks: %+v", g)
 		}
 		return !g.Rollout.GateTime.IsZero()
 	}
 	if asked(Report{Slug: "2-x", CanaryDomains: true}, Report{Slug: "1-x", Revision: 8}) {
-		t.Error("hooks are asked while the canary domains belong to the group that ends")
+		t.Error("hooks are called while the canary domains belong to the group that ends")
 	}
 	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 9}) {
-		t.Error("hooks are asked although the policy reports of an earlier group of the name")
+		t.Error("hooks are called although the policy reports about an earlier group with the same name")
 	}
 	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 8, CanaryDomains: true}) {
-		t.Error("hooks are asked before the canary domains route to the release")
+		t.Error("hooks are called before the canary domains route to the release")
 	}
 	if !asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 8, CanaryDomains: true, Canary: "new"}) {
-		t.Error("hooks are not asked though the canary domains route to the release")
+		t.Error("hooks are not called although the canary domains route to the release")
 	}
 }
 
-// TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain covers a policy that no gateway confirms, and whose routes refer to the release
+// TestUnconfirmedPolicyDoesNotBlockARecreatedRelease covers a policy that no gateway confirms, and whose routes refer to the release
 // of a newer group that is created again with the same name. The policy cannot confirm that the release has left its routes, and must not
 // prevent the release from taking its steps.
-func TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain(t *testing.T) {
+func TestUnconfirmedPolicyDoesNotBlockARecreatedRelease(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}
 	takes := func(odd int64) bool {
@@ -709,14 +709,14 @@ func TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain(t *testing.T) {
 		return Plan(o, t0.Add(time.Second)).State.Groups[0].Releases[0].Weight == 10
 	}
 	if !takes(0) {
-		t.Error("it waits for a policy that never confirmed its group")
+		t.Error("the release waits for a policy that never confirmed its group")
 	}
 	if takes(6) {
-		t.Error("it does not wait for a policy that confirmed its group before it was to be in no route")
+		t.Error("the release does not wait for a policy that confirmed its group before the release was removed from the routes")
 	}
 }
 
-// TestFailedReleaseWithJobs checks that a release which failed keeps its row until the Jobs of its hooks have ended, also if its version is
+// TestFailedReleaseWithJobs checks that a release which failed keeps its row until the Jobs of its hooks have ended, even if its version is
 // denied or the template is changed: otherwise its migration would not be reverted, and the next version would wait.
 func TestFailedReleaseWithJobs(t *testing.T) {
 	for what, next := range map[string]func(h tale){
@@ -859,7 +859,7 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	if o.Replicas > 0 {
 		t.Errorf("%s, which is kept only by its Jobs, has %d replicas", o.Version, o.Replicas)
 	}
-	h.says("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
+	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
 	o.Reported = Error // The revert has been called,
 	h.run(time.Hour)
 	o.ActiveJobs = false // and has ended.
@@ -883,14 +883,14 @@ func TestMigrationOfAnAdoptedRelease(t *testing.T) {
 	h.run(time.Minute)
 	o := h.object("1.1.0")
 	o.ActiveJobs, o.GateJobs = true, true
-	h.word("1.1.0", Adopt, "")
+	h.decideOn("1.1.0", Adopt, "")
 	h.run(time.Hour)
 	h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	delete(h.hooks, ConfirmRollout)
 	h.push("1.2.0")
 	h.run(time.Hour)
 	h.want("the migration of 1.1.0 runs", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
-	h.says("the migration of 1.1.0 runs", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended")
+	h.message("the migration of 1.1.0 runs", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended")
 	o.GateJobs = false // A cleanup runs.
 	h.run(time.Hour)
 	h.want("the migration of 1.1.0 has ended", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "active 100"})
@@ -913,7 +913,7 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	}
 	h.push("1.99.0")
 	h.run(time.Hour)
-	h.says("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and Jobs of hooks of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
+	h.message("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and Jobs of hooks of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
 	h.object("1.1.0").ActiveJobs = false
 	h.run(time.Hour)
 	h.want("a Job has ended", map[string]string{"1.99.0": "active 100"})
@@ -935,7 +935,7 @@ func TestRejectedJobOfAFailure(t *testing.T) {
 	h.run(30 * time.Minute)
 	h.push("1.2.0")
 	h.run(time.Hour)
-	h.says("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
 	if h.err != nil {
 		t.Error(h.err)
 	}
@@ -950,7 +950,7 @@ func TestJobsInAGroupThatEnds(t *testing.T) {
 	h.object("1.0.0").ActiveJobs = true
 	h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 	h.run(time.Hour)
-	h.says("it waits", "AwaitingJobs", "group 1.x has ended, and 1.0.0 is removed when the Jobs of its hooks have ended")
+	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.0.0 is removed when the Jobs of its hooks have ended")
 	h.object("1.0.0").ActiveJobs = false
 	h.run(time.Hour)
 	if g := h.rolloutState.group("1-x"); g != nil {

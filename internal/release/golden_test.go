@@ -66,9 +66,9 @@ var stories = map[string]func(tale){
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Hour)
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
 	},
 	"adopt": func(h tale) {
@@ -76,7 +76,7 @@ var stories = map[string]func(tale){
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Hour)
 	},
 	"continue": func(h tale) {
@@ -84,7 +84,7 @@ var stories = map[string]func(tale){
 		h.steps(Step{Name: "check", Weight: 20, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.word("1.1.0", Continue, "check")
+		h.decideOn("1.1.0", Continue, "check")
 		h.run(time.Hour)
 	},
 	"paused": func(h tale) {
@@ -140,7 +140,7 @@ var stories = map[string]func(tale){
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
 	},
 }

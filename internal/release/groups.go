@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// open adds new groups: the groups of release objects without a record, and the groups that are offered and
+// open adds new groups: the groups of release objects that the rollout state does not contain, and the groups that are offered and
 // not older than the oldest live group (rule 17). Previews are not ordered relative to other
 // groups.
 func (b *planner) open() {
@@ -19,7 +19,7 @@ func (b *planner) open() {
 			beyond = append(beyond, g.Name)
 		default:
 			b.groups = append(b.groups, g)
-			b.before[g.Slug] = asked{load: load{phase: Live}}
+			b.before[g.Slug] = required{load: load{phase: Live}}
 		}
 		known[g.Slug] = true
 	}
@@ -207,7 +207,7 @@ func (b *planner) closeExcluded(g *Group) {
 	}
 	if g.Level == preview {
 		s.close(GroupOut)
-		revise(s)
+		raiseRevision(s)
 		return
 	}
 	a := g.ActiveRow()
@@ -233,7 +233,7 @@ func (b *planner) closeExcluded(g *Group) {
 		}
 		if a == nil || compare(ha.Version, a.Version) >= 0 {
 			s.close(GroupOut)
-			revise(s)
+			raiseRevision(s)
 			return
 		}
 	}
@@ -248,7 +248,7 @@ func (s *scope) close(reason Reason) {
 
 // takeDown sets the rows of a group to deprecated in one write. In a closing group, failures stay in error.
 func (s *scope) takeDown(to Phase, reason Reason) {
-	s.endRun()
+	s.endRollout()
 	s.g.Phase = to
 	s.g.Target = Target{}
 	for i := range s.g.Releases {

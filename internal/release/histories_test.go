@@ -67,7 +67,7 @@ func (h tale) object(version string) *object {
 	return &object{}
 }
 
-func (h tale) word(version string, a Action, step string) {
+func (h tale) decideOn(version string, a Action, step string) {
 	h.decide(h.release(version), Decision{Action: a, ID: fmt.Sprint(h.id()), Step: step, By: "ann"})
 }
 
@@ -93,11 +93,11 @@ func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = s
 
 // histories are named after the rules of the protocol that they require.
 var histories = []scene{
-	{"first release is active immediately", func(h tale) {
+	{"a first release becomes active immediately", func(h tale) {
 		h.steps(twoSteps...)
 		h.live()
 	}},
-	{"canary goes by steps", func(h tale) {
+	{"a canary takes its steps", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -108,7 +108,7 @@ var histories = []scene{
 		h.run(70 * time.Second)
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"rule 03: a failed version above, a newer patch below it", func(h tale) {
+	{"rule 03: a newer patch below a failed version is released", func(h tale) {
 		h.live()
 		h.broken["1.2.0"] = "CrashLoopBackOff"
 		h.push("1.2.0")
@@ -116,20 +116,20 @@ var histories = []scene{
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.2.0": "error 0"})
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.want("patch", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.want("a patch below the failed version", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 		h.run(24 * time.Hour)
 		h.want("next day", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 		h.push("1.3.0")
 		h.run(time.Hour)
-		h.want("above it", map[string]string{"1.3.0": "active 100", "1.2.0": ""})
+		h.want("a version above the failed version", map[string]string{"1.3.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 04: absence is not a fact, a denial is", func(h tale) {
+	{"rule 04: a missing version stays active, and a denied version does not", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
 		h.drop("1.0.0", "1.1.0")
 		h.run(time.Hour)
-		h.want("absent", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.want("missing", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		h.push("1.0.0")
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
@@ -145,12 +145,12 @@ var histories = []scene{
 		h.broken["1.0.0"] = "CrashLoopBackOff"
 		h.withdraw("1.1.0", Denied)
 		h.run(24 * time.Hour)
-		h.want("it failed once", map[string]string{"1.0.0": "error 0", "1.1.0": "active 100"})
+		h.want("failed once", map[string]string{"1.0.0": "error 0", "1.1.0": "active 100"})
 		if n := h.stats.failures; n != 1 {
 			h.fail("it failed %d times", n)
 		}
 	}},
-	{"rule 06: edited steps give no weight that has no pods", func(h tale) {
+	{"rule 06: a canary without pods gets no more weight when the steps are edited", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
@@ -166,7 +166,7 @@ var histories = []scene{
 		h.run(5 * time.Minute)
 		h.want("with pods", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"a dead first release does not keep its fix from going live", func(h tale) {
+	{"a first release that crashes does not block its fix", func(h tale) {
 		h.policy("web")
 		h.push("1.0.0")
 		h.nets["web"].stuck = true
@@ -178,7 +178,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("fixed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a dead first release whose policy comes later does not keep its fix from going live", func(h tale) {
+	{"a first release that crashes before its policy exists does not block its fix", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
@@ -188,7 +188,7 @@ var histories = []scene{
 		h.run(5 * time.Minute)
 		h.want("fixed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a failed rollback leaves the release among the kept", func(h tale) {
+	{"a release that fails as the target of a rollback stays retained", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -198,18 +198,18 @@ var histories = []scene{
 		h.want("failed", map[string]string{"1.1.0": "active 100", "1.0.0": "error 0"})
 		h.state("failed", "PinnedReleaseFailed", true)
 		h.object("1.0.0").why = ""
-		h.word("1.0.0", Retry, "")
+		h.decideOn("1.0.0", Retry, "")
 		h.run(time.Minute)
 		h.want("retried", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Hour)
-		h.want("the other way", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("the other direction", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(24 * time.Hour)
-		h.want("kept", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("retained", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"a failed release that was forgotten is not taken for a lost record", func(h tale) {
+	{"the object of a forgotten failed release does not count as a lost rollout state", func(h tale) {
 		h.policy("web")
 		h.broken["1.0.0"] = "CrashLoopBackOff"
 		h.push("1.0.0")
@@ -219,10 +219,10 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": ""})
 		if len(h.objects) > 0 {
-			h.fail("its object remains")
+			h.fail("objects remain")
 		}
 	}},
-	{"rule 12: the gateway never programs", func(h tale) {
+	{"rule 12: the gateway does not program the routes", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.nets["web"].stuck = true
@@ -234,21 +234,21 @@ var histories = []scene{
 		h.run(3 * time.Minute)
 		h.want("programmed again", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 14: a closed group is drained and gone", func(h tale) {
+	{"rule 14: a closed group is drained and removed", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
-		h.want("live", map[string]string{"pr-7-a": "active 100"})
+		h.want("1.1.0 is active", map[string]string{"pr-7-a": "active 100"})
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Second)
 		h.want("closing", map[string]string{"pr-7-a": "deprecated 0"})
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"pr-7-a": ""})
 		if len(h.rolloutState.Groups)+len(h.objects) > 0 {
-			h.fail("something of the closed group remains")
+			h.fail("objects or rows of the closed group remain")
 		}
 	}},
-	{"rule 14: a group that is offered again before it is gone", func(h tale) {
+	{"rule 14: a closing group that is offered again becomes active again", func(h tale) {
 		h.edit("long drain", func(s *Spec) { s.Drain = time.Hour })
 		h.policy("web")
 		h.push("pr-7-a")
@@ -259,18 +259,18 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("again", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"rule 15: a pin that no group holds starts nothing", func(h tale) {
+	{"rule 15: a pin to a version that no group has starts nothing", func(h tale) {
 		h.live()
 		h.pin(Pin{Version: "9.9.9", Global: true})
 		h.push("1.1.0", "2.0.0")
 		h.run(time.Hour)
-		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": ""})
-		h.state("held", "PinnedVersionMissing", true)
+		h.want("blocked", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": ""})
+		h.state("blocked", "PinnedVersionMissing", true)
 		h.pin()
 		h.run(time.Hour)
-		h.want("free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
+		h.want("unpinned", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 16: pin to a retained release and back, without steps", func(h tale) {
+	{"rule 16: a pin to a retained release, and its end, take no steps", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -286,7 +286,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("unpinned", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"a pin ends automatically", func(h tale) {
+	{"a pin expires", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Expire: h.now.Add(time.Hour)})
 		h.push("1.1.0")
@@ -295,17 +295,17 @@ var histories = []scene{
 		h.run(2 * time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 18: without traffic nothing is retained warm", func(h tale) {
+	{"rule 18: a release that never had traffic is retained without pods", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.want("kept", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.want("retained", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		if n := h.object("1.0.0").Replicas; n != 0 {
 			h.fail("the retained release that never had traffic has %d replicas", n)
 		}
 	}},
-	{"rule 18: without a policy steps only wait", func(h tale) {
+	{"rule 18: without a policy, steps only wait", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.steps(twoSteps...)
@@ -316,7 +316,7 @@ var histories = []scene{
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 10: a canary that loses its last policy waits for one, and its pause begins again", func(h tale) {
+	{"rule 10: a canary without a policy waits for one, and its pause restarts", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -326,7 +326,7 @@ var histories = []scene{
 		h.state("lost", "TrafficLost", true)
 		h.policy("web")
 		h.run(9 * time.Minute)
-		h.want("the pause begins again", map[string]string{"1.1.0": "canary 10"})
+		h.want("the pause restarts", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 		h.push("1.2.0")
@@ -336,11 +336,11 @@ var histories = []scene{
 		h.want("it waits", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.policy("web").stuck = true
 		h.run(9 * time.Minute)
-		h.want("its deadline begins again", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+		h.want("its deadline restarts", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.run(2 * time.Minute)
-		h.want("and ends: it gives its traffic back", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
+		h.want("the deadline ends, and it loses its traffic", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
 	}},
-	{"rule 18: a release whose policy came later has traffic, and stands by", func(h tale) {
+	{"rule 18: a release whose policy was created later is retained with standby pods", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.policy("web")
@@ -352,7 +352,7 @@ var histories = []scene{
 			h.fail("the retained release that had traffic has %d replicas", n)
 		}
 	}},
-	{"a retained release that had traffic stands by", func(h tale) {
+	{"a retained release that had traffic has standby pods", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -360,16 +360,16 @@ var histories = []scene{
 			h.fail("the retained release has %d replicas, want 1", n)
 		}
 	}},
-	{"rule 21: Continue passes an approval", func(h tale) {
+	{"rule 21: Continue approves a step", func(h tale) {
 		h.live()
 		h.steps(Step{Name: "check", Weight: 20, Approval: true})
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
 		h.want("waits", map[string]string{"1.1.0": "canary 20"})
-		h.word("1.1.0", Continue, "other")
+		h.decideOn("1.1.0", Continue, "other")
 		h.run(time.Hour)
 		h.want("another step", map[string]string{"1.1.0": "canary 20"})
-		h.word("1.1.0", Continue, "check")
+		h.decideOn("1.1.0", Continue, "check")
 		h.run(time.Minute)
 		h.want("passed", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -378,7 +378,7 @@ var histories = []scene{
 		h.steps(Step{Weight: 20, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Second)
 		h.want("adopted", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -387,14 +387,14 @@ var histories = []scene{
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Second)
 		h.want("again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"rule 22: paused stops steps, not a pin to a retained release", func(h tale) {
+	{"rule 22: spec.paused stops new rollouts, and not a pin to a retained release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -406,7 +406,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("pinned", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 23: a canary that crashes forever in its pause", func(h tale) {
+	{"rule 23: a canary that crashes in its pause is rolled back", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 20, Pause: 24 * time.Hour})
 		h.push("1.1.0")
@@ -416,21 +416,21 @@ var histories = []scene{
 		h.run(30 * time.Minute)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 23: the healthy part of a pause counts, the other does not", func(h tale) {
+	{"rule 23: only healthy time counts toward a pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 20, Pause: 10 * time.Minute})
 		h.push("1.1.0")
 		h.run(6 * time.Minute)
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(5 * time.Minute)
-		h.want("ill", map[string]string{"1.1.0": "canary 20"})
+		h.want("unhealthy", map[string]string{"1.1.0": "canary 20"})
 		h.object("1.1.0").why = ""
 		h.run(3 * time.Minute)
-		h.want("well, but not for long enough", map[string]string{"1.1.0": "canary 20"})
+		h.want("healthy, but not for long enough", map[string]string{"1.1.0": "canary 20"})
 		h.run(2 * time.Minute)
-		h.want("well for ten minutes", map[string]string{"1.1.0": "active 100"})
+		h.want("healthy for ten minutes", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 24: an superseded canary goes, the newest takes all steps", func(h tale) {
+	{"rule 24: a superseded canary is removed, and the newest version takes all steps", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -441,7 +441,7 @@ var histories = []scene{
 		h.run(40 * time.Second)
 		h.want("drained", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
 	}},
-	{"rule 27: a rollback does not wait for size while the active is dead", func(h tale) {
+	{"rule 27: a rollback does not wait for full capacity while the active release has no pods", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -453,7 +453,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("immediately", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 28: a tag every minute does not keep everything from going live", func(h tale) {
+	{"rule 28: frequent pushes do not keep versions from becoming active", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 5 * time.Minute})
 		h.edit("steps", func(s *Spec) { s.Steps = []Step{{Weight: 10, Pause: 5 * time.Minute}, {Weight: 20}} })
@@ -461,27 +461,27 @@ var histories = []scene{
 			h.push(v)
 			h.run(time.Minute)
 		}
-		h.want("the fourth is finished first", map[string]string{"1.3.0": "canary 10", "1.4.0": ""})
+		h.want("the fourth version is finished first", map[string]string{"1.3.0": "canary 10", "1.4.0": ""})
 		h.run(10 * time.Minute)
 		h.run(20 * time.Minute)
-		h.want("then the fifth", map[string]string{"1.4.0": "active 100"})
+		h.want("then the fifth version", map[string]string{"1.4.0": "active 100"})
 	}},
-	{"rule 28: what is in its last step is finished first", func(h tale) {
+	{"rule 28: a canary in its last step is finished first", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(90 * time.Minute)
 		h.want("last step", map[string]string{"1.1.0": "canary 50"})
-		h.state("nothing newer", "FinishFirst", false)
+		h.state("no newer version", "FinishFirst", false)
 		h.push("1.1.1")
 		h.run(time.Minute)
 		h.want("continues", map[string]string{"1.1.0": "canary 50", "1.1.1": ""})
-		h.state("something newer", "FinishFirst", true)
+		h.state("a newer version", "FinishFirst", true)
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Second)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "deprecated 0", "1.1.1": "canary 10"})
 	}},
-	{"an old source starts nothing, and stops no rollback", func(h tale) {
+	{"a stale source starts no rollout, and does not prevent a rollback", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -491,17 +491,17 @@ var histories = []scene{
 		h.want("failed", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 		h.stale = true
 		h.push("1.3.0")
-		h.word("1.2.0", Retry, "")
+		h.decideOn("1.2.0", Retry, "")
 		h.run(time.Hour)
-		h.want("old", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
+		h.want("the source is stale", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
 		if h.rolloutState.Groups[0].Rollout != nil {
-			h.fail("something runs")
+			h.fail("a rollout is in progress")
 		}
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Minute)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"rule 22: a pin to a version that was never active waits for the end of paused", func(h tale) {
+	{"rule 22: a pin to a version that was never active waits while paused", func(h tale) {
 		h.live()
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.push("1.1.0")
@@ -514,7 +514,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 22: a pin to a retained release takes a paused canary back", func(h tale) {
+	{"rule 22: a pin to a retained release rolls back a paused canary", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -529,19 +529,19 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
 	}},
-	{"rule 29: a release that finds no room waits for it, and gets it immediately", func(h tale) {
+	{"rule 29: a release waits for capacity, and starts when it is available", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "Unschedulable"
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
-		h.want("no room", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.state("no room", Blocked, true)
+		h.want("no capacity", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("no capacity", Blocked, true)
 		h.object("1.1.0").why = ""
 		h.run(time.Second)
-		h.want("room", map[string]string{"1.1.0": "active 100"})
-		h.state("room", Blocked, false)
+		h.want("capacity", map[string]string{"1.1.0": "active 100"})
+		h.state("capacity", Blocked, false)
 	}},
-	{"rule 29: a cluster that is full does not walk a first install down to its oldest version", func(h tale) {
+	{"rule 29: a first install on a full cluster does not start older versions", func(h tale) {
 		h.policy("web")
 		versions := []string{"1.4.0", "1.3.0", "1.2.0", "1.1.0", "1.0.0"}
 		for _, v := range versions {
@@ -549,23 +549,23 @@ var histories = []scene{
 		}
 		h.push(versions...)
 		h.run(6 * time.Hour)
-		h.want("no room", map[string]string{"1.4.0": "pending 0", "1.3.0": "", "1.2.0": "", "1.1.0": "", "1.0.0": ""})
-		h.state("no room", Blocked, true)
+		h.want("no capacity", map[string]string{"1.4.0": "pending 0", "1.3.0": "", "1.2.0": "", "1.1.0": "", "1.0.0": ""})
+		h.state("no capacity", Blocked, true)
 		clear(h.broken)
 		h.object("1.4.0").why = ""
 		h.run(time.Second)
-		h.want("room", map[string]string{"1.4.0": "active 100"})
+		h.want("capacity", map[string]string{"1.4.0": "active 100"})
 	}},
-	{"rule 29: an own fault gives way to the version before, and what that waits for to none", func(h tale) {
+	{"rule 29: a failed release is followed by an older version, and a blocked one is not", func(h tale) {
 		h.broken["1.2.0"], h.broken["1.1.0"] = "CrashLoopBackOff", "ImagePullBackOff"
 		h.push("1.2.0", "1.1.0", "1.0.0")
 		h.run(6 * time.Hour)
-		h.want("its registry is away", map[string]string{"1.2.0": "error 0", "1.1.0": "pending 0", "1.0.0": ""})
+		h.want("the registry does not respond", map[string]string{"1.2.0": "error 0", "1.1.0": "pending 0", "1.0.0": ""})
 		h.push("1.3.0")
 		h.run(time.Minute)
 		h.want("a newer version", map[string]string{"1.3.0": "active 100", "1.1.0": ""})
 	}},
-	{"rule 29: versions that wait do not make the next one wait for them", func(h tale) {
+	{"rule 29: a blocked version does not block a newer version", func(h tale) {
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0"} {
 			h.broken[v] = "AdmissionUnavailable"
@@ -577,7 +577,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.6.0": "active 100"})
 	}},
-	{"rule 29: no older version replaces one whose name another Deployment has, and it starts when that is gone", func(h tale) {
+	{"rule 29: a name conflict does not start an older version", func(h tale) {
 		h.broken["1.1.0"] = "NameConflict"
 		h.push("1.1.0", "1.0.0")
 		h.run(time.Hour)
@@ -586,7 +586,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("the other Deployment is deleted", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 29: the clock of a run stands while it waits for a cause outside of it", func(h tale) {
+	{"rule 29: the clock stops while a rollout waits for a cause outside of the release", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")
@@ -595,11 +595,11 @@ var histories = []scene{
 		h.object("1.1.0").why = "CrashLoopBackOff"
 		h.report(h.object("1.1.0"))
 		h.run(9 * time.Minute)
-		h.want("its own fault, before the deadline", map[string]string{"1.1.0": "pending 0"})
+		h.want("its own failure, before the deadline", map[string]string{"1.1.0": "pending 0"})
 		h.run(2 * time.Minute)
-		h.want("its own fault", map[string]string{"1.1.0": "error 0"})
+		h.want("its own failure, after the deadline", map[string]string{"1.1.0": "error 0"})
 	}},
-	{"rule 29: a canary that loses its room gives its traffic back, and begins again when it has some", func(h tale) {
+	{"rule 29: a canary without capacity loses its traffic, and restarts when it has capacity", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0", "1.0.5")
@@ -608,24 +608,24 @@ var histories = []scene{
 		h.run(9 * time.Minute)
 		h.want("before the deadline", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(3 * time.Minute)
-		h.want("after it", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
+		h.want("after the deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
 		h.run(6 * time.Hour)
-		h.want("it stays the target", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
+		h.want("it remains the target", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.0.5": ""})
 		h.object("1.1.0").why = ""
 		h.run(time.Second)
-		h.want("room", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("capacity", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.spoil(h.object("1.1.0"), "Unschedulable")
 		h.run(11 * time.Minute)
 		h.object("1.1.0").why = ""
 		h.run(6 * time.Minute)
-		h.want("a second time it waits for a while", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.state("a second time", Blocked, true)
+		h.want("the second time, it waits before it restarts", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("the second time", Blocked, true)
 		h.run(4 * time.Minute)
-		h.want("and begins again", map[string]string{"1.1.0": "canary 10"})
+		h.want("then it restarts", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 29: a canary that finds no room for its next step keeps its traffic", func(h tale) {
+	{"rule 29: a canary without capacity for its next step keeps its traffic", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 4, true })
 		h.live()
 		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 75, Pause: time.Minute})
@@ -635,13 +635,13 @@ var histories = []scene{
 		o := h.object("1.1.0")
 		o.why, o.ready = "QuotaExceeded", 1
 		h.run(6 * time.Hour)
-		h.want("it waits where it is", map[string]string{"1.0.0": "active 75", "1.1.0": "canary 25"})
+		h.want("it waits in its step", map[string]string{"1.0.0": "active 75", "1.1.0": "canary 25"})
 		h.state("it waits", Blocked, true)
 		o.why = ""
 		h.run(time.Second)
-		h.want("room", map[string]string{"1.1.0": "canary 75"})
+		h.want("capacity", map[string]string{"1.1.0": "canary 75"})
 	}},
-	{"rule 29: one of two policies that breaks holds a canary up once", func(h tale) {
+	{"rule 29: a policy that does not confirm interrupts a canary only once", func(h tale) {
 		h.policy("web")
 		h.policy("api")
 		h.push("1.0.0")
@@ -650,26 +650,26 @@ var histories = []scene{
 		h.nets["api"].stuck = true
 		h.push("1.1.0")
 		h.run(11 * time.Minute)
-		h.want("it gave its traffic back", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.want("it lost its traffic", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(15 * time.Minute)
-		h.want("the other one remains behind", map[string]string{"1.1.0": "active 100"})
+		h.want("the policy that lags is ignored", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 31: the record is lost", func(h tale) {
+	{"rule 31: the rollout state is lost", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Minute)
 		h.want("rebuilt", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 	}},
-	{"rule 31: the record is lost while a group closes", func(h tale) {
+	{"rule 31: the rollout state is lost while a group closes", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.nets["web"].stuck = true
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Minute)
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
 		h.want("its routes are still there", map[string]string{"1.0.0": "deprecated 0", "2.0.0": "active 100"})
 		if n := h.object("1.0.0").ready; n != 2 {
@@ -679,7 +679,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 	}},
-	{"rule 31: a route names a release that the rollout state does not have", func(h tale) {
+	{"rule 31: a route refers to a release without a row", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -692,18 +692,18 @@ var histories = []scene{
 		g.Releases[0].Weight = 100
 		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
 		h.run(time.Hour)
-		h.want("taken in", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
-		h.state("taken in", "OrphanReferenced", true)
+		h.want("row created", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.state("row created", "OrphanReferenced", true)
 		if n := h.object("1.1.0").ready; n != 2 {
 			h.fail("it has %d pods", n)
 		}
 		h.nets["web"].stuck = false
 		h.run(time.Second)
-		h.want("drains", map[string]string{"1.1.0": "deprecated 0"})
+		h.want("draining", map[string]string{"1.1.0": "deprecated 0"})
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"rule 31: the drain of an object that the rollout state does not have", func(h tale) {
+	{"rule 31: an object without a row is drained", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -717,54 +717,54 @@ var histories = []scene{
 		h.neighbours() // When the manager checks, no route refers to it any more.
 		h.run(h.spec.Drain - time.Second)
 		if h.object("1.1.0").Terminating {
-			h.fail("it goes before its drain is over")
+			h.fail("the release is deleted before the end of its drain")
 		}
 		h.requeues("the end of its drain", time.Second)
 		h.run(2 * time.Second)
 		if o := h.objects[h.release("1.1.0")]; o != nil {
-			h.fail("its drain is over, and it is there")
+			h.fail("the release exists after the end of its drain")
 		}
 		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"rule 31: the active object is deleted by hand, and offered", func(h tale) {
+	{"rule 31: the object of the active release is deleted by hand, and its version is offered", func(h tale) {
 		h.live()
 		h.remove(h.object("1.0.0"))
 		h.run(time.Minute)
-		h.want("made again", map[string]string{"1.0.0": "active 100"})
+		h.want("created again", map[string]string{"1.0.0": "active 100"})
 		if h.object("1.0.0").ready == 0 {
 			h.fail("the release has no pods")
 		}
 	}},
-	{"rule 31: the active object is deleted by hand, and no longer offered", func(h tale) {
+	{"rule 31: the object of the active release is deleted by hand, and its version is not offered", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
 		h.drop("1.1.0")
 		h.remove(h.object("1.1.0"))
 		h.run(time.Minute)
-		h.want("the retained one serves", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.want("the retained release serves", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"a retained object is deleted by hand", func(h tale) {
+	{"the object of a retained release is deleted by hand", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
 		h.remove(h.object("1.0.0"))
 		h.run(time.Minute)
-		h.want("its row goes", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.want("the row is removed", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 	}},
-	{"rule 32: steps are edited on the way", func(h tale) {
+	{"rule 32: steps are edited during a rollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
 		h.steps(Step{Weight: 5, Pause: time.Hour}, Step{Weight: 30, Pause: time.Hour})
 		h.run(time.Second)
-		h.want("the first with as much", map[string]string{"1.1.0": "canary 30"})
+		h.want("the first step with the same or a higher weight", map[string]string{"1.1.0": "canary 30"})
 		h.steps()
 		h.run(time.Second)
-		h.want("no steps left", map[string]string{"1.1.0": "active 100"})
+		h.want("no steps", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 10: a policy that stays behind while stable blocks nothing", func(h tale) {
+	{"rule 10: a policy that lags while no rollout is in progress blocks nothing", func(h tale) {
 		h.live()
 		slow := h.policy("slow")
 		h.run(time.Minute)
@@ -776,16 +776,16 @@ var histories = []scene{
 		h.run(24 * time.Hour)
 		h.want("continues", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 38: a group that the specification no longer makes", func(h tale) {
+	{"rule 38: an excluded group closes when another group serves", func(h tale) {
 		h.live()
 		h.withdrawGroup("1-x", Excluded)
 		h.run(time.Hour)
-		h.want("nothing else serves", map[string]string{"1.0.0": "active 100"})
+		h.want("no other group serves", map[string]string{"1.0.0": "active 100"})
 		h.push("2.0.0")
 		h.run(time.Hour)
-		h.want("another serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+		h.want("another group serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 	}},
-	{"rule 14: a closed group forgets what failed in it", func(h tale) {
+	{"rule 14: a closed group forgets its failures", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -796,10 +796,10 @@ var histories = []scene{
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Hour)
 		if len(h.rolloutState.Groups)+len(h.objects) > 0 {
-			h.fail("something of the closed group remains")
+			h.fail("objects or rows of the closed group remain")
 		}
 	}},
-	{"rule 24: what a failure makes the latest again is not let go in the same pass", func(h tale) {
+	{"rule 24: a superseded release that becomes the target again is not removed in the same plan", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
 		h.edit("a drain as long as the deadline", func(s *Spec) { s.Drain = s.Deadline })
@@ -812,12 +812,12 @@ var histories = []scene{
 		h.run(h.spec.Deadline - time.Second)
 		h.want("superseded", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
 		h.run(time.Minute)
-		h.want("the newer one failed", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
+		h.want("the newer version failed", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
 		if h.object("1.1.0").uid != before {
-			h.fail("1.1.0 was let go and made again")
+			h.fail("1.1.0 was removed and created again")
 		}
 	}},
-	{"rule 39: a pin to what failed keeps nothing that may go", func(h tale) {
+	{"rule 39: a pin to a failed release does not retain more releases", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -828,9 +828,9 @@ var histories = []scene{
 		h.want("failed", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100", "1.2.0": "error 0"})
 		h.edit("fewer are retained", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.run(time.Hour)
-		h.want("fewer", map[string]string{"1.0.0": "", "1.1.0": "active 100", "1.2.0": "error 0"})
+		h.want("fewer releases", map[string]string{"1.0.0": "", "1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 39: an older one stays until the replaced one has left the routes", func(h tale) {
+	{"rule 39: an older release remains until the routes no longer refer to the replaced one", func(h tale) {
 		h.policy("web")
 		h.push("1.2.0")
 		h.run(time.Hour)
@@ -847,7 +847,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("routes follow", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0", "1.2.0": ""})
 	}},
-	{"rule 22: a pause keeps what was active, and no canary that was superseded", func(h tale) {
+	{"rule 22: while paused, previously active releases remain, and superseded canaries do not", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -864,7 +864,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("continues", map[string]string{"1.0.0": "", "1.1.0": "", "1.3.0": "active 100"})
 	}},
-	{"rule 22: a pause keeps no group that is closed", func(h tale) {
+	{"rule 22: a closed group is removed while paused", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -873,54 +873,54 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"pr-7-a": ""})
 	}},
-	{"rule 39: minimumAvailable keeps so many", func(h tale) {
+	{"rule 39: minimumAvailable sets the number of releases", func(h tale) {
 		h.live()
 		for _, v := range []string{"1.1.0", "1.1.1", "1.2.0"} {
 			h.push(v)
 			h.run(time.Hour)
 		}
-		h.want("two", map[string]string{"1.2.0": "active 100", "1.1.1": "deprecated 0", "1.1.0": "", "1.0.0": ""})
+		h.want("two releases", map[string]string{"1.2.0": "active 100", "1.1.1": "deprecated 0", "1.1.0": "", "1.0.0": ""})
 	}},
-	{"the template changes, and the user scales", func(h tale) {
+	{"a change of the template creates a release, and scaling does not", func(h tale) {
 		h.live()
 		h.edit("scale", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Minute)
 		if len(h.objects) != 1 || h.object("1.0.0").Replicas != 5 {
-			h.fail("scaling made a release, or no pods")
+			h.fail("scaling created a release, or no pods")
 		}
 		h.configure("c2")
 		h.run(time.Hour)
 		if a := h.rolloutState.Groups[0].ActiveRow(); a == nil || a.Config != "c2" || len(h.rolloutState.Groups[0].Releases) != 2 {
-			h.fail("another template is another release of the same version")
+			h.fail("another template does not create another release of the same version")
 		}
 	}},
-	{"analysis: each step with traffic is passed by measurements", func(h tale) {
+	{"analysis: each step with traffic is measured", func(h tale) {
 		h.analysed(Step{Weight: 0}, Step{Weight: 10}, Step{Weight: 50, Pause: 2 * time.Minute})
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.want("the first needs none", map[string]string{"1.1.0": "canary 10"})
+		h.want("the first step needs no measurement", map[string]string{"1.1.0": "canary 10"})
 		h.state("measures", "AnalysisRunning", true)
 		h.run(interval)
 		h.want("passed", map[string]string{"1.1.0": "canary 50"})
 		h.run(time.Minute)
-		h.want("a pause is a pause", map[string]string{"1.1.0": "canary 50"})
+		h.want("the pause is not over", map[string]string{"1.1.0": "canary 50"})
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"analysis: a bad canary is aborted in its first step, and stays so", func(h tale) {
+	{"analysis: a bad canary fails in its first step, and is not retried automatically", func(h tale) {
 		h.analysed(twoSteps...)
 		h.quality["1.1.0"] = VerdictFailed
 		h.push("1.1.0")
 		h.run(interval + time.Second)
-		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.run(24 * time.Hour)
 		h.want("next day", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		delete(h.quality, "1.1.0")
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
-		h.want("another run is measured again", map[string]string{"1.1.0": "active 100"})
+		h.want("another rollout is measured again", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"analysis: what proves nothing waits for a person", func(h tale) {
+	{"analysis: an inconclusive result waits for a decision", func(h tale) {
 		h.analysed(Step{Name: "few", Weight: 10}, Step{Weight: 50})
 		h.quality["1.1.0"] = VerdictInconclusive
 		h.push("1.1.0")
@@ -929,37 +929,37 @@ var histories = []scene{
 		h.state("inconclusive", "AnalysisInconclusive", true)
 		h.quality["1.1.0"] = VerdictNoTraffic
 		h.run(24 * time.Hour)
-		h.state("silent", "AnalysisNoTraffic", true)
-		h.word("1.1.0", Continue, "few")
+		h.state("no traffic", "AnalysisNoTraffic", true)
+		h.decideOn("1.1.0", Continue, "few")
 		h.run(time.Second)
 		h.want("continues", map[string]string{"1.1.0": "canary 50"})
 		h.quality["1.1.0"] = VerdictPassed
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"analysis: Continue passes no failure", func(h tale) {
+	{"analysis: Continue does not override a failure", func(h tale) {
 		h.analysed(Step{Name: "few", Weight: 10, Pause: time.Hour}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.quality["1.1.0"] = VerdictFailed
 		h.measure(h.object("1.1.0"), 0)
-		h.word("1.1.0", Continue, "few")
+		h.decideOn("1.1.0", Continue, "few")
 		h.run(time.Second)
-		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 43: a release that turns bad in its trial goes back", func(h tale) {
+	{"rule 43: a release that fails in its last step is rolled back", func(h tale) {
 		h.analysed(Step{Weight: 10}, Step{Weight: 100, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(30 * time.Minute)
-		h.want("trial", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+		h.want("last step", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
 		if n := h.object("1.0.0").ready; n != 2 {
 			h.fail("the previous release has %d pods", n)
 		}
 		h.quality["1.1.0"] = VerdictFailed
 		h.run(time.Second)
-		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 22: paused stops no failure of measurements", func(h tale) {
+	{"rule 22: a failed analysis rolls back a paused canary", func(h tale) {
 		h.analysed(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -968,16 +968,16 @@ var histories = []scene{
 		h.want("paused", map[string]string{"1.1.0": "canary 10"})
 		h.quality["1.1.0"] = VerdictFailed
 		h.run(time.Second)
-		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"analysis: a break starts the measurements again", func(h tale) {
+	{"analysis: an interruption restarts the measurements", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: 2 * interval})
 		h.push("1.1.0")
 		h.run(interval + time.Second)
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(2 * time.Minute)
 		h.run(3*time.Minute - 2*interval + time.Second)
-		h.want("back", map[string]string{"1.1.0": "canary 10"})
+		h.want("pods are ready again", map[string]string{"1.1.0": "canary 10"})
 		h.run(interval - 2*time.Second)
 		h.want("the pause is over, the measurements are not", map[string]string{"1.1.0": "canary 10"})
 		h.run(interval)
@@ -1008,9 +1008,9 @@ var histories = []scene{
 		h.want("the first release of a group waits too", map[string]string{"2.0.0": "pending 0"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Hour)
-		h.want("nor does a rollback", map[string]string{"1.0.0": "active 100"})
+		h.want("a rollback does not wait", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"hooks: a release whose ConfirmRollout is taken out of the specification", func(h tale) {
+	{"hooks: ConfirmRollout is removed from the spec while a release waits for it", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(ConfirmRollout)
@@ -1021,7 +1021,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: a release at ConfirmRollout whose active one is lost", func(h tale) {
+	{"hooks: the active release is lost while a release waits for ConfirmRollout", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -1031,12 +1031,12 @@ var histories = []scene{
 		h.drop("1.0.0")
 		h.remove(h.object("1.0.0"))
 		h.run(time.Hour)
-		h.want("it waits still", map[string]string{"1.1.0": "pending 0"})
+		h.want("it still waits", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[ConfirmRollout] = ""
 		h.run(time.Minute)
-		h.want("then it serves", map[string]string{"1.1.0": "active 100"})
+		h.want("it becomes active", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 22: paused gives no pods to a release whose hooks agree", func(h tale) {
+	{"rule 22: a release that its hooks approve gets no pods while paused", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -1047,13 +1047,13 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.state("paused", "Paused", true)
 		if n := h.object("1.1.0").Replicas; n != 0 {
-			h.fail("paused, and it has %d replicas", n)
+			h.fail("paused: %d replicas", n)
 		}
 		h.edit("end of pause", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: PreRollout is asked once, before the first step", func(h tale) {
+	{"hooks: PreRollout is called once, before the first step", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Minute, Confirm: true}, Step{Weight: 50, Pause: time.Minute, Confirm: true})
 		h.gates(PreRollout)
@@ -1063,23 +1063,23 @@ var histories = []scene{
 		h.want("waits", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[PreRollout], h.hooks[ConfirmTrafficIncrease] = "", "no"
 		h.run(24 * time.Hour)
-		h.want("then the next", map[string]string{"1.1.0": "pending 0"})
+		h.want("waits at the next gate", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[PreRollout], h.hooks[ConfirmTrafficIncrease] = "no", ""
 		h.run(time.Second)
 		h.want("step", map[string]string{"1.1.0": "canary 10"})
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: PreRollout that fails", func(h tale) {
+	{"hooks: a failed PreRollout hook fails the release", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "fail"
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
-		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"hooks: no timer beats a gate, and Continue does not", func(h tale) {
+	{"hooks: neither a timer nor Continue opens a gate", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Name: "half", Weight: 50, Pause: time.Minute, Confirm: true})
 		h.gates(ConfirmPromotion)
@@ -1088,9 +1088,9 @@ var histories = []scene{
 		h.run(24 * time.Hour)
 		h.want("waits", map[string]string{"1.1.0": "canary 10"})
 		h.state("waits", "AwaitingGate", true)
-		h.word("1.1.0", Continue, "1")
+		h.decideOn("1.1.0", Continue, "1")
 		h.run(time.Hour)
-		h.want("waits still", map[string]string{"1.1.0": "canary 10"})
+		h.want("still waits", map[string]string{"1.1.0": "canary 10"})
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(time.Hour)
@@ -1102,7 +1102,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: each gate can refuse for good", func(h tale) {
+	{"hooks: each gate can reject a release permanently", func(h tale) {
 		for i, p := range []Point{ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion} {
 			version := fmt.Sprintf("1.%d.0", i+1)
 			if i == 0 {
@@ -1114,7 +1114,7 @@ var histories = []scene{
 			h.push(version)
 			h.run(24 * time.Hour)
 			if r := h.rolloutState.Groups[0].Rollout; r == nil || r.Gate != p {
-				h.fail("%s: it does not wait: %+v", p, r)
+				h.fail("%s: the release does not wait: %+v", p, r)
 			}
 			h.hooks[p] = "fail"
 			h.run(time.Minute)
@@ -1123,11 +1123,11 @@ var histories = []scene{
 			h.want("refused at "+string(p)+", later", map[string]string{"1.0.0": "active 100", version: "error 0"})
 		}
 		h.hooks = map[Point]string{}
-		h.word("1.3.0", Retry, "1")
+		h.decideOn("1.3.0", Retry, "1")
 		h.run(time.Hour)
-		h.want("tried again by a person", map[string]string{"1.3.0": "active 100"})
+		h.want("retried by a user", map[string]string{"1.3.0": "active 100"})
 	}},
-	{"hooks: a step that gives no more traffic asks no one", func(h tale) {
+	{"hooks: a step without more traffic calls no hook", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Match: true, Mirror: 20}, Step{Weight: 10, Mirror: 10, Confirm: true, Pause: time.Minute})
 		h.hooks[ConfirmTrafficIncrease] = "no"
@@ -1138,9 +1138,9 @@ var histories = []scene{
 		}
 		h.steps(Step{Weight: 10, Mirror: 10, Pause: time.Minute}, Step{Weight: 10, Match: true, Confirm: true})
 		h.run(time.Hour)
-		h.want("chosen users are more", map[string]string{"1.1.0": "canary 10"})
+		h.want("matched users are more traffic", map[string]string{"1.1.0": "canary 10"})
 	}},
-	{"hooks: a release at its first gate that loses pods", func(h tale) {
+	{"hooks: a release loses pods at its first gate", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(PreRollout)
@@ -1150,36 +1150,36 @@ var histories = []scene{
 		h.kill(h.object("1.1.0"), 1)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(6 * time.Minute)
-		h.want("back", map[string]string{"1.1.0": "pending 0"})
+		h.want("pods are ready again", map[string]string{"1.1.0": "pending 0"})
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
 		h.want("lost", map[string]string{"1.1.0": "error 0"})
 	}},
-	{"hooks: what they agreed to is edited", func(h tale) {
+	{"hooks: steps that are edited after an approval need another approval", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 20, Confirm: true, Window: &Window{}})
 		h.hooks[ConfirmTrafficIncrease] = "no"
 		h.push("1.1.0")
 		h.run(2 * time.Minute)
-		h.want("asks", map[string]string{"1.1.0": "canary 10"})
+		h.want("waits at the gate", map[string]string{"1.1.0": "canary 10"})
 		h.run(25 * time.Minute) // The window is closed.
 		h.hooks[ConfirmTrafficIncrease] = ""
 		h.run(time.Minute)
 		h.hooks[ConfirmTrafficIncrease] = "no"
 		h.steps(Step{Weight: 10}, Step{Weight: 90, Confirm: true, Window: &Window{}})
 		h.run(24 * time.Hour)
-		h.want("they have not agreed to this", map[string]string{"1.1.0": "canary 10"})
+		h.want("the hooks have not approved this step", map[string]string{"1.1.0": "canary 10"})
 	}},
-	{"hooks: one wants to go back", func(h tale) {
+	{"hooks: a Rollback hook requests a rollback", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.back["1.1.0"] = true
 		h.run(time.Second)
-		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		delete(h.back, "1.1.0")
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
 		h.want("another rollout", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -1192,11 +1192,11 @@ var histories = []scene{
 		}
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 34: chosen users and copies go to the canary", func(h tale) {
+	{"rule 34: matched and mirrored requests are routed to the canary", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 0, Match: true, Pause: time.Minute}, Step{Weight: 0, Match: true, Mirror: 50, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")
@@ -1213,10 +1213,10 @@ var histories = []scene{
 		h.run(time.Minute)
 		traffic("step 2", true, 50)
 		if h.rolloutState.Groups[0].TrafficRevision == revision {
-			h.fail("copies do not raise the revision")
+			h.fail("mirrored requests do not increase the revision")
 		}
 		if !h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
-			h.fail("no route names the canary")
+			h.fail("no route refers to the canary")
 		}
 		h.run(time.Minute)
 		traffic("step 3", false, 0)
@@ -1229,29 +1229,29 @@ var histories = []scene{
 		h.steps(Step{Weight: 50, Match: true, Pause: time.Hour})
 		h.run(time.Minute)
 		traffic("edited again", true, 0)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Hour)
-		traffic("down", false, 0)
-		h.want("down", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		traffic("rolled back", false, 0)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		if n := h.object("1.1.0").Replicas; n != 0 {
 			h.fail("it has %d replicas", n)
 		}
 	}},
-	{"a step begins in its window, and the promotion in the last one's", func(h tale) {
+	{"a step begins in its window, and the promotion in the window of the last step", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 25 * time.Minute}, Step{Weight: 50, Pause: 25 * time.Minute, Window: &Window{}})
 		h.push("1.1.0")
 		h.run(58 * time.Minute)
-		h.want("shut", map[string]string{"1.1.0": "canary 10"})
-		h.state("shut", "AwaitingWindow", true)
+		h.want("window closed", map[string]string{"1.1.0": "canary 10"})
+		h.state("window closed", "AwaitingWindow", true)
 		h.run(2 * time.Minute)
-		h.want("open", map[string]string{"1.1.0": "canary 50"})
+		h.want("window open", map[string]string{"1.1.0": "canary 50"})
 		h.run(58 * time.Minute)
-		h.want("shut again", map[string]string{"1.1.0": "canary 50"})
+		h.want("window closed again", map[string]string{"1.1.0": "canary 50"})
 		h.run(2 * time.Minute)
-		h.want("open again", map[string]string{"1.1.0": "active 100"})
+		h.want("window open again", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"capacity: the canary takes what an autoscaler gave to the active release", func(h tale) {
+	{"capacity: the canary gets the replicas that an autoscaler gave the active release", func(h tale) {
 		h.live()
 		h.autoscale(h.object("1.0.0"), 12)
 		h.steps(Step{Weight: 50, Pause: time.Minute})
@@ -1259,40 +1259,40 @@ var histories = []scene{
 		h.push("1.1.0")
 		h.run(time.Second)
 		if n := h.object("1.1.0").Replicas; n != 12 {
-			h.fail("it starts with %d pods", n)
+			h.fail("the release starts with %d pods", n)
 		}
 		h.run(time.Minute)
 		h.want("step", map[string]string{"1.1.0": "canary 50"})
 		if a, c := h.object("1.0.0").Replicas, h.object("1.1.0").ready; a != 12 || c != 12 {
-			h.fail("the active release keeps %d, the canary has %d", a, c)
+			h.fail("the active release has %d replicas, the canary has %d", a, c)
 		}
 		h.autoscale(h.object("1.0.0"), 15)
 		h.startup = 2 * time.Minute
 		h.run(90 * time.Second)
-		h.want("not before its pods", map[string]string{"1.1.0": "canary 50"})
+		h.want("not before its pods are available", map[string]string{"1.1.0": "canary 50"})
 		h.run(5 * time.Minute)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 		h.autoscale(h.object("1.1.0"), 15)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
-		h.want("a rollback waits for as many", map[string]string{"1.1.0": "active 100"})
+		h.want("a rollback waits for as many pods", map[string]string{"1.1.0": "active 100"})
 		h.run(time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"capacity: Adopt waits for what the active release has", func(h tale) {
+	{"capacity: Adopt waits for the replicas of the active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.autoscale(h.object("1.0.0"), 9)
 		h.startup = time.Minute
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Second)
 		h.want("waits", map[string]string{"1.1.0": "canary 10"})
 		h.run(time.Hour)
 		h.want("adopted", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"capacity: with MatchWeight the pods come with the weight", func(h tale) {
+	{"capacity: with MatchWeight, the replicas follow the weight", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 10, true })
 		h.live()
 		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 20, Mirror: 10, Pause: 3 * time.Minute}, Step{Weight: 50, Pause: 3 * time.Minute})
@@ -1316,7 +1316,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		pods("end", "active 100", 10)
 	}},
-	{"capacity: the pods of the next weight never come", func(h tale) {
+	{"capacity: the pods for the next weight never start", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 10, true })
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 90})
@@ -1330,7 +1330,7 @@ var histories = []scene{
 		h.run(2 * time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"a failure of an old template is forgotten", func(h tale) {
+	{"a failure with an old template is forgotten", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -1342,17 +1342,17 @@ var histories = []scene{
 		h.want("with another template", map[string]string{"1.1.0": "active 100"})
 		for _, r := range h.rolloutState.Groups[0].Releases {
 			if r.Status == Error {
-				h.fail("%s is remembered", r.Release)
+				h.fail("failure of %s is still recorded", r.Release)
 			}
 		}
 	}},
 }
 
-// allRules are all rules of the planner. A history without one of the rules is played without the
+// allRules are all rules of the planner. A history without one of the rules is run without the
 // comparisons of plans, because these would find most of the faults.
 var allRules = rules
 
-// playTale plays a history with a list of rules.
+// playTale runs a history with a list of rules.
 func playTale(play func(tale), rules []rule) (w *world) {
 	w = newWorld()
 	w.rules = rules

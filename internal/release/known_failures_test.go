@@ -12,7 +12,7 @@ import (
 // knownFailures are histories that other controllers for progressive delivery handle
 // incorrectly. Names begin with the row of docs/design/known-failures.md.
 var knownFailures = []scene{
-	{"06 weights without a round sum", func(h tale) {
+	{"06 weights that do not divide a hundred", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 30}, Step{Weight: 60}, Step{Weight: 97, Pause: time.Minute})
 		h.push("1.1.0")
@@ -37,26 +37,26 @@ var knownFailures = []scene{
 		h.run(time.Minute)
 		h.want("confirmed and drained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 	}},
-	{"10 a displaced canary gets no chosen requests", func(h tale) {
+	{"10 a superseded canary gets no matched requests", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 0, Match: true, Mirror: 50, Pause: time.Hour}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
 		if !h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
-			h.fail("no route names the canary in its step")
+			h.fail("no route refers to the canary in its step")
 		}
 		h.startup = time.Hour
 		h.push("1.2.0")
 		h.run(time.Second)
-		h.want("displaced", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
+		h.want("superseded", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
 		if r := h.rolloutState.Groups[0].Row(h.release("1.1.0")); r.Match || r.Mirror > 0 {
-			h.fail("the displaced canary keeps its matches: %+v", r)
+			h.fail("the superseded canary keeps its matches: %+v", r)
 		}
 		if h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
-			h.fail("a route names the displaced canary")
+			h.fail("a route refers to the superseded canary")
 		}
 	}},
-	{"12 edits outside of the steps move no weight", func(h tale) {
+	{"12 edits outside of the steps change no weight", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 24 * time.Hour})
 		h.push("1.1.0")
@@ -76,11 +76,11 @@ var knownFailures = []scene{
 			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
 		}
 	}},
-	{"16 retained releases free capacity for one that finds none", func(h tale) {
+	{"16 retained releases free capacity for a release that has none", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.ready("stands by", "1.0.0", 1)
+		h.ready("standby", "1.0.0", 1)
 		h.broken["1.2.0"] = "Unschedulable"
 		h.push("1.2.0")
 		h.run(4 * time.Minute)
@@ -92,7 +92,7 @@ var knownFailures = []scene{
 		h.run(time.Minute)
 		h.want("there is room", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"16 a dead active release frees capacity for its fix", func(h tale) {
+	{"16 an active release without ready pods frees capacity for its fix", func(h tale) {
 		h.live()
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
@@ -104,36 +104,36 @@ var knownFailures = []scene{
 		}
 		h.run(2 * time.Minute)
 		if n := h.object("1.0.0").Replicas; n != 1 {
-			h.fail("after half of the deadline the dead active release has %d replicas, want 1", n)
+			h.fail("after half of the deadline: the dead active release has %d replicas, want 1", n)
 		}
 		h.broken = map[string]string{}
 		h.object("1.1.0").why = ""
 		h.run(time.Hour)
 		h.want("there is room", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"17 a drain that a rollback cuts short begins again", func(h tale) {
+	{"17 a drain that a rollback interrupts begins again", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(20 * time.Second)
 		h.want("promoted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(20 * time.Second)
-		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.ready("its first drain would have ended", "1.0.0", 2)
 		h.pin()
 		h.run(20 * time.Second)
-		h.want("forth", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.want("forward", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.ready("the second drain", "1.0.0", 2)
-		h.ready("the drain that was cut short", "1.1.0", 2)
+		h.ready("the interrupted drain", "1.1.0", 2)
 		h.run(15 * time.Second)
 		h.ready("drained", "1.0.0", 1)
 	}},
-	{"19 a rollback waits for the size of what it replaces", func(h tale) {
+	{"19 a rollback waits for the size of the release that it replaces", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.ready("stands by", "1.0.0", 1)
+		h.ready("standby", "1.0.0", 1)
 		h.startup = 2 * time.Minute
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Minute)
@@ -142,7 +142,7 @@ var knownFailures = []scene{
 		h.run(90 * time.Second)
 		h.want("four of four", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"28 one of four pods never gets ready", func(h tale) {
+	{"28 one of four pods never becomes ready", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -152,7 +152,7 @@ var knownFailures = []scene{
 		h.run(11 * time.Minute)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"29 a canary that comes and goes", func(h tale) {
+	{"29 a canary that is unhealthy again and again", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
 		h.push("1.1.0")
@@ -165,7 +165,7 @@ var knownFailures = []scene{
 		}
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"29 ready pods that come and go are not progress", func(h tale) {
+	{"29 pods that become ready again and again are not progress", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -176,12 +176,12 @@ var knownFailures = []scene{
 		}
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"30 a dead active release does not block its fix", func(h tale) {
+	{"30 an active release without ready pods does not block its fix", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(24 * time.Hour)
-		h.want("dead for a day", map[string]string{"1.0.0": "active 100"})
+		h.want("without pods for a day", map[string]string{"1.0.0": "active 100"})
 		h.push("1.1.0")
 		h.run(5 * time.Minute)
 		h.want("fixed", map[string]string{"1.1.0": "active 100"})
@@ -212,25 +212,25 @@ var knownFailures = []scene{
 		h.want("draining", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.push("1.2.0")
 		h.run(time.Hour)
-		h.want("another next to it", map[string]string{"1.2.0": "active 100"})
+		h.want("another version next to it", map[string]string{"1.2.0": "active 100"})
 		if n := h.stats.failures; n > 0 {
 			h.fail("%d releases failed", n)
 		}
 	}},
-	{"33 decisions against each other come to rest", func(h tale) {
+	{"33 contradictory decisions end in a stable state", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Minute)
 		for _, a := range []Action{Deprecate, Adopt, Retry, Adopt, Deprecate, Retry, Continue, Deprecate} {
-			h.word("1.1.0", a, "1")
+			h.decideOn("1.1.0", a, "1")
 			h.run(time.Second)
 		}
 		h.rest("a promoted one that is to be rolled back")
 		h.push("1.2.0")
 		h.run(time.Minute)
-		h.word("1.2.0", Adopt, "")
-		h.word("1.2.0", Deprecate, "")
+		h.decideOn("1.2.0", Adopt, "")
+		h.decideOn("1.2.0", Deprecate, "")
 		h.run(time.Minute)
 		h.rest("one that is aborted, and was to be promoted")
 		h.edit("paused", func(s *Spec) { s.Paused = true })
@@ -238,18 +238,18 @@ var knownFailures = []scene{
 		h.run(time.Minute)
 		h.rest("paused")
 	}},
-	{"34 an abort is of one release", func(h tale) {
+	{"34 an abort applies to one release", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Hour)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.push("1.1.1")
 		h.run(time.Second)
 		h.want("another version", map[string]string{"1.0.0": "active 90", "1.1.1": "canary 10"})
-		h.word("1.1.1", Deprecate, "")
+		h.decideOn("1.1.1", Deprecate, "")
 		h.run(time.Minute)
 		h.configure("c2")
 		h.run(time.Second)
@@ -265,9 +265,9 @@ var knownFailures = []scene{
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(48 * time.Hour)
-		h.want("ill", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.want("unhealthy", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"36 three releases live at one time", func(h tale) {
+	{"36 three releases are live at the same time", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas, s.Drain = 3, time.Hour })
 		h.live()
 		h.steps(Step{Weight: 40, Pause: time.Minute}, Step{Weight: 60})
@@ -285,13 +285,13 @@ var knownFailures = []scene{
 		h.run(5 * time.Hour)
 		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.1.1": "", "1.2.0": "active 100"})
 	}},
-	{"37 who skips steps skips no pods", func(h tale) {
+	{"37 Adopt skips steps and waits for pods", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.startup = 5 * time.Minute
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(4 * time.Minute)
 		h.want("without pods", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(2 * time.Minute)
@@ -315,7 +315,7 @@ var knownFailures = []scene{
 			h.ready("another size", "1.0.0", size)
 		}
 		if g = h.rolloutState.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Rollout != nil {
-			h.fail("scaling is taken for a release: %s", renderGroup(&g))
+			h.fail("scaling created a release: %s", renderGroup(&g))
 		}
 	}},
 	{"41 a result of an earlier rollout decides nothing", func(h tale) {
@@ -324,17 +324,17 @@ var knownFailures = []scene{
 		h.run(time.Second)
 		run := h.rolloutState.Groups[0].Rollout
 		for _, late := range []VerdictPhase{VerdictPassed, VerdictFailed} {
-			h.word("1.1.0", Deprecate, "")
+			h.decideOn("1.1.0", Deprecate, "")
 			h.run(time.Minute)
 			h.object("1.1.0").Analysis = &Verdict{Rollout: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: late}
-			h.word("1.1.0", Retry, "")
+			h.decideOn("1.1.0", Retry, "")
 			h.run(interval - time.Second)
 			h.want("late "+string(late), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
 		h.run(2 * interval)
-		h.want("its own verdicts", map[string]string{"1.1.0": "active 100"})
+		h.want("its own results", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"41 a result of a displaced release affects no other", func(h tale) {
+	{"41 a result of a superseded release affects no other release", func(h tale) {
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -352,7 +352,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(time.Second)
 		h.edit("paused", func(s *Spec) { s.Paused = true })
-		h.word("1.1.0", Adopt, "")
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		revision := h.rolloutState.Groups[0].TrafficRevision
@@ -369,7 +369,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(time.Second)
 		h.edit("paused", func(s *Spec) { s.Paused = true })
-		h.word("1.1.0", Continue, "1")
+		h.decideOn("1.1.0", Continue, "1")
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.1.0": "canary 10"})
 		h.edit("resumed", func(s *Spec) { s.Paused = false })
@@ -393,7 +393,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("canary", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.ready("aborted", "1.1.0", 0)
@@ -439,9 +439,9 @@ var aborts = []struct {
 	do   func(tale)
 	row  string
 }{
-	{"aborted", func(h tale) { h.word("1.1.0", Deprecate, "") }, "error 0"},
+	{"aborted", func(h tale) { h.decideOn("1.1.0", Deprecate, "") }, "error 0"},
 	{"crashes", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, "error 0"},
-	{"pinned away", func(h tale) { h.pin(Pin{Group: "1.x", Version: "1.0.0"}) }, ""},
+	{"pin to the previous version", func(h tale) { h.pin(Pin{Group: "1.x", Version: "1.0.0"}) }, ""},
 	{"withdrawn", func(h tale) { h.withdraw("1.1.0", Denied) }, ""},
 	{"crashes while paused", func(h tale) {
 		h.edit("paused", func(s *Spec) { s.Paused = true })
@@ -464,8 +464,8 @@ func TestAbortsAtEachStep(t *testing.T) {
 					h.push("1.1.0")
 					h.run(time.Minute)
 					h.run(time.Duration(at) * (time.Hour + time.Minute))
-					h.want("on the way", map[string]string{"1.1.0": fmt.Sprintf("canary %d", steps[at].Weight)})
-					h.ready("on the way", "1.0.0", 3)
+					h.want("during the steps", map[string]string{"1.1.0": fmt.Sprintf("canary %d", steps[at].Weight)})
+					h.ready("during the steps", "1.0.0", 3)
 					abort.do(h)
 					h.run(time.Second)
 					h.ready("at the abort", "1.0.0", 3)
@@ -516,7 +516,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 		}, m{}},
 		"error": {func(h tale) {
 			canary(h)
-			h.word("1.1.0", Deprecate, "")
+			h.decideOn("1.1.0", Deprecate, "")
 			h.run(time.Hour)
 		}, m{Retry: "canary 20"}},
 		"kept": {func(h tale) {
@@ -554,18 +554,18 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 					test.play(h)
 					release := h.release("1.1.0")
 					before := h.stand(release)
-					h.word("1.1.0", action, "check")
+					h.decideOn("1.1.0", action, "check")
 					h.run(time.Second)
 					want, applied := test.then[action]
 					if !applied {
 						want = before
 					}
 					if got := h.stand(release); got != want {
-						h.fail("it was %q and is %q, want %q", before, got, want)
+						h.fail("before %q, now %q, want %q", before, got, want)
 					}
 					row := h.rolloutState.Groups[0].Row(release)
 					if row == nil || row.Decision == nil || (row.Decision.Outcome == DecisionApplied) != applied {
-						h.fail("the outcome is not kept, or not as it should be (applied: %t): %+v", applied, row)
+						h.fail("the outcome is missing or wrong, want applied %t: %+v", applied, row)
 					}
 				})
 			})
@@ -654,9 +654,9 @@ func TestStepListsAreSwitched(t *testing.T) {
 	}
 }
 
-// TestKeptAtTheBounds (row 71) promotes one release fewer than the number of retained releases, exactly that number, and
+// TestRetainedAtTheLimits (row 71) promotes one release fewer than the number of retained releases, exactly that number, and
 // one and two more. A release to which a domain refers is retained in addition.
-func TestKeptAtTheBounds(t *testing.T) {
+func TestRetainedAtTheLimits(t *testing.T) {
 	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
 	for limit := 1; limit <= 3; limit++ {
 		for _, pinned := range []bool{false, true} {
@@ -682,11 +682,11 @@ func TestKeptAtTheBounds(t *testing.T) {
 							}
 							h.want("the end", map[string]string{v: want})
 							if there := h.objects[h.release(v)] != nil; there != (want != "") {
-								h.fail("%s: its object is there: %t", v, there)
+								h.fail("%s: object exists: %t", v, there)
 							}
 						}
 						if pinned {
-							h.ready("named by a domain", "1.0.0", 2)
+							h.ready("a domain refers to it", "1.0.0", 2)
 						}
 					})
 				})

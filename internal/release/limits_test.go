@@ -8,9 +8,9 @@ import (
 )
 
 // limits are histories that fill the status. Because they are long, they are not among the
-// histories that are played with crashes at each write.
+// histories that are run with crashes at each write.
 var limits = []scene{
-	{"more versions fail than a group has rows", func(h tale) {
+	{"more versions fail than a group can record", func(h tale) {
 		h.live()
 		for i := 1; i <= 40; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -21,7 +21,7 @@ var limits = []scene{
 		}
 		h.want("the newest are remembered", map[string]string{"1.0.0": "active 100", "1.9.0": "", "1.10.0": "error 0", "1.40.0": "error 0"})
 		if g.Failed != (Failed{Version: "1.9.0", Config: "c1"}) {
-			h.fail("the mark is %v", g.Failed)
+			h.fail("failure mark = %v", g.Failed)
 		}
 		h.state("full", "FailuresForgotten", true)
 		failures := h.stats.failures
@@ -31,9 +31,9 @@ var limits = []scene{
 		}
 		h.push("1.41.0")
 		h.run(time.Hour)
-		h.want("a good one", map[string]string{"1.41.0": "active 100", "1.40.0": "", "1.10.0": ""})
+		h.want("a good version", map[string]string{"1.41.0": "active 100", "1.40.0": "", "1.10.0": ""})
 		if g.Failed != (Failed{}) && h.rolloutState.Groups[0].Failed != (Failed{}) {
-			h.fail("the mark is still %v", h.rolloutState.Groups[0].Failed)
+			h.fail("failure mark is still %v", h.rolloutState.Groups[0].Failed)
 		}
 		h.state("after", "FailuresForgotten", false)
 	}},
@@ -49,13 +49,13 @@ var limits = []scene{
 		h.want("pinned", map[string]string{"1.2.0": "active 100"})
 		h.pin()
 		h.run(time.Hour)
-		h.want("and nothing else", map[string]string{"1.2.0": "active 100"})
+		h.want("nothing else changes", map[string]string{"1.2.0": "active 100"})
 		clear(h.broken)
 		h.configure("c2")
 		h.run(time.Hour)
 		h.want("another configuration", map[string]string{"1.34.0": "active 100"})
 	}},
-	{"a forgotten failure that is pinned fails once more, and waits for a person", func(h tale) {
+	{"a forgotten failure that is pinned fails once more, and waits for a decision", func(h tale) {
 		h.live()
 		for i := 1; i <= 34; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -68,7 +68,7 @@ var limits = []scene{
 		}
 		h.state("failed", "PinnedReleaseFailed", true)
 	}},
-	{"what is below the mark is tried when the configuration comes back, once", func(h tale) {
+	{"versions below the mark are tried once when the previous configuration returns", func(h tale) {
 		h.live()
 		for i := 1; i <= 33; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -82,7 +82,7 @@ var limits = []scene{
 			h.fail("%d failed again", n)
 		}
 	}},
-	{"the active release that is withdrawn lets no forgotten failure start", func(h tale) {
+	{"a withdrawn active release does not make a forgotten failure start", func(h tale) {
 		h.push("1.0.0")
 		h.live()
 		h.push("1.5.0")
@@ -96,7 +96,7 @@ var limits = []scene{
 		if n := h.stats.failures - failures; n != 0 {
 			h.fail("%d failed again", n)
 		}
-		h.want("the retained one serves", map[string]string{"1.0.0": "active 100"})
+		h.want("the retained release serves", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"commits of a pull request that fail", func(h tale) {
 		h.policy("web")
@@ -110,9 +110,9 @@ var limits = []scene{
 		h.drop("pr-7-c11")
 		h.push("pr-7-c10")
 		h.run(time.Hour)
-		h.want("a good one", map[string]string{"pr-7-c10": "active 100"})
+		h.want("a good version", map[string]string{"pr-7-c10": "active 100"})
 	}},
-	{"as many are kept as there is room for", func(h tale) {
+	{"as many releases are retained as fit into the status", func(h tale) {
 		h.live()
 		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 40 })
 		for i := 1; i <= 40; i++ {
@@ -124,7 +124,7 @@ var limits = []scene{
 			h.fail("%d rows", n)
 		}
 	}},
-	{"domains name more versions than a group has rows", func(h tale) {
+	{"domains refer to more versions than a group has rows", func(h tale) {
 		h.live()
 		for i := 1; i <= 40; i++ {
 			v := fmt.Sprintf("1.%d.0", i)
@@ -136,7 +136,7 @@ var limits = []scene{
 		active := h.rolloutState.Groups[0].ActiveRow().Version
 		for i := 2; i <= 20; i++ {
 			if h.object(fmt.Sprintf("1.%d.0", i)).ready == 0 {
-				h.fail("1.%d.0, which a domain names, has no pods", i)
+				h.fail("1.%d.0 has no pods, although a domain refers to it", i)
 			}
 		}
 		h.nets["web"].pins = nil
@@ -144,10 +144,10 @@ var limits = []scene{
 		h.state("room", "TooManyReleases", false)
 		h.want("room", map[string]string{"1.40.0": "active 100"})
 		if active == "1.40.0" {
-			h.fail("it was never full")
+			h.fail("the group was never full")
 		}
 	}},
-	{"more groups than the status holds", func(h tale) {
+	{"more groups than fit into the status", func(h tale) {
 		for i := 1; i <= 260; i++ {
 			h.push(fmt.Sprintf("%d.0.0", i))
 		}
@@ -156,10 +156,10 @@ var limits = []scene{
 			h.fail("%d groups", n)
 		}
 		h.want("the newest", map[string]string{"260.0.0": "active 100", "5.0.0": "active 100", "4.0.0": ""})
-		h.state("older ones do not start at all", "TooManyGroups", false)
+		h.state("older versions do not start", "TooManyGroups", false)
 		h.push("261.0.0")
 		h.run(time.Minute)
-		h.want("a newer one", map[string]string{"261.0.0": ""})
+		h.want("a newer version", map[string]string{"261.0.0": ""})
 		h.state("full", "TooManyGroups", true)
 		h.broken["260.1.0"], h.broken["260.2.0"] = "CrashLoopBackOff", "CrashLoopBackOff"
 		for _, v := range []string{"260.1.0", "260.2.0", "260.3.0"} {
@@ -191,7 +191,7 @@ var limits = []scene{
 			}
 		}
 	}},
-	{"a record of more releases than a group has rows is lost", func(h tale) {
+	{"the rollout state of a group with too many releases is lost", func(h tale) {
 		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 30 })
 		h.live()
 		for i := 1; i <= 29; i++ {
@@ -205,7 +205,7 @@ var limits = []scene{
 			o.uid, o.rv, o.Stamp = h.id(), h.id(), active.Stamp
 			h.objects[o.Release] = &o
 		}
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
 		h.want("rebuilt", map[string]string{"1.29.0": "active 100"})
 		if n := len(h.rolloutState.Groups[0].Releases); n > 30 || n < 29 {
@@ -232,8 +232,8 @@ func TestLimits(t *testing.T) {
 			w := newWorld()
 			w.quick = true // Plans of hundreds of groups are not computed several times.
 			if h.play(tale{w}); w.err != nil {
-				said := w.played()
-				t.Errorf("%v\n%s", w.err, said[max(0, len(said)-2000):])
+				messages := w.played()
+				t.Errorf("%v\n%s", w.err, messages[max(0, len(messages)-2000):])
 			}
 		})
 	}

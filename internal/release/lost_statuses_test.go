@@ -31,10 +31,10 @@ func TestRestoredWithoutStatuses(t *testing.T) {
 					t.Helper()
 					p := Plan(o, t0)
 					if p.Changed || len(p.Ensure)+len(p.Retire) > 0 {
-						t.Fatalf("it does not wait for %s: %+v", what, p)
+						t.Fatalf("the plan does not wait for %s: %+v", what, p)
 					}
 					if len(p.Notes) != 1 || p.Notes[0].Condition() == "" || !strings.Contains(p.Notes[0].Message, what) {
-						t.Errorf("that it waits for %s is not reported: %+v", what, p.Notes)
+						t.Errorf("the wait for %s is not reported: %+v", what, p.Notes)
 					}
 				}
 				if policy {
@@ -52,7 +52,7 @@ func TestRestoredWithoutStatuses(t *testing.T) {
 				o.Objects = settled
 				p := Plan(o, t0)
 				if !p.Changed || p.State.Groups[0].ActiveRow() == nil || p.State.Groups[0].ActiveRow().Release != "one" {
-					t.Errorf("the release that served is to be active: %+v", p.State.Groups)
+					t.Errorf("the release that served is not active: %+v", p.State.Groups)
 				}
 			})
 		}

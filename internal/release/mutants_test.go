@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/design/mutants.md and testdata/*.golden")
 
-// mutantSeeds is the number of random histories that are played for a rule if no named
+// mutantSeeds is the number of random histories that are run for a rule if no named
 // history fails without the rule.
 const mutantSeeds = 300
 
@@ -22,10 +22,10 @@ const mutantSeeds = 300
 func TestEveryRuleIsNeeded(t *testing.T) {
 	var doc strings.Builder
 	doc.WriteString("# Mutants of the planner\n\n" +
-		"Each rule of `internal/release` is taken out in turn, and every named history is played without it. The table is\n" +
-		"written by `go test ./internal/release -run TestEveryRuleIsNeeded -update`, and the test fails when a rule can be\n" +
-		"taken out unnoticed, or has no row here.\n\n" +
-		"| rule taken out | what fails without it |\n|---|---|\n")
+		"`go test ./internal/release -run TestEveryRuleIsNeeded -update` removes each rule of `internal/release` in turn,\n" +
+		"runs every named history without it, and writes this table. Without `-update`, the test fails if no history\n" +
+		"detects the removal of a rule, or if a rule has no row here.\n\n" +
+		"| removed rule | histories that fail without it |\n|---|---|\n")
 	for i, r := range rules {
 		rest := slices.Delete(slices.Clone(rules), i, i+1)
 		catches := caughtBy(rest)
@@ -59,7 +59,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 }
 
 // caughtBy returns the names of the first three histories that fail with a list of rules. The long histories of
-// the limits are played only if no other history fails.
+// the limits are run only if no other history fails.
 func caughtBy(rules []rule) []string {
 	var names []string
 	for _, h := range histories {

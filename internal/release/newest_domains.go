@@ -110,7 +110,7 @@ func (s *scope) arrives() bool {
 }
 
 // crossedWait returns the wait of a release that gave its traffic back and shares domains with a
-// canary of another group. If the routes have no room for both, the release waits until the other rollout ends
+// canary of another group. If the routes cannot serve both, the release waits until the other rollout ends
 // (rule 32).
 func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {

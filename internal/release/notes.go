@@ -57,7 +57,7 @@ const (
 	TogetherHeld         Reason = "TogetherHeld"
 	OnlyServing          Reason = "OnlyServing"
 
-	// Problems with traffic, or with the record.
+	// Problems with traffic, or with the rollout state.
 
 	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy. The canary
 	// waits for a NetworkPolicy without limit and is not measured, and its clock is stopped.
@@ -90,7 +90,7 @@ const (
 	Retried              Reason = "Retried"
 	RetriedAutomatically Reason = "RetriedAutomatically"
 	Retrying             Reason = "Retry"
-	// leftover is the reason of a row that the rule "Take in leftovers" added.
+	// leftover is the reason of a row that the rule "Record referenced releases" added.
 	leftover          Reason = "Leftover"
 	ReleaseFailed     Reason = "ReleaseFailed"
 	HookFailed        Reason = "HookFailed"
@@ -124,7 +124,7 @@ const (
 	// notCreated is the cause of a rollout whose release has no object, or an object without its
 	// replicas, because the API server rejects the write.
 	notCreated Reason = "NotCreated"
-	// noDomains is the cause of a rollout whose PreRollout hooks are not asked, because the canary
+	// noDomains is the cause of a rollout whose PreRollout hooks are not called, because the canary
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
 	// noAnswer is the cause of a rollout with a PreRollout hook whose receiver does not answer. Only an
@@ -143,7 +143,7 @@ const (
 	ConditionBlocked Condition = "Blocked"
 	// ConditionFrozen is true while a freeze prevents a version from starting or from getting more traffic.
 	ConditionFrozen Condition = "Frozen"
-	// ConditionAnalysisInconclusive is true while the measurements of a step prove nothing.
+	// ConditionAnalysisInconclusive is true while the measurements of a step are not conclusive.
 	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
 	// ConditionReleaseFailed is true while the status lists failed versions.
 	ConditionReleaseFailed Condition = "ReleaseFailed"

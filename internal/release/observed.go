@@ -88,7 +88,7 @@ type Spec struct {
 }
 
 // Freeze prevents releases that were never active from starting and from getting more traffic. Changes
-// that take traffic away from a release, or that return traffic to a previously active release, continue.
+// that remove traffic from a release, or that return traffic to a previously active release, continue.
 type Freeze struct {
 	// Name is the kind and name of the object that defines the freeze, for messages.
 	Name string
@@ -112,7 +112,7 @@ func (f *Freeze) over(now time.Time) bool {
 	return f == nil || !f.Until.IsZero() && !now.Before(f.Until)
 }
 
-// Point is a point of a rollout at which hooks are asked.
+// Point is a point of a rollout at which hooks are called.
 type Point string
 
 // The points of a rollout. Hooks of other types are called, but the rollout does not wait for them.
@@ -145,7 +145,7 @@ type Step struct {
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
-	// Confirm asks the hooks of ConfirmTrafficIncrease before this step if the step gives
+	// Confirm calls the hooks of ConfirmTrafficIncrease before this step if the step gives
 	// the canary more traffic than it has.
 	Confirm bool
 	// Window is the time window in which the step may begin. For the last step, it is also the window in which
@@ -233,7 +233,7 @@ type Object struct {
 	Slug, Name, Level, Version string
 	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
-	// Config is the hash of the template from which the release was made.
+	// Config is the hash of the template from which the release was created.
 	Config string
 	// Created is its creation time.
 	Created time.Time
@@ -253,7 +253,7 @@ type Object struct {
 	Replicas int
 	// Available is the number of available replicas, as last reported.
 	Available int
-	// Unsettled reports whether the status belongs to an older generation, and therefore proves nothing.
+	// Unsettled reports whether the status belongs to an older generation. Such a status does not describe the current specification.
 	Unsettled bool
 	// Failure is the reason why the release is not available. Failure is empty if the reason is not known.
 	Failure Reason
@@ -325,7 +325,7 @@ type GateFact struct {
 	Since time.Time
 	// Open reports whether all hooks agree. Failed reports whether a hook refused permanently, which ends the rollout.
 	Open, Failed bool
-	// Unanswered reports whether a hook whose refusal would fail the release was asked and did not answer.
+	// Unanswered reports whether a hook whose refusal would fail the release was called and did not respond.
 	Unanswered bool
 	// Message contains details.
 	Message string

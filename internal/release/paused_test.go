@@ -29,7 +29,7 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 				found = found || n.Reason == Paused && !n.Event
 			}
 			if g := p.State.Groups[0]; g.Rollout == nil || g.ActiveRow() != nil {
-				t.Fatalf("%s: it is not paused: %+v", level, g)
+				t.Fatalf("%s: the rollout is not paused: %+v", level, g)
 			}
 			if !found {
 				t.Errorf("%s: %s after the release was ready, nothing shows that it waits for spec.paused: notes %+v, requeue %v", level, later, p.Notes, p.RequeueTime)
@@ -66,15 +66,15 @@ func TestPausedReturnIsReported(t *testing.T) {
 			p = Plan(o, now.Add(time.Minute))
 			o.State = p.State
 			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.0.0" {
-				t.Errorf("active is %+v while the return is stopped", a)
+				t.Errorf("while the return is stopped: active release %+v", a)
 			}
 			if !slices.ContainsFunc(p.Notes, func(n Note) bool { return !n.Event && n.Reason == tc.reason && strings.Contains(n.Message, tc.message) }) {
-				t.Errorf("nothing shows %q: %+v", tc.message, p.Notes)
+				t.Errorf("message %q is missing: %+v", tc.message, p.Notes)
 			}
 			o.Spec = going
 			p = Plan(o, now.Add(2*time.Minute))
 			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
-				t.Errorf("active is %+v after the stop", a)
+				t.Errorf("after the stop: active release %+v", a)
 			}
 		})
 	}

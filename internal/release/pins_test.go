@@ -9,9 +9,9 @@ import (
 )
 
 // pins are histories of pins, of decisions, and of the releases that serve after a loss.
-// They are played together with the other histories, and with crashes at each of their writes.
+// They are run together with the other histories, and with crashes at each of their writes.
 var pins = []scene{
-	{"rule 16: a pin to the current configuration shows its failure, and Retry opens it", func(h tale) {
+	{"rule 16: a pin to the current configuration shows its failure, and Retry starts it again", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
 		h.run(time.Minute)
@@ -23,12 +23,12 @@ var pins = []scene{
 		h.target("failed", "1.0.0-c1", "PinnedReleaseFailed")
 		clear(h.broken)
 		h.object("1.0.0").why = ""
-		h.word("1.0.0", Retry, "")
+		h.decideOn("1.0.0", Retry, "")
 		h.run(time.Hour)
 		h.active("retried", "1.0.0-c2")
 		h.state("retried", "PinnedReleaseFailed", false)
 	}},
-	{"rule 16: a pin to a release below the active one that fails does not start it again", func(h tale) {
+	{"rule 16: a pin to a failed release below the active release does not start it again", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -58,15 +58,15 @@ var pins = []scene{
 		h.active("with the current configuration", "1.0.0-c3")
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Hour)
-		h.active("the one that ran last", "1.0.0-c3")
+		h.active("the last active configuration", "1.0.0-c3")
 		h.configure("c4")
 		h.run(time.Hour)
-		h.active("a retained one stays with its own", "1.0.0-c3")
+		h.active("a retained release keeps its configuration", "1.0.0-c3")
 		h.pin()
 		h.run(time.Hour)
 		h.active("unpinned", "1.1.0-c4")
 	}},
-	{"rule 16: a pin to a version that was not active yet takes its steps", func(h tale) {
+	{"rule 16: a version that was never active takes its steps when it is pinned", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
@@ -76,7 +76,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
 	}},
-	{"rule 16: a pin to a version that failed waits, and one to it from the start too", func(h tale) {
+	{"rule 16: a pin to a failed version waits, whether the version was pinned before or after it failed", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -96,13 +96,13 @@ var pins = []scene{
 		h.pin(Pin{Group: "1-x", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.9.9"})
 		h.push("1.1.0", "2.1.0")
 		h.run(time.Hour)
-		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100", "2.1.0": ""})
-		h.state("a typo holds its group", "PinnedVersionMissing", true)
+		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100", "2.1.0": ""})
+		h.state("a typo blocks its group", "PinnedVersionMissing", true)
 		h.pin(Pin{Group: "2.x", Version: "2.0.0"})
 		h.run(time.Hour)
-		h.want("the other is free", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": ""})
+		h.want("the other group is not blocked", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": ""})
 	}},
-	{"rule 16: a pin is resolved again when what it meant is gone", func(h tale) {
+	{"rule 16: a pin is resolved again when its release is gone", func(h tale) {
 		h.live()
 		h.startup = time.Hour
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
@@ -114,9 +114,9 @@ var pins = []scene{
 		h.moved["1.1.0"]++ // It cannot be created again.
 		h.remove(lost)
 		h.run(time.Hour)
-		h.active("the version as it is now", "1.1.0-c1-m1")
+		h.active("the current configuration", "1.1.0-c1-m1")
 	}},
-	{"rule 15: a pin by a name that is not a group holds what no other pin names", func(h tale) {
+	{"rule 15: a pin to an unknown group blocks all groups that no other pin names", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -124,9 +124,9 @@ var pins = []scene{
 		h.pin(Pin{Field: field, Group: "1.X", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.1.0"})
 		h.push("1.1.0", "2.1.0", "2.2.0", "3.0.0")
 		h.run(time.Hour)
-		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
+		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
 		h.aims("held", "1-x", "PinnedVersionMissing")
-		h.says("held", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); no release starts in groups without a pin; correct the name, or remove the pin`)
+		h.message("blocked by the failure", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); no release starts in groups without a pin; correct the name, or remove the pin`)
 		h.pin(Pin{Group: "1.X", Version: "1.0.0", Expire: h.now})
 		h.run(time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100", "2.2.0": "active 100", "3.0.0": "active 100"})
@@ -138,19 +138,19 @@ var pins = []scene{
 		h.pin(one, two)
 		h.push("1.1.0", "2.0.0")
 		h.run(time.Hour)
-		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
+		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
 		h.aims("held", "1-x", PinsConflict)
-		h.says("held", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
+		h.message("blocked by the failure", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
 		two.Version, two.Current = one.Version, true
 		h.pin(two, one)
 		h.run(time.Hour)
-		h.says("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
+		h.message("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
 		h.pin(one, one)
 		h.run(time.Hour)
 		h.state("the same twice", PinsConflict, false)
 		h.state("the same twice", "Pinned", true)
 	}},
-	{"rule 15: a typo in a pin stops nothing that is in progress", func(h tale) {
+	{"rule 15: a typo in a pin does not stop a rollout in progress", func(h tale) {
 		h.live()
 		h.target("at first", "1.0.0-c1", "Latest")
 		h.steps(twoSteps...)
@@ -167,7 +167,7 @@ var pins = []scene{
 		h.want("end", map[string]string{"1.1.0": "active 100", "1.2.0": ""})
 		h.target("end", "1.1.0-c1", "PinnedVersionMissing")
 	}},
-	{"rule 15: a pin by name goes before one for any group", func(h tale) {
+	{"rule 15: a pin with a group takes precedence over a pin without a group", func(h tale) {
 		h.live()
 		h.push("1.1.0", "1.2.0", "2.0.0")
 		for _, pins := range [][]Pin{
@@ -182,19 +182,19 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("for any", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 15: a pin for any group binds only the one that holds it", func(h tale) {
+	{"rule 15: a pin without a group applies only to the group that contains its version", func(h tale) {
 		h.live()
 		h.pin(Pin{Global: true, Version: "1.0.0"})
 		h.push("1.1.0", "2.0.0", "2.1.0")
 		h.run(time.Hour)
-		h.want("bound and free", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
+		h.want("one group is pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
 		h.drop("1.0.0") // A row contains it too.
 		h.run(time.Hour)
 		h.want("by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 		h.state("by its row", "PinnedVersionMissing", false)
 		h.state("by its row", "Pinned", true)
 	}},
-	{"a pin for any group to a preview that ends is missing, before another pin starts something", func(h tale) {
+	{"a pin without a group to a preview that ends is reported as missing before another pin starts a rollout", func(h tale) {
 		h.live()
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -206,7 +206,7 @@ var pins = []scene{
 		h.want("nothing starts", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
 		h.state("nothing starts", "PinnedVersionMissing", true)
 	}},
-	{"a pin for any group to a release that a pin by name supersedes is missing, before the other starts something", func(h tale) {
+	{"a pin without a group to a release that another pin supersedes is reported as missing before the other pin starts a rollout", func(h tale) {
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "away"
 		h.push("1.4.0")
@@ -218,17 +218,17 @@ var pins = []scene{
 		h.want("it continues", map[string]string{"1.4.0": "pending 0", "1.1.0": ""})
 		h.state("it continues", "PinnedVersionMissing", true)
 	}},
-	{"a pin reports what would be there without it", func(h tale) {
+	{"a pin reports the version that would be active without it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})
 		h.run(time.Minute)
-		h.says("the same", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
+		h.message("the same", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.says("newer", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
+		h.message("newer", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
 		h.edit("expire", func(s *Spec) { s.Pins[0].Expire = h.now })
 		h.run(time.Minute)
-		h.says("over", "PinExpired", "the pin to 1.0.0 expired at 2026-01-01T00:03:00Z")
+		h.message("over", "PinExpired", "the pin to 1.0.0 expired at 2026-01-01T00:03:00Z")
 		h.want("over", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a pinned release in error is not forgotten", func(h tale) {
@@ -254,40 +254,40 @@ var pins = []scene{
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.object("1.1.0").why = ""
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.outcome("below a canary", "1.1.0", DecisionNotApplicable+": the target of the group is 1.2.0 (Latest)")
 		h.want("below a canary", map[string]string{"1.0.0": "active 90", "1.1.0": "error 0", "1.2.0": "canary 10"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Minute)
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.outcome("pinned to another", "1.1.0", DecisionNotApplicable+": the target of the group is 1.0.0 (Pinned)")
 		h.want("pinned to another", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the pin has not expired", "PinExpired", false)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Minute)
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(2 * time.Hour)
 		h.outcome("pinned", "1.1.0", DecisionApplied)
 		h.want("pinned", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 21: Retry of a release that is not offered any more is refused", func(h tale) {
+	{"rule 21: Retry of a release that is no longer offered is refused", func(h tale) {
 		h.policy("web")
 		h.broken["1.0.0"] = "CrashLoopBackOff"
 		h.push("1.0.0")
 		h.run(time.Hour)
 		h.drop("1.0.0")
-		h.word("1.0.0", Retry, "")
+		h.decideOn("1.0.0", Retry, "")
 		h.run(time.Minute)
 		h.outcome("gone", "1.0.0", DecisionNotApplicable+": the version is no longer offered with the same template and images")
 		h.push("1.0.0")
 		h.object("1.0.0").why = ""
-		h.word("1.0.0", Retry, "")
+		h.decideOn("1.0.0", Retry, "")
 		h.run(time.Minute)
 		h.want("offered", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 21: Retry while another one is finished first is refused", func(h tale) {
+	{"rule 21: Retry is refused while another release finishes first", func(h tale) {
 		h.live()
 		h.broken["1.2.0"] = "CrashLoopBackOff"
 		h.push("1.2.0")
@@ -296,7 +296,7 @@ var pins = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("last step", map[string]string{"1.1.0": "canary 10"})
-		h.word("1.2.0", Retry, "")
+		h.decideOn("1.2.0", Retry, "")
 		h.run(time.Minute)
 		h.outcome("finished first", "1.2.0", DecisionNotApplicable+": the target of the group is 1.1.0 (FinishFirst)")
 		h.want("continues", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
@@ -308,7 +308,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.object("1.1.0").why = ""
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
 		h.outcome("paused", "1.1.0", DecisionApplied)
 		h.want("paused", map[string]string{"1.1.0": "pending 0"})
@@ -316,7 +316,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 31: the active release is lost for good in mid-canary", func(h tale) {
+	{"rule 31: the active release is lost permanently during a canary", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -326,12 +326,12 @@ var pins = []scene{
 		h.edit("pause", func(s *Spec) { s.Paused = true })
 		h.remove(h.object("1.0.0"))
 		h.run(time.Second)
-		h.want("what serves is active", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.want("the serving release is active", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(24 * time.Hour)
-		h.want("and stays so", map[string]string{"1.1.0": "active 100"})
+		h.want("no later change", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 31: the active release is lost for good while the canary lacks pods", func(h tale) {
+	{"rule 31: the active release is lost permanently while the canary has too few pods", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -344,7 +344,7 @@ var pins = []scene{
 		h.run(24 * time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"the only release that answers is not rolled back at its deadline", func(h tale) {
+	{"the only release that serves is not rolled back at its deadline", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
@@ -358,10 +358,10 @@ var pins = []scene{
 		h.state("past its deadline", "OnlyServing", true)
 		h.object("1.0.0").why = ""
 		h.run(time.Hour)
-		h.want("the active one answers again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
-		h.state("the active one answers again", "OnlyServing", false)
+		h.want("the active release responds again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.state("the active release responds again", "OnlyServing", false)
 	}},
-	{"a canary next to a dead active release goes through its steps where no policy confirms", func(h tale) {
+	{"a canary next to a dead active release takes its steps although no policy confirms", func(h tale) {
 		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 50, Approval: true})
 		h.policy("odd").never = true
 		h.push("1.0.0")
@@ -371,13 +371,13 @@ var pins = []scene{
 		h.want("nothing confirms", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("what it has to wait for automatically", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
-		h.state("what it has to wait for automatically", "AwaitingApproval", true)
-		h.word("1.1.0", Continue, "2")
+		h.want("waits that end automatically", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("waits that end automatically", "AwaitingApproval", true)
+		h.decideOn("1.1.0", Continue, "2")
 		h.run(time.Minute)
-		h.want("nothing else answers", map[string]string{"1.1.0": "active 100"})
+		h.want("no other release responds", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a canary next to a dead active release waits for a policy that has confirmed", func(h tale) {
+	{"a canary next to a dead active release waits for a policy that has confirmed before", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.nets["web"].never = true
@@ -385,10 +385,10 @@ var pins = []scene{
 		h.run(time.Minute)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("it may send requests there", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.state("it may send requests there", "OnlyServing", true)
+		h.want("the gateway may send requests to it", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("the gateway may send requests to it", "OnlyServing", true)
 	}},
-	{"a canary whose routes are not programmed gives way to an active release that has its pods again", func(h tale) {
+	{"a canary whose routes are not programmed loses its traffic to an active release that has pods again", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
@@ -404,7 +404,7 @@ var pins = []scene{
 		h.run(30 * time.Minute)
 		h.want("programmed again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"a canary without pods fails, also next to a dead active release", func(h tale) {
+	{"a canary without pods fails even next to a dead active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -414,7 +414,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("both are dead", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 04: a pin does not bring a denied version back", func(h tale) {
+	{"rule 04: a pin does not restore a denied version", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -423,8 +423,8 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Hour)
-		h.active("pinned to what is denied", "1.1.0-c1")
-		h.state("pinned to what is denied", "PinnedVersionMissing", true)
+		h.active("pinned to a denied version", "1.1.0-c1")
+		h.state("pinned to a denied version", "PinnedVersionMissing", true)
 		h.push("1.0.0")
 		h.run(time.Hour)
 		h.active("offered again", "1.0.0-c1")
@@ -442,7 +442,7 @@ var pins = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
 		h.state("denied", "PinnedVersionMissing", true)
 	}},
-	{"rule 15: a pin that nothing holds is reported before there is a group", func(h tale) {
+	{"rule 15: a pin to an unknown version is reported before there is a group", func(h tale) {
 		h.pin(Pin{Version: "9.0.0", Global: true})
 		h.run(time.Minute)
 		h.state("nothing offered", "PinnedVersionMissing", false)
@@ -479,17 +479,17 @@ func (h tale) aims(when, slug string, reason Reason) {
 	}
 }
 
-func (h tale) says(when string, reason Reason, message string) {
+func (h tale) message(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
-	var said []string
+	var messages []string
 	_, p := h.make(o)
 	for _, n := range p.Notes {
 		if n.Reason == reason && !n.Event {
-			said = append(said, n.Message)
+			messages = append(messages, n.Message)
 		}
 	}
-	if got := strings.Join(said, "; "); got != message {
-		h.fail("%s: %s says %q, want %q", when, reason, got, message)
+	if got := strings.Join(messages, "; "); got != message {
+		h.fail("%s: state %s = %q, want %q", when, reason, got, message)
 	}
 }
 
@@ -505,7 +505,7 @@ func (h tale) outcome(when, version, want string) {
 	h.fail("%s: the decision on %s did not end in %q\n%s", when, version, want, fmt.Sprint(h.rolloutState))
 }
 
-// TestPins plays only the histories of this file.
+// TestPins runs only the histories of this file.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	for _, h := range pins {
@@ -533,11 +533,11 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	}
 	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: group "12" does not exist (existing groups: feat); the pin applies once the group exists, and other groups continue`}
 	if !slices.Contains(p.Notes, want) {
-		t.Errorf("the plan does not say %+v, but %+v", want, p.Notes)
+		t.Errorf("missing note %+v in %+v", want, p.Notes)
 	}
 	o.Candidates = nil
 	if p := Plan(o, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); len(p.Notes) > 0 {
-		t.Errorf("while no group is known the plan says %+v", p.Notes)
+		t.Errorf("notes without groups = %+v", p.Notes)
 	}
 }
 

@@ -10,16 +10,16 @@
 //	plan.go                 Plan and its Result, and the passes over all groups
 //	rules.go                the named rules of one group, in the order in which they apply
 //
-//	observed.go             what is observed
-//	state.go                what is remembered: groups and rows, and how to copy, compare and sort them
+//	observed.go             the input of a plan
+//	state.go                the rollout state: groups and rows, and how to copy, compare and sort them
 //	notes.go                reasons, what is reported, and what is waited for
 //
-//	recovery.go             rules for a lost record and for missing objects
+//	recovery.go             rules for a lost rollout state and for missing objects
 //	decisions.go            what users decide about a release
 //	groups.go               which groups exist, and when they end
 //	previews.go             which pull requests have a slot, and when a preview ends
-//	target.go               which release is wanted
-//	pins.go                 which release a pin means
+//	target.go               which release a group moves to
+//	pins.go                 which release a pin selects
 //	waits.go                what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; causes outside of its release
 //	gates.go                points at which hooks must agree, and steps that other Microservices must reach first
 //	steps_and_promotion.go  rules that begin a step and set its weight, and rules that make a release active
@@ -98,7 +98,7 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	was := cloneGroups(o.State.Groups)
 	b.groups = copyGroups(was)
 	for i := range was {
-		b.before[was[i].Slug] = askedOf(&was[i])
+		b.before[was[i].Slug] = requiredOf(&was[i])
 	}
 	before := was
 	for range maxPasses {
@@ -153,7 +153,7 @@ type planner struct {
 	reports  map[string][]Report    // the reports of all policies, by slug
 	// references are the releases that policies refer to in their reports.
 	references map[string]bool
-	before     map[string]asked // the required content of the routes, by slug, when the plan began
+	before     map[string]required // the required content of the routes, by slug, when the plan began
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written even if its groups are unchanged
@@ -174,7 +174,7 @@ const maxSequence = 1 << 53
 func newPlanner(o Observed, now time.Time) *planner {
 	b := &planner{
 		o: o, now: stored(now), next: o.State.Sequence + 1, sorted: slices.Clone(o.Objects), objects: make(map[string]*Object, len(o.Objects)),
-		offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
+		offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]required{},
 	}
 	for i := range b.sorted {
 		c := &b.sorted[i]

@@ -44,7 +44,7 @@ func TestSameGroup(t *testing.T) {
 			}
 		}
 		if w := whole(); sameGroup(&g, &w) {
-			t.Errorf("a change of %s is not seen", path)
+			t.Errorf("a change of %s is not detected", path)
 		}
 	}
 	g := whole()
@@ -54,15 +54,15 @@ func TestSameGroup(t *testing.T) {
 	}
 	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Rollout: &Rollout{}}, "mark": {Rollout: &Rollout{}, Releases: []Row{{Decision: &Handled{}}}}} {
 		if w := whole(); sameGroup(&g, &w) || sameGroup(&w, &g) {
-			t.Errorf("the end of %s is not seen", name)
+			t.Errorf("the end of %s is not detected", name)
 		}
 	}
 }
 
-// TestNothingIsTakenFromANewerRolloutState checks that releases that a newer rollout state has created or revived
+// TestOlderPlanRemovesNothingOfANewerRolloutState checks that releases that a newer rollout state has created or revived
 // are neither scaled down nor deleted (rule 2). The rollout state is written
 // first, which fails if it is outdated.
-func TestNothingIsTakenFromANewerRolloutState(t *testing.T) {
+func TestOlderPlanRemovesNothingOfANewerRolloutState(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string]int{"more pods than its row wants": 2, "no row": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestNothingIsTakenFromANewerRolloutState(t *testing.T) {
 				o.Objects[i].Stamp = o.State.Sequence + int64(newer)
 				p := planWith(o, h.now, h.rules)
 				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == previous }) != taken {
-					t.Errorf("stamped %d after the rollout state: taken is to be %t:\n%s", newer, taken, render(p))
+					t.Errorf("stamped %d after the rollout state: want taken %t:\n%s", newer, taken, render(p))
 				}
 				if !taken && !p.Changed {
 					t.Error("the rollout state is not written")

@@ -55,16 +55,16 @@ var workers = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.replicas("step", 5, 5)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(5 * time.Second)
 		h.replicas("rolled back", 10, 0)
 	}},
-	{"an autoscaler of the Microservice changes the number of both", func(h tale) {
+	{"an autoscaler of the Microservice changes the replicas of both releases", func(h tale) {
 		h.worker(10)
 		h.steps(Step{Weight: 50, Approval: true}, Step{Weight: 60, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Hour) // longer than the progress deadline
-		h.word("1.1.0", Continue, "1")
+		h.decideOn("1.1.0", Continue, "1")
 		h.events("the approved size is not missing", Blocked, "")
 		h.run(time.Minute)
 		h.replicas("ten", 4, 6)
@@ -76,7 +76,7 @@ var workers = []scene{
 		h.replicas("four", 2, 2)
 		h.want("four", map[string]string{"1.0.0": "active 40", "1.1.0": "canary 60"})
 	}},
-	{"the active release keeps its pods while those of the canary are not available", func(h tale) {
+	{"the active release keeps its pods while the pods of the canary are not available", func(h tale) {
 		h.worker(4)
 		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 75, Pause: time.Hour})
 		h.push("1.1.0")
@@ -93,7 +93,7 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.replicas("step", 1, 1)
 	}},
-	{"without steps the next release gets all pods first", func(h tale) {
+	{"without steps, the next release gets all its pods first", func(h tale) {
 		h.worker(4)
 		h.startup = 20 * time.Second
 		h.push("1.1.0")
@@ -113,7 +113,7 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.replicas("without the policy", 10, 10)
 	}},
-	{"a worker whose policy is deleted right after the promotion keeps the pods that its routes may name", func(h tale) {
+	{"a worker whose policy is deleted right after the promotion keeps pods that routes may refer to", func(h tale) {
 		h.edit("split", func(s *Spec) { s.Replicas, s.SplitBy, s.Drain = 4, SplitByPods, 10*time.Minute })
 		h.live()
 		h.push("1.1.0")
@@ -125,12 +125,12 @@ var workers = []scene{
 		h.run(time.Hour)
 		h.replicas("drained", 0, 4)
 	}},
-	{"an exclusive release starts when the pods of the active one are gone", func(h tale) {
+	{"an exclusive release starts when the pods of the active release have ended", func(h tale) {
 		h.exclusive(2)
 		h.startup, h.grace = 20*time.Second, time.Minute
 		h.push("1.1.0")
 		h.run(30 * time.Second)
-		h.want("exchange", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.want("during the exchange", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.replicas("exchange", 0, 2)
 		h.runs("exchange", 0, 0)
 		h.run(2 * time.Minute)
@@ -146,7 +146,7 @@ var workers = []scene{
 		h.run(25 * time.Minute)
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"an exclusive release that fails is replaced by the active one, after its pods are gone", func(h tale) {
+	{"the active release replaces an exclusive release that fails, after its pods have ended", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Pause: time.Hour})
 		h.push("1.1.0")
@@ -154,14 +154,14 @@ var workers = []scene{
 		h.want("step", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
 		h.runs("step", 0, 1)
 		h.grace = 30 * time.Second
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(10 * time.Second)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.runs("aborted", 0, 0)
 		h.run(time.Minute)
 		h.runs("back", 1, 0)
 	}},
-	{"an exclusive release that never starts is replaced at the deadline, whatever the cause", func(all tale) {
+	{"the active release replaces an exclusive release that never starts at the deadline, whatever the cause", func(all tale) {
 		for _, cause := range []string{"CrashLoopBackOff", "ImagePullBackOff", "Unschedulable", "QuotaExceeded", "AdmissionUnavailable"} {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -177,7 +177,7 @@ var workers = []scene{
 			}
 		}
 	}},
-	{"a freeze, and a pause, that come while an exclusive release is rejected keep the exchange from beginning", func(all tale) {
+	{"a freeze or a pause prevents an exchange from beginning while the API server rejects an exclusive release", func(all tale) {
 		for what, set := range map[string]func(*Spec){"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} }, "pause": func(s *Spec) { s.Paused = true }} {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -197,7 +197,7 @@ var workers = []scene{
 			}
 		}
 	}},
-	{"an exclusive release that fails is not followed by an older one", func(h tale) {
+	{"an older version does not start after an exclusive release fails", func(h tale) {
 		h.exclusive(1)
 		h.broken["1.1.0"], h.broken["1.2.0"] = "CrashLoopBackOff", "CrashLoopBackOff"
 		h.push("1.1.0", "1.2.0")
@@ -210,10 +210,10 @@ var workers = []scene{
 		}
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": "error 0"})
 		if down > 11*time.Minute {
-			h.fail("nothing ran for %s", down)
+			h.fail("no pod ran for %s", down)
 		}
 	}},
-	{"an exclusive release whose object is deleted, and cannot be created again, gives the pods back", func(h tale) {
+	{"an exclusive release whose object cannot be created again returns the pods to the active release", func(h tale) {
 		h.exclusive(1)
 		h.startup = 5 * time.Minute
 		h.push("1.1.0")
@@ -223,10 +223,10 @@ var workers = []scene{
 		h.remove(h.object("1.1.0"))
 		h.run(7 * time.Minute)
 		if n := h.object("1.0.0").ready; n != 1 {
-			h.fail("nothing runs: 1.0.0 has %d replicas", h.object("1.0.0").Replicas)
+			h.fail("no release has pods: 1.0.0 has %d replicas", h.object("1.0.0").Replicas)
 		}
 	}},
-	{"an exclusive release has as many replicas as the one that it takes over from", func(h tale) {
+	{"an exclusive release has as many replicas as the release that it replaces", func(h tale) {
 		h.exclusive(2)
 		h.autoscale(h.object("1.0.0"), 10)
 		h.run(time.Minute)
@@ -237,7 +237,7 @@ var workers = []scene{
 			h.fail("1.0.0 had 10 replicas, and 1.1.0 starts with %d", n)
 		}
 	}},
-	{"an exclusive release whose objects are rejected leaves the pods with the active one", func(h tale) {
+	{"the active release keeps its pods while the objects of an exclusive release are rejected", func(h tale) {
 		h.exclusive(1)
 		h.broken["1.1.0"] = "InvalidTemplate"
 		h.push("1.1.0")
@@ -248,7 +248,7 @@ var workers = []scene{
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.runs("failed", 1, 0)
 	}},
-	{"the active release of an exclusive group comes back when one that was rejected supersedes its successor", func(all tale) {
+	{"the active release of an exclusive group gets its pods back when a rejected release supersedes its successor", func(all tale) {
 		for cause := range rejected {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -274,7 +274,7 @@ var workers = []scene{
 			}
 		}
 	}},
-	{"an exclusive release waits for its window, and in a pause, with the pods of the active one", func(h tale) {
+	{"the active release keeps its pods while an exclusive release waits for its window or for the end of a pause", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Window: &Window{}}) // open for the first twenty minutes of each hour
 		h.run(29 * time.Minute)
@@ -300,7 +300,7 @@ var workers = []scene{
 		h.run(5 * time.Second)
 		h.runs("exchange", 0, 0)
 		h.run(time.Minute)
-		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.runs("back", 1, 0)
 	}},
 	{"with SplitByRoutes a group without a policy keeps all pods of both", func(h tale) {

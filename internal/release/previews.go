@@ -90,9 +90,9 @@ func (b *planner) assignSlots() {
 // needs no slot. It reports whether a closing preview is offered again.
 func (b *planner) prepare(g *Group) (again bool) {
 	s := b.scope(g)
-	rebuild(s)
-	vanishedActive(s)
-	vanishedOthers(s)
+	rebuildState(s)
+	replaceLostActive(s)
+	dropLost(s)
 	b.noteHead(g)
 	if end, ages := b.agesOut(g); ages {
 		b.requeueAt(end)

@@ -166,19 +166,19 @@ var previews = []scene{
 		h.push("2.0.0")
 		h.run(20 * time.Second)
 		h.want("canary", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
-		h.word("2.0.0", Deprecate, "")
+		h.decideOn("2.0.0", Deprecate, "")
 		h.run(time.Second)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 		h.edit("end 2.x", func(s *Spec) { s.Ended = []string{"2.x"} })
 		h.run(time.Second)
 		if h.rolloutState.group("2-x") == nil {
-			h.fail("the group is gone")
+			h.fail("the group was removed")
 		}
 		h.edit("undo", func(s *Spec) { s.Ended = nil })
 		h.run(time.Second)
 		h.want("undone", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 	}},
-	{"a preview with a head that failed ends, and the end is undone: what served serves", func(h tale) {
+	{"the end of a preview whose head failed is undone, and the previous release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -192,7 +192,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("undone", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"a pull request with a head that failed is closed and opened again: what served serves", func(h tale) {
+	{"a pull request whose head failed is reopened, and the previous release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -218,13 +218,13 @@ var previews = []scene{
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Second)
 		if o := h.object("pr-7-b"); o.Replicas == 0 {
-			h.fail("it loses its pods before it is drained")
+			h.fail("the release loses its pods before it is drained")
 		}
 		h.run(time.Hour)
 		h.want("waits", map[string]string{"pr-7-b": "deprecated 0"})
-		h.says("the wait", AwaitingEnd, "the preview has ended, and waits for its hooks of type PostPreview")
+		h.message("the wait", AwaitingEnd, "the preview has ended, and waits for its hooks of type PostPreview")
 		if o := h.object("pr-7-b"); o.Replicas > 0 || o.ready > 0 {
-			h.fail("it has pods while its hooks are called")
+			h.fail("the release has pods while its hooks are called")
 		}
 		h.offerGroup("pr-7", "pr-7-b")
 		h.run(time.Minute)
@@ -236,7 +236,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.empty("the end")
 	}},
-	{"rule 49: a release is deleted, and hooks of the end of a preview are called, when the Jobs of its other hooks have ended", func(h tale) {
+	{"rule 49: a release is deleted, and the end hooks of a preview are called, only after the Jobs of its other hooks have ended", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks, s.PreviewGates = true, []Point{ConfirmRollout} })
 		h.hooks[ConfirmRollout] = "no"
 		h.push("pr-7-a")
@@ -251,19 +251,19 @@ var previews = []scene{
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Minute)
 		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release != "" {
-			h.fail("the hooks of the end are called while a Job runs that creates what they remove")
+			h.fail("end hooks are called while a Job creates the resources that they remove")
 		}
-		h.says("the wait", AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended")
+		h.message("the wait", AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended")
 		h.object("pr-7-a").ActiveJobs = false
 		h.run(time.Minute)
 		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release == "" {
-			h.fail("the hooks of the end are not called")
+			h.fail("end hooks are not called")
 		}
 		delete(h.hooks, "PostPreview")
 		h.run(time.Minute)
 		h.empty("the end")
 	}},
-	{"rule 48: the end of a preview without its hooks, because a user deleted its last release, is an event", func(h tale) {
+	{"rule 48: an event is recorded if end hooks are not called because a user deleted the last release of a preview", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
 		h.policy("web")
 		h.push("pr-7-a")
@@ -278,7 +278,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.empty("the end")
 	}},
-	{"rule 48: hooks of the end of a preview that expires are called once, and again when it ends again", func(h tale) {
+	{"rule 48: the end hooks of an expired preview are called once, and called again when it ends again", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 20, MaxAge: 20 * time.Hour})
@@ -292,7 +292,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("a push", map[string]string{"pr-7-b": "active 100"})
 		if h.answered["pr-7"] {
-			h.fail("the hooks were called while it is live")
+			h.fail("the hooks were called while the preview is live")
 		}
 		h.withdrawGroup("pr-7", Closed)
 		h.run(10 * time.Minute)
@@ -301,7 +301,7 @@ var previews = []scene{
 		}
 		h.empty("the end")
 	}},
-	{"a pull request is closed and opened again while its source fails: what served serves", func(h tale) {
+	{"a pull request is reopened while its source fails, and its release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -312,7 +312,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"a pull request is closed and opened again during a freeze: what served serves", func(h tale) {
+	{"a pull request is reopened during a freeze, and its release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -323,7 +323,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"a preview ends, and the end is undone, while paused: what served serves", func(h tale) {
+	{"the end of a preview is undone while paused, and its release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -334,7 +334,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("undone", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"a pull request is opened again with another head: what served serves until that is available", func(h tale) {
+	{"a pull request is reopened with another head, and the previous release serves until the head is available", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -345,7 +345,7 @@ var previews = []scene{
 		h.run(10 * time.Second)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"a pull request is opened again with a head that fails: what served serves", func(h tale) {
+	{"a pull request is reopened with a head that fails, and the previous release serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -356,7 +356,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"failures that are forgotten stay so when the end of their group is undone", func(h tale) {
+	{"forgotten failures remain forgotten when the end of their group is undone", func(h tale) {
 		h.live()
 		h.edit("end", func(s *Spec) {})
 		g := h.rolloutState.group("1-x")
@@ -393,7 +393,7 @@ var previews = []scene{
 			h.fail("promoted again: %v", a)
 		}
 	}},
-	{"rule 25: a push back to the live commit while pushes come faster than previews start", func(h tale) {
+	{"rule 25: a push back to the live commit while commits are pushed faster than previews start", func(h tale) {
 		h.reviewed()
 		for _, v := range []string{"pr-7-b", "pr-7-c", "pr-7-d", "pr-7-e", "pr-7-a"} {
 			h.push(v)
@@ -411,7 +411,7 @@ var previews = []scene{
 			h.want("the head", map[string]string{v: "active 100"})
 		}
 	}},
-	{"rule 28: pushes come faster than previews start", func(h tale) {
+	{"rule 28: commits are pushed faster than previews start", func(h tale) {
 		h.reviewed()
 		for i := range 8 {
 			h.push(fmt.Sprintf("pr-7-c%d", i))
@@ -419,7 +419,7 @@ var previews = []scene{
 		}
 		h.want("one is finished first", map[string]string{"pr-7-a": "deprecated 0", "pr-7-c7": "pending 0"})
 		h.run(time.Hour)
-		h.want("and the last one", map[string]string{"pr-7-c7": "active 100"})
+		h.want("the last commit", map[string]string{"pr-7-c7": "active 100"})
 	}},
 	{"rule 37: the same branch in two forks, one of them closed", func(h tale) {
 		h.policy("web")
@@ -442,7 +442,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("pinned", map[string]string{"pr-8-a": "active 100", "pr-8-b": "", "pr-9-b": "active 100"})
 	}},
-	{"D7: closed, kept for a while, and gone", func(h tale) {
+	{"D7: a closed preview is kept for the configured time, and then removed", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, KeepAfterClose: time.Hour})
 		h.withdrawGroup("pr-7", Closed)
@@ -453,7 +453,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.empty("drained")
 	}},
-	{"closed and reopened while it is retained", func(h tale) {
+	{"a preview is closed and reopened before it is removed", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, KeepAfterClose: time.Hour})
 		h.withdrawGroup("pr-7", Closed)
@@ -467,7 +467,7 @@ var previews = []scene{
 		h.run(2 * time.Minute)
 		h.empty("gone")
 	}},
-	{"reopened during the drain, with another commit", func(h tale) {
+	{"a preview is reopened during the drain with another commit", func(h tale) {
 		h.edit("long drain", func(s *Spec) { s.Drain = time.Hour })
 		h.reviewed()
 		h.withdrawGroup("pr-7", Closed)
@@ -476,28 +476,28 @@ var previews = []scene{
 		h.run(2 * time.Hour)
 		h.want("again", map[string]string{"pr-7-b": "active 100", "pr-7-a": ""})
 	}},
-	{"a pull request that is not chosen any more", func(h tale) {
+	{"a pull request that the filter no longer selects", func(h tale) {
 		h.reviewed()
 		h.withdrawGroup("pr-7", Excluded)
 		h.run(time.Hour)
 		h.empty("excluded")
 	}},
-	{"a preview is not an heir of a release", func(h tale) {
+	{"a group of releases does not close for a preview", func(h tale) {
 		h.live()
 		h.push("pr-7-z")
 		h.run(time.Minute)
 		h.withdrawGroup("1-x", Excluded)
 		h.run(time.Hour)
-		h.want("it stays", map[string]string{"1.0.0": "active 100", "pr-7-z": "active 100"})
+		h.want("keeps serving", map[string]string{"1.0.0": "active 100", "pr-7-z": "active 100"})
 		if h.rolloutState.Groups[0].Slug != "1-x" {
 			h.fail("the first group is %s", h.rolloutState.Groups[0].Slug)
 		}
 	}},
-	{"rule 26: too old, until the next push", func(h tale) {
+	{"rule 26: a preview that is too old expires until the next push", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour})
 		h.run(2*time.Hour - time.Minute - time.Second)
-		h.want("young", map[string]string{"pr-7-a": "active 100"})
+		h.want("before the maximum age", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Second)
 		h.phase("to the second", "pr-7", "Expired MaxAge")
 		h.run(24 * time.Hour)
@@ -513,16 +513,16 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("pushed", map[string]string{"pr-7-b": "active 100"})
 	}},
-	{"rule 26: an expired preview goes when its pull request closes", func(h tale) {
+	{"rule 26: an expired preview is removed when its pull request closes", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour, KeepAfterClose: time.Hour})
 		h.run(3 * time.Hour)
-		h.phase("old", "pr-7", "Expired MaxAge")
+		h.phase("after the maximum age", "pr-7", "Expired MaxAge")
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Minute)
-		h.empty("there is nothing to keep")
+		h.empty("removed without a delay")
 	}},
-	{"rule 26: a push of which the time is not known counts from when it became known", func(h tale) {
+	{"rule 26: a push without a time counts from its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")
@@ -530,11 +530,11 @@ var previews = []scene{
 		c.Time = noTime
 		h.offers["pr-7-b"] = c
 		h.run(time.Hour - time.Second)
-		h.want("young", map[string]string{"pr-7-b": "active 100"})
+		h.want("before the maximum age", map[string]string{"pr-7-b": "active 100"})
 		h.run(time.Second)
-		h.phase("old", "pr-7", "Expired MaxAge")
+		h.phase("after the maximum age", "pr-7", "Expired MaxAge")
 	}},
-	{"rule 26: a push from the future counts from when it became known", func(h tale) {
+	{"rule 26: a push in the future counts from its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")
@@ -542,14 +542,14 @@ var previews = []scene{
 		c.Time = h.now.Add(1000 * time.Hour)
 		h.offers["pr-7-b"] = c
 		h.run(time.Hour)
-		h.phase("old", "pr-7", "Expired MaxAge")
+		h.phase("after the maximum age", "pr-7", "Expired MaxAge")
 	}},
-	{"rule 26: nothing ages while nothing is known of its source", func(h tale) {
+	{"rule 26: a preview does not expire while its source does not list it", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour})
 		h.drop("pr-7-a")
 		h.run(24 * time.Hour)
-		h.want("absent", map[string]string{"pr-7-a": "active 100"})
+		h.want("not listed by the source", map[string]string{"pr-7-a": "active 100"})
 	}},
 	{"rule 26: more pull requests than slots", func(h tale) {
 		h.policy("web")
@@ -558,11 +558,11 @@ var previews = []scene{
 			h.push(v)
 			h.run(time.Minute)
 		}
-		h.want("who runs stays", map[string]string{"pr-1-a": "active 100", "pr-2-a": "active 100", "pr-3-a": "", "pr-4-a": ""})
-		h.phase("who comes waits", "pr-3", "Expired NoSlot")
+		h.want("running previews keep their slots", map[string]string{"pr-1-a": "active 100", "pr-2-a": "active 100", "pr-3-a": "", "pr-4-a": ""})
+		h.phase("a new preview waits", "pr-3", "Expired NoSlot")
 		h.push("pr-3-b")
 		h.run(time.Minute)
-		h.phase("a push drives no one out", "pr-3", "Expired NoSlot")
+		h.phase("a push takes no slot from another preview", "pr-3", "Expired NoSlot")
 		h.withdrawGroup("pr-1", Closed)
 		h.run(time.Minute)
 		h.want("the newest push", map[string]string{"pr-3-b": "active 100", "pr-4-a": ""})
@@ -585,9 +585,9 @@ var previews = []scene{
 		h.edit("replicas", func(s *Spec) { s.Replicas = 4 })
 		h.bounds(Previews{MaxGroups: 2})
 		h.run(time.Minute)
-		h.want("who runs stays", map[string]string{"pr-7-b": "active 100", "pr-9-a": "active 100", "pr-8-b": ""})
+		h.want("running previews keep their slots", map[string]string{"pr-7-b": "active 100", "pr-9-a": "active 100", "pr-8-b": ""})
 	}},
-	{"rule 14: a preview that is offered again at the moment at which its drain is over", func(h tale) {
+	{"rule 14: a preview is offered again at the moment when its drain ends", func(h tale) {
 		h.reviewed()
 		h.push("pr-7-b")
 		h.run(time.Minute)
@@ -596,9 +596,9 @@ var previews = []scene{
 		h.offerGroup("pr-7", "pr-7-b")
 		h.advance(time.Hour)
 		h.run(time.Minute)
-		h.want("as it was", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
+		h.want("unchanged", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
 	}},
-	{"rule 26: a preview that waits for a slot ages too", func(h tale) {
+	{"rule 26: a preview that waits for a slot can expire", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
 		h.push("pr-1-a", "pr-2-a")
@@ -608,23 +608,23 @@ var previews = []scene{
 		h.run(90 * time.Minute)
 		h.withdrawGroup("pr-2", Closed)
 		h.run(time.Hour)
-		h.phase("too old for the place", "pr-1", "Expired MaxAge")
+		h.phase("too old for the slot", "pr-1", "Expired MaxAge")
 		if len(h.objects) > 0 {
-			h.fail("something runs")
+			h.fail("objects remain")
 		}
 	}},
-	{"rule 26: the place of one that is too old goes to the next", func(h tale) {
+	{"rule 26: the slot of an expired preview goes to the next preview", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
 		h.push("pr-1-a")
 		h.run(time.Hour)
 		h.push("pr-2-a")
 		h.run(61 * time.Minute)
-		h.phase("old", "pr-1", "Expired MaxAge")
+		h.phase("after the maximum age", "pr-1", "Expired MaxAge")
 		h.want("the next", map[string]string{"pr-2-a": "active 100"})
 		h.push("pr-1-b")
 		h.run(time.Minute)
-		h.phase("it has to wait now", "pr-1", "Expired NoSlot")
+		h.phase("waits for a slot", "pr-1", "Expired NoSlot")
 	}},
 	{"rule 22: paused, nothing starts and nothing expires", func(h tale) {
 		h.reviewed()
@@ -636,11 +636,11 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.phase("too old by now", "pr-7", "Expired MaxAge")
 	}},
-	{"rule 31: the record is lost just when a preview that is too old left the routes", func(h tale) {
+	{"rule 31: the rollout state is lost just after an expired preview was removed from the routes", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.advance(time.Hour)
-		for range 2 { // The second time, the manager ends before it writes.
+		for range 2 { // The second time, the manager stops before it writes.
 			if h.group("pr-7").Phase == Expired {
 				break
 			}
@@ -650,7 +650,7 @@ var previews = []scene{
 		}
 		h.phase("too old", "pr-7", "Expired MaxAge")
 		h.neighbours()
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Second)
 		if len(h.objects) != 1 {
 			h.fail("it is not drained")
@@ -658,10 +658,10 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.phase("drained", "pr-7", "Expired MaxAge")
 		if len(h.objects) > 0 {
-			h.fail("it is not taken down")
+			h.fail("the preview is not removed")
 		}
 	}},
-	{"rule 31: the record is lost, with one expired and one that waits", func(h tale) {
+	{"rule 31: the rollout state is lost while one preview is expired and another waits for a slot", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
 		h.push("pr-1-a")
@@ -679,14 +679,14 @@ var previews = []scene{
 			}
 		}
 		check("before")
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Minute)
 		check("after")
 	}},
 }
 
 // crowds are histories of many pull requests. Because they are long, they are not among the
-// histories that are played with crashes at each write.
+// histories that are run with crashes at each write.
 var crowds = []scene{
 	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
 		h.bounds(Previews{MaxGroups: 200})
@@ -710,23 +710,23 @@ var crowds = []scene{
 		if n := len(h.objects); n != 200 || placed(h.rolloutState) != 200 {
 			h.fail("%d objects, %d slots", n, placed(h.rolloutState))
 		}
-		h.state("all there", "AwaitingTurn", false)
+		h.state("all previews are active", "AwaitingTurn", false)
 		h.run(time.Minute)
 		h.push("pr-5-b") // the newest push
 		h.run(time.Minute)
 		h.configure("c2")
 		h.run(time.Second)
 		if h.group("pr-5").Rollout == nil || h.group("pr-200").Rollout == nil || h.group("pr-191").Rollout != nil {
-			h.fail("the newest push does not go first")
+			h.fail("the preview with the newest push does not start first")
 		}
 		h.run(30 * time.Minute)
 		for _, g := range h.rolloutState.Groups {
 			if a := g.ActiveRow(); a == nil || a.Config != "c2" || len(g.Releases) != 1 {
-				h.fail("%s has not the new Secret:\n%s", g.Slug, renderGroup(&g))
+				h.fail("%s does not have the new Secret:\n%s", g.Slug, renderGroup(&g))
 			}
 		}
 	}},
-	{"200 pull requests, 20 slots, and everything closes", func(h tale) {
+	{"200 pull requests with 20 slots are opened and closed", func(h tale) {
 		h.policy("web")
 		for i := 1; i <= 200; i++ {
 			h.push(fmt.Sprintf("pr-%d-a", i))

@@ -37,8 +37,8 @@ func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is recovered next to an active release takes its steps again, because as far
-// as is known it failed or was never active. The status of its object shows this. Otherwise a version above the active
+// unproven reports whether a release that is recovered next to an active release takes its steps again, because it
+// may have failed, or may never have been active. The status of its object shows this. Otherwise a version above the active
 // version counts as never active. Commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
@@ -80,7 +80,7 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits objects that exceed the limit when a lost record is recovered. It omits the oldest objects that
+// fit omits objects that exceed the limit when a lost rollout state is recovered. It omits the oldest objects that
 // are in no route first, then the oldest objects, but never the active release.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
@@ -97,7 +97,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	return cs, active
 }
 
-// rebuild creates rows for a group that has release objects but no record (rule 31), because the rollout state was lost or
+// rebuildState creates rows for a group that has release objects but no rows (rule 31), because the rollout state was lost or
 // was not written yet. These are objects whose stamp is ahead of the rollout state, and objects to which a route refers.
 // Objects that a rollout state dropped, and that a late write created again, get no row.
 //
@@ -106,7 +106,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // Older releases count as previously active unless they are unproven, and all others are pending. A release without pods
 // is not drained. A release that hooks have not approved does not become active, and neither does a release of a group
 // to which the newest domains have yet to move.
-func rebuild(s *scope) {
+func rebuildState(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
 	}
@@ -174,12 +174,12 @@ func rebuild(s *scope) {
 	}
 	was := *s.g
 	was.Releases = slices.Clone(was.Releases) // This plan changes the rows.
-	s.before[s.g.Slug] = askedOf(&was)        // Routes may route to the rows as recovered.
+	s.before[s.g.Slug] = requiredOf(&was)     // Routes may route to the rows as recovered.
 }
 
-// leftovers adds a row for a release object without a row to which a route refers. The release is drained like any
+// recordReferenced adds a row for a release object without a row to which a route refers. The release is drained like any
 // other, from the time at which no route refers to it.
-func leftovers(s *scope) {
+func recordReferenced(s *scope) {
 	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
 			continue
@@ -193,18 +193,18 @@ func leftovers(s *scope) {
 	}
 }
 
-// noteRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic
+// recordRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic
 // while a policy exists, this is recorded in the same write, before a route refers to the release. This rule
 // records all other releases, whose policy or domain with a version was created later.
-func noteRoutes(s *scope) {
+func recordRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		r.Routed = r.Routed || s.referenced(r.Release)
 	}
 }
 
-// vanishedActive repairs a group after the object of its active release is gone (rule 31).
-func vanishedActive(s *scope) {
+// replaceLostActive repairs a group after the object of its active release is gone (rule 31).
+func replaceLostActive(s *scope) {
 	a := s.g.ActiveRow()
 	if a == nil {
 		return
@@ -218,15 +218,15 @@ func vanishedActive(s *scope) {
 	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
 	if next := s.successor(); next != nil {
-		s.endRun()
+		s.endRollout()
 		s.promote(next, ActiveLost)
 		s.touch(next.Release)
 	}
 	s.dropRow(lost)
 }
 
-// vanishedOthers drops rows whose object is gone and cannot be created again or is not needed.
-func vanishedOthers(s *scope) {
+// dropLost drops rows whose object is gone and cannot be created again or is not needed.
+func dropLost(s *scope) {
 	for i := len(s.g.Releases) - 1; i >= 0; i-- {
 		r := s.g.Releases[i]
 		if r.Status == Active {
@@ -240,7 +240,7 @@ func vanishedOthers(s *scope) {
 			continue // size creates it again.
 		}
 		if running {
-			s.endRun()
+			s.endRollout()
 		}
 		s.noteEndLost(r)
 		s.dropRow(r.Release)

@@ -7,7 +7,7 @@ import (
 
 // refused are histories in which the API server rejects changes of the object of a release.
 var refused = []scene{
-	{"refused: an abort by a pin does not wait for the release that it brings back", func(h tale) {
+	{"refused: an abort by a pin does not wait for the pinned release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -22,7 +22,7 @@ var refused = []scene{
 		h.state("aborted", Blocked, true)
 		clear(h.denied)
 		h.run(time.Minute)
-		h.want("brought back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.want("restored", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
 	{"refused: a bad canary does not wait for a release of another group", func(h tale) {
 		h.live()
@@ -38,22 +38,22 @@ var refused = []scene{
 		h.run(time.Hour)
 		h.want("a bad canary", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100", "2.0.0": "active 100", "2.1.0": "error 0"})
 	}},
-	{"refused: decision Deprecate is honoured, and Continue waits", func(h tale) {
+	{"refused: the decision Deprecate is applied, and Continue waits", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.denied[h.release("1.1.0")] = true
-		h.word("1.1.0", Continue, "1")
+		h.decideOn("1.1.0", Continue, "1")
 		h.run(time.Hour)
 		h.want("Continue", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 		h.state("Continue", Blocked, true)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("Deprecate", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.outcome("Deprecate", "1.1.0", DecisionApplied)
 	}},
-	{"refused: decision Retry waits until the object can be changed", func(h tale) {
+	{"refused: the decision Retry waits until the object can be changed", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -62,7 +62,7 @@ var refused = []scene{
 		h.denied[h.release("1.1.0")] = true
 		delete(h.broken, "1.1.0")
 		h.object("1.1.0").why = ""
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
 		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("waits", Blocked, true)
@@ -81,12 +81,12 @@ var refused = []scene{
 		delete(h.hooks, ConfirmRollout)
 		h.run(time.Hour)
 		h.want("the hooks agree", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.says("the hooks agree", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
+		h.message("the hooks agree", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
 		clear(h.denied)
 		h.run(time.Minute)
 		h.want("changed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"refused: a release that is created after its deadline has its time to become available", func(h tale) {
+	{"refused: a release that is created after its deadline has time to become available", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute
 		h.refuse = true
@@ -98,7 +98,7 @@ var refused = []scene{
 		h.run(2 * time.Minute)
 		h.want("created", map[string]string{"1.1.0": "active 100", "1.0.0": ""})
 	}},
-	{"refused: a release that is created shortly before its deadline has its time to become available", func(h tale) {
+	{"refused: a release that is created shortly before its deadline has time to become available", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute
 		h.refuse = true
@@ -123,13 +123,13 @@ var refused = []scene{
 		}
 		h.denied[h.release("1.1.0")] = true
 		h.run(time.Hour)
-		h.want("as far as its pods go", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
-		h.state("as far as its pods go", Blocked, true)
+		h.want("up to the weight that its pods can serve", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("up to the weight that its pods can serve", Blocked, true)
 		clear(h.denied)
 		h.run(5 * time.Minute)
 		h.want("changed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"refused: a retained release takes over from one that is lost", func(h tale) {
+	{"refused: a retained release replaces a lost active release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -160,7 +160,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 	}
 	for _, e := range p.Ensure {
 		if e.Release == "a" && e.Stamp > 0 {
-			t.Errorf("a gets stamp %d", e.Stamp)
+			t.Errorf("release a gets stamp %d", e.Stamp)
 		}
 	}
 }

@@ -70,7 +70,7 @@ var unreported = []scene{
 		h.run(time.Hour)
 		h.want("the policy is there again", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"a group that waits for its end keeps serving while its policy has lost its status", func(h tale) {
+	{"a group that waits for its end keeps serving while the status of its policy is lost", func(h tale) {
 		h.policy("web").newest = true
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -83,7 +83,7 @@ var unreported = []scene{
 		h.run(time.Hour)
 		h.want("the policy has a status again", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"what a newer version waits for is reported behind a rollout that is blocked: spec.paused", func(h tale) {
+	{"the wait of a newer version is reported after a blocked rollout: spec.paused", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")
@@ -93,7 +93,7 @@ var unreported = []scene{
 		h.run(time.Minute)
 		h.state("1.2.0 waits", Paused, true)
 	}},
-	{"what a newer version waits for is reported behind a rollout that is blocked: a freeze, at whose end it starts", func(h tale) {
+	{"the wait of a newer version is reported after a blocked rollout: a freeze", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")
@@ -105,7 +105,7 @@ var unreported = []scene{
 		h.run(48 * time.Hour)
 		h.want("two days later", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"a preview that is too old, and is pinned to a commit that is gone, reports its pin and no missing slot", func(h tale) {
+	{"an expired preview that is pinned to a missing commit reports the pin, and not a missing slot", func(h tale) {
 		h.pulls = true
 		h.policy("web")
 		h.edit("age", func(s *Spec) { s.Previews.MaxAge = time.Hour })
@@ -121,7 +121,7 @@ var unreported = []scene{
 		h.run(5 * time.Minute)
 		h.want("without the pin", map[string]string{"pr-7-b": "active 100"})
 	}},
-	{"a preview whose only commit is denied reports that nothing may start, and no missing slot", func(h tale) {
+	{"a preview whose only commit is denied reports that no version may start, and not a missing slot", func(h tale) {
 		h.pulls = true
 		h.policy("web")
 		h.edit("one slot", func(s *Spec) { s.Previews.MaxGroups = 1 })

@@ -7,7 +7,7 @@ import (
 
 // reopened are histories of groups that a user ends by mistake and reopens before they are gone.
 var reopened = []scene{
-	{"a release that failed its analysis is not tried again because its group was ended and opened again", func(h tale) {
+	{"a release that failed its analysis is not tried again when its group is ended and reopened", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.quality["1.1.0"] = VerdictFailed
 		h.push("1.1.0")
@@ -19,12 +19,12 @@ var reopened = []scene{
 		h.run(30 * time.Second)
 		h.want("undone", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"a release that a user deprecated gets no traffic because its group was ended and opened again", func(h tale) {
+	{"a release that a user deprecated gets no traffic when its group is ended and reopened", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.want("deprecated", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.edit("end 1.x by mistake", func(s *Spec) { s.Ended = []string{"1.x"} })
@@ -33,7 +33,7 @@ var reopened = []scene{
 		h.run(30 * time.Second)
 		h.want("undone", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"a broken release with no steps does not become active because its group was ended and opened again", func(h tale) {
+	{"a broken release without steps does not become active when its group is ended and reopened", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -45,7 +45,7 @@ var reopened = []scene{
 		h.run(30 * time.Second)
 		h.want("undone", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"a canary of a group that is ended and opened again does not go straight to active", func(h tale) {
+	{"a canary of a group that is ended and reopened does not become active without its steps", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -57,7 +57,7 @@ var reopened = []scene{
 		h.run(time.Minute)
 		h.want("undone", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"paused, a group that is ended and opened again", func(h tale) {
+	{"a group is ended and reopened while paused", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.edit("pause", func(s *Spec) { s.Paused = true })
@@ -67,7 +67,7 @@ var reopened = []scene{
 		h.run(time.Minute)
 		h.want("undone", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"frozen, the routes of a group are gone when it is opened again", func(h tale) {
+	{"a group is reopened in a freeze after its routes were removed", func(h tale) {
 		h.live()
 		h.freeze(5 * time.Hour)
 		h.edit("end 1.x by mistake", func(s *Spec) { s.Ended = []string{"1.x"} })
@@ -108,7 +108,7 @@ func TestReopenedWithoutPodsOfTheActiveRelease(t *testing.T) {
 		o.State, o.Objects[1].Available = p.State, 2
 		p = Plan(o, t0.Add(time.Minute))
 		if a := p.State.Groups[0].ActiveRow(); a == nil || a.Release != "two" {
-			t.Errorf("%s: active is %+v, and 1.1.0 is available again", level, a)
+			t.Errorf("%s: active release %+v, although 1.1.0 is available again", level, a)
 		}
 	}
 }

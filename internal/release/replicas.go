@@ -263,7 +263,7 @@ func (s *scope) neverActive(r Row, c Object) bool {
 	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
 		return false
 	}
-	return s.asks(ConfirmRollout, &r) || s.asks(PreRollout, &r)
+	return s.hasGate(ConfirmRollout, &r) || s.hasGate(PreRollout, &r)
 }
 
 // SplitBy determines how the work of a group is split between its active release and a canary.

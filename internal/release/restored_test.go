@@ -4,18 +4,18 @@ import "time"
 
 // restored are histories in which the status is lost and recovered from the objects.
 var restored = []scene{
-	{"rule 31: a release that failed its analysis takes its steps when the record is lost", func(h tale) {
+	{"rule 31: a release that failed its analysis takes its steps after the rollout state is lost", func(h tale) {
 		h.failedAbove()
-		h.loseRecord()
+		h.loseState()
 		h.run(30 * time.Second)
 		h.active("it is tried again", "1.1.0-c1")
 		h.want("it is tried again", map[string]string{"1.0.0": "deprecated 0"})
 		h.run(time.Hour)
 		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 31: a version above the active one takes its steps when its object does not show that it failed", func(h tale) {
+	{"rule 31: a version above the active version takes its steps if its object does not show a failure", func(h tale) {
 		h.failedAbove()
-		h.loseRecord()
+		h.loseState()
 		for _, o := range h.objects {
 			o.Reported = ""
 		}
@@ -24,27 +24,27 @@ var restored = []scene{
 		h.run(time.Hour)
 		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 31: a release whose object shows that it failed is not a retained one when the record is lost", func(h tale) {
+	{"rule 31: a release whose object shows a failure is not retained after the rollout state is lost", func(h tale) {
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)
 			h.run(time.Hour)
 		}
 		h.steps(Step{Weight: 10, Pause: time.Hour})
-		h.loseRecord()
+		h.loseState()
 		h.object("1.1.0").Reported = Error
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Minute)
 		h.want("by steps", map[string]string{"1.2.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"rule 31: what was active stays kept when the record is lost", func(h tale) {
+	{"rule 31: releases that were active remain retained after the rollout state is lost", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)
 			h.run(time.Hour)
 		}
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Minute)
 		h.want("rebuilt", map[string]string{"1.2.0": "active 100", "1.1.0": "deprecated 0", "1.0.0": "deprecated 0"})
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})

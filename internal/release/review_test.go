@@ -32,7 +32,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.ready("it has all the traffic", "1.0.0", 4)
 	}},
-	{"a policy that never confirmed does not keep a bad canary", func(h tale) {
+	{"a policy that never confirmed does not keep a bad canary from being rolled back", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.steps(Step{Weight: 50, Pause: 24 * time.Hour})
@@ -46,7 +46,7 @@ var causes = []scene{
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("rolled back", "OnlyServing", false)
 	}},
-	{"a denied canary does not go live while a pin with a typo holds the groups", func(h tale) {
+	{"a denied canary does not become active while a pin with a typo blocks the groups", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -59,7 +59,7 @@ var causes = []scene{
 		h.run(24 * time.Hour)
 		h.want("a day later", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"deny brings back what was retained while the template has no configuration, the highest version of it", func(h tale) {
+	{"the highest retained version replaces a denied version while the template has no configuration", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0", "1.3.0"} {
@@ -69,7 +69,7 @@ var causes = []scene{
 		h.configure("")
 		h.withdraw("1.2.0", Denied)
 		h.run(time.Hour)
-		h.want("what is not active is denied", map[string]string{"1.3.0": "active 100", "1.2.0": "deprecated 0", "1.1.0": "deprecated 0"})
+		h.want("a version that is not active is denied", map[string]string{"1.3.0": "active 100", "1.2.0": "deprecated 0", "1.1.0": "deprecated 0"})
 		h.withdraw("1.3.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.3.0": "deprecated 0", "1.2.0": "deprecated 0", "1.1.0": "active 100"})
@@ -77,7 +77,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.active("with a configuration again", "1.1.0-c2")
 	}},
-	{"an excluded group waits for its heir while the template has no configuration", func(h tale) {
+	{"an excluded group waits for the group that replaces it while the template has no configuration", func(h tale) {
 		h.policy("web")
 		for _, v := range []string{"1.0.0", "2.0.0"} {
 			h.push(v)
@@ -88,14 +88,14 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.configure("")
 		h.run(time.Hour)
-		h.phase("the heir cannot start", "1-x", "Live")
-		h.says("the heir cannot start", "GroupExcluded", "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
+		h.phase("the replacing group cannot start", "1-x", "Live")
+		h.message("the replacing group cannot start", "GroupExcluded", "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""
 		h.run(time.Hour)
-		h.phase("the heir is active", "1-x", "")
-		h.want("the heir is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.phase("the replacing group is active", "1-x", "")
+		h.want("the replacing group is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
 	{"a canary that is denied while the template has no configuration is rolled back", func(h tale) {
 		h.live()
@@ -107,7 +107,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"what is denied and has traffic all the same is reported", func(h tale) {
+	{"a denied version that still has traffic is reported", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -115,20 +115,20 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
-		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" refers to it: change the version of that domain, or remove the domain`)
+		h.message("a domain refers to it", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" refers to it: change the version of that domain, or remove the domain`)
 		h.nets["web"].pins = nil
 		h.run(time.Hour)
 		h.state("the domain is gone", DeniedServes, false)
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
 		h.want("nothing else", map[string]string{"1.1.0": "active 100"})
-		h.says("nothing else", DeniedServes, "1.1.0 is denied but keeps serving, because group 1.x has no release to replace it: push another version, or end the group in spec.endedGroups")
+		h.message("nothing else", DeniedServes, "1.1.0 is denied but keeps serving, because group 1.x has no release to replace it: push another version, or end the group in spec.endedGroups")
 		h.push("1.2.0")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.2.0": "active 100"})
 		h.state("replaced", DeniedServes, false)
 	}},
-	{"a preview whose pods are down keeps its slot when a newer one has lost its only release", func(h tale) {
+	{"a preview whose pods are down keeps its slot when a newer preview loses its only release", func(h tale) {
 		h.reviewed()
 		h.refuse = true
 		h.push("pr-8-a")
@@ -140,30 +140,30 @@ var causes = []scene{
 		h.report(h.object("pr-7-a"))
 		h.bounds(Previews{MaxGroups: 1})
 		h.run(time.Second)
-		h.want("one place, while its pods come back", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
+		h.want("one slot, while its pods start", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
 		h.run(time.Minute)
 		h.want("later", map[string]string{"pr-7-a": "active 100", "pr-8-a": ""})
 		if h.group("pr-7").TrafficRevision != revision {
-			h.fail("its routes were changed")
+			h.fail("the traffic revision changed")
 		}
 	}},
-	{"a canary that serves in the place of a dead active release finishes before a newer one starts", func(h tale) {
+	{"a canary that serves instead of a dead active release finishes before a newer version starts", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute}, Step{Weight: 50, Pause: 10 * time.Minute})
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Minute)
-		h.want("it stands in", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the canary gets all traffic", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.broken["1.2.0"] = "CrashLoopBackOff"
 		h.push("1.2.0")
 		h.run(time.Minute)
-		h.want("a newer one is pushed", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
-		h.says("a newer one is pushed", FinishFirst, "1.1.0 finishes before 1.2.0 starts")
+		h.want("a newer version is pushed", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
+		h.message("a newer version is pushed", FinishFirst, "1.1.0 finishes before 1.2.0 starts")
 		h.run(30 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"a canary that is not healthy within its deadline is superseded by a newer one though it alone serves", func(h tale) {
+	{"a canary that is not healthy within its deadline is superseded by a newer version although only the canary serves", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -174,11 +174,11 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.push("1.2.0")
 		h.run(5 * time.Minute)
-		h.want("in time", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
+		h.want("within the deadline", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
 		h.run(20 * time.Minute)
-		h.want("late", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
+		h.want("after the deadline", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
 	}},
-	{"a failed release without pods waits for no gateway when the record is lost", func(h tale) {
+	{"a failed release without pods does not wait for a gateway after the rollout state is lost", func(h tale) {
 		h.reviewed()
 		odd := h.policy("odd")
 		h.run(time.Minute)
@@ -187,13 +187,13 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
 		odd.never = true
-		h.loseRecord()
+		h.loseState()
 		h.push("pr-7-c")
 		h.run(24 * time.Hour)
 		h.want("replaced", map[string]string{"pr-7-c": "active 100", "pr-7-b": "", "pr-7-a": "deprecated 0"})
-		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
+		h.message("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 	}},
-	{"a release with pods waits for a gateway that is not there when the record is lost, and reports it", func(h tale) {
+	{"a release with pods waits for a missing gateway after the rollout state is lost, and reports it", func(h tale) {
 		h.reviewed()
 		odd := h.policy("odd")
 		h.run(time.Minute)
@@ -201,30 +201,30 @@ var causes = []scene{
 		h.push("pr-7-b")
 		h.run(time.Second)
 		odd.never = true
-		h.loseRecord()
+		h.loseState()
 		h.push("pr-7-a")
 		h.run(24 * time.Hour)
 		h.want("back at the first commit", map[string]string{"pr-7-a": "active 100", "pr-7-b": "deprecated 0"})
-		h.says("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
+		h.message("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 		odd.never = false
 		h.run(time.Minute)
-		h.want("the gateway is there", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
+		h.want("the gateway responds", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
 	}},
-	{"deny brings back what was retained, with its configuration and without steps", func(h tale) {
+	{"a retained release replaces a denied version with its own configuration and without steps", func(h tale) {
 		h.live()
 		kept := h.release("1.0.0")
 		h.steps(Step{Weight: 10, Pause: 6 * time.Hour}, Step{Weight: 50, Pause: 6 * time.Hour})
 		h.configure("c2")
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
-		h.want("live", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		h.want("1.1.0 is active", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		if a := h.rolloutState.Groups[0].ActiveRow(); a.Release != kept {
 			h.fail("a minute after 1.1.0 was denied %s is active, want %s", a.Release, kept)
 		}
 	}},
-	{"a healthy canary outlives that its policy is made again in a long pause", func(h tale) {
+	{"a healthy canary keeps its weight when its policy is created again in a long pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -235,7 +235,7 @@ var causes = []scene{
 		h.run(time.Second)
 		h.want("made again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"a healthy canary outlives that its policy loses its status in a long pause", func(h tale) {
+	{"a healthy canary keeps its weight when its policy loses its status in a long pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -249,7 +249,7 @@ var causes = []scene{
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.1.0": "canary 50"})
 	}},
-	{"the version that a pin left stays out when the pinned one is denied", func(h tale) {
+	{"a version that a pin rolled back does not return when the pinned version is denied", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -257,7 +257,7 @@ var causes = []scene{
 		h.steps(twoSteps...)
 		h.push("1.2.0")
 		h.run(time.Hour)
-		h.want("it loses carts", map[string]string{"1.2.0": "active 100"})
+		h.want("1.2.0 is active", map[string]string{"1.2.0": "active 100"})
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Hour)
 		h.want("pinned", map[string]string{"1.1.0": "active 100"})
@@ -265,7 +265,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
 	}},
-	{"the version that a pin left stays out while paused when the pinned one is denied", func(h tale) {
+	{"a version that a pin rolled back does not return when the pinned version is denied while paused", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -279,7 +279,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
 	}},
-	{"a group that is to end reports what its successor waits for", func(h tale) {
+	{"a group that is to end reports what the next group waits for", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -289,9 +289,9 @@ var causes = []scene{
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
-		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both groups, list both")
+		h.message("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both groups, list both")
 	}},
-	{"an active version that is gone and denied is reported as denied", func(h tale) {
+	{"an active version that is missing and denied is reported as denied", func(h tale) {
 		h.live()
 		h.withdraw("1.0.0", Gone)
 		h.withdraw("1.0.0", Denied)
@@ -299,7 +299,7 @@ var causes = []scene{
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100"})
 		h.state("it keeps serving", DeniedServes, true)
 	}},
-	{"the outcome of a decision with an odd step fits the status", func(h tale) {
+	{"the outcome of a decision with an invalid step fits into the status", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.push("1.1.0")
@@ -316,7 +316,7 @@ var causes = []scene{
 			}
 		}
 	}},
-	{"a pause proves nothing while the Gateway of its policy is deleted", func(h tale) {
+	{"a pause does not count while the Gateway of its policy is deleted", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -326,11 +326,11 @@ var causes = []scene{
 		h.run(9 * time.Minute)
 		h.nets["web"].away = false
 		h.run(9 * time.Minute)
-		h.want("the pause is as much longer", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the pause is longer by the time without a Gateway", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"a canary gives its traffic back to a Gateway that stays away, and waits for it", func(h tale) {
+	{"a canary loses its traffic when its Gateway remains deleted, and waits for the Gateway", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -338,12 +338,12 @@ var causes = []scene{
 		h.nets["web"].away = true
 		h.run(24 * time.Hour)
 		h.want("it waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.says("it waits", Blocked, `1.1.0 is blocked at 0%: its routes are not programmed (TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound)`)
+		h.message("it waits", Blocked, `1.1.0 is blocked at 0%: its routes are not programmed (TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound)`)
 		h.nets["web"].away = false
 		h.run(time.Minute)
-		h.want("it begins again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the first step begins again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(2 * time.Hour)
-		h.want("it is live", map[string]string{"1.1.0": "active 100"})
+		h.want("active", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a canary continues while its Gateway serves, and the active release has no endpoints", func(h tale) {
 		h.live()
@@ -368,7 +368,7 @@ var causes = []scene{
 		o.why = ""
 		h.run(time.Hour)
 		if !slices.Contains(h.nets["web"].reports["1-x"].Withheld, o.Release) {
-			h.fail("the policy withholds nothing: the history is not what it says")
+			h.fail("the policy withholds nothing, want the weight of 1.1.0")
 		}
 		h.startup = time.Minute
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -377,7 +377,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("all pods are up", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"a group whose last release was deleted by hand, and that is offered none, ends", func(h tale) {
+	{"a group whose last release was deleted by hand ends if no version is offered", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Hour)
@@ -393,7 +393,7 @@ var causes = []scene{
 			h.fail("group 2-x does not serve")
 		}
 	}},
-	{"a group whose last release was deleted by hand is made again from what is offered", func(h tale) {
+	{"a group whose last release was deleted by hand starts the offered version", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -403,7 +403,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("made again", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"of two canaries on one domain that has no room for both, one waits for the other", func(h tale) {
+	{"one of two canaries waits if the route of their domain has no room for both", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
 		h.run(time.Hour)
@@ -412,14 +412,14 @@ var causes = []scene{
 		h.run(24 * time.Hour)
 		h.want("both have ended", map[string]string{"2.1.0": "active 100", "3.0.0": "active 100"})
 	}},
-	{"a version that failed at another Microservice before waits there, and nothing is written", func(h tale) {
+	{"a version that already failed in another Microservice waits, and nothing is written", func(h tale) {
 		h.live()
 		h.edit("together", func(s *Spec) { s.RollBack, s.Steps = true, twoSteps })
 		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
-		h.state("held", "TogetherHeld", true)
+		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("blocked by the failure", "TogetherHeld", true)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Hour)
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
@@ -427,9 +427,9 @@ var causes = []scene{
 		h.pin()
 		h.peers["m1"].rolloutState.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
-		h.want("fixed there", map[string]string{"1.1.0": "active 100"})
+		h.want("fixed in the other Microservice", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a failed release that was rolled back with others and deleted by hand comes to rest", func(h tale) {
+	{"a failed release that was rolled back with others and deleted by hand is not restarted forever", func(h tale) {
 		h.live()
 		h.edit("together", func(s *Spec) { s.RollBack, s.Steps = true, []Step{{Weight: 10, Pause: time.Hour}} })
 		h.push("1.1.0")
@@ -437,14 +437,14 @@ var causes = []scene{
 		h.peers = map[string]*world{"m1": failedPeer("1.1.0")}
 		h.run(time.Minute)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.want("not before it is tried again there", map[string]string{"1.1.0": "error 0"})
+		h.want("not before it is retried in the other Microservice", map[string]string{"1.1.0": "error 0"})
 		h.remove(h.object("1.1.0"))
 		h.run(time.Hour)
 		h.want("deleted", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"a run waits for no Microservice that has moved on", func(h tale) {
+	{"a rollout does not wait for a Microservice that has a newer version", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -452,12 +452,12 @@ var causes = []scene{
 		peer.rolloutState.Groups[0].Releases[0].Status = Canary
 		h.peers = map[string]*world{"m1": peer}
 		h.run(time.Hour)
-		h.want("it is in progress there", map[string]string{"1.1.0": "canary 10"})
+		h.want("in progress in the other Microservice", map[string]string{"1.1.0": "canary 10"})
 		peer.rolloutState.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
-		h.want("it has moved on", map[string]string{"1.1.0": "active 100"})
+		h.want("the other Microservice has a newer version", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"steps that are all below the weight of a canary take weight away, and do not promote it", func(h tale) {
+	{"steps that are all below the weight of a canary reduce its weight, and do not promote it", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -469,7 +469,7 @@ var causes = []scene{
 		h.run(2 * time.Minute)
 		h.want("the last step is over", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a pin may be written like the tag of its version", func(h tale) {
+	{"a pin accepts the tag of its version", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -478,9 +478,9 @@ var causes = []scene{
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.pin(Pin{Version: "v9.0.0", Global: true})
 		h.run(time.Minute)
-		h.state("there is none", "PinnedVersionMissing", true)
+		h.state("no version matches", "PinnedVersionMissing", true)
 	}},
-	{"a stamp that was written by hand is none", func(h tale) {
+	{"a stamp that was written by hand is ignored", func(h tale) {
 		h.live()
 		h.object("1.0.0").Stamp = math.MaxInt64
 		h.push("1.1.0")
@@ -488,9 +488,9 @@ var causes = []scene{
 		h.push("1.2.0")
 		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.run(time.Hour)
-		h.want("it went", map[string]string{"1.0.0": "", "1.2.0": "active 100"})
+		h.want("removed", map[string]string{"1.0.0": "", "1.2.0": "active 100"})
 		if h.objects["1.0.0-c1"] != nil {
-			h.fail("its object remains")
+			h.fail("the object of 1.0.0 remains")
 		}
 	}},
 }
@@ -498,7 +498,7 @@ var causes = []scene{
 func init() { histories = append(histories, causes...) }
 
 // blind adds a policy whose gateway accepts nothing, and that observed no endpoint of any
-// release in its first pass.
+// release in its first reconcile.
 func (h tale) blind(name string) {
 	n := h.policy(name)
 	n.stuck = true
@@ -578,23 +578,23 @@ func serve(t *testing.T, o Observed) State {
 
 func TestGroupByChangesOnALiveService(t *testing.T) {
 	failed := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Error, Reason: "CrashLoopBackOff"}
-	t.Run("a version that failed keeps no patch of what serves from its group", func(t *testing.T) {
+	t.Run("a failed version does not block a patch of the active version in its group", func(t *testing.T) {
 		l := serve(t, regrouped(failed, "1.9.0", "1.9.1"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.1" {
 			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Result{State: l}))
 		}
 		if g := l.group("release"); g != nil && g.Phase == Live {
-			t.Error("the group that is no more made does not close")
+			t.Error("the group that groupBy no longer creates does not close")
 		}
 	})
-	t.Run("what serves most continues next to the canary's group", func(t *testing.T) {
+	t.Run("the active version continues next to the group of the canary", func(t *testing.T) {
 		canary := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Canary, Weight: 10, Available: true}
 		l := serve(t, regrouped(canary, "1.9.0", "2.0.0"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.0" {
-			t.Errorf("1.9.0, which had 90%% of the traffic, is active nowhere:\n%s", describe(Observed{}, Result{State: l}))
+			t.Errorf("1.9.0 had 90%% of the traffic, but is not active in any group:\n%s", describe(Observed{}, Result{State: l}))
 		}
 	})
-	t.Run("it does not close for a group that is not its heir", func(t *testing.T) {
+	t.Run("a group does not close for a group that does not replace it", func(t *testing.T) {
 		o := regrouped(failed, "1.9.0", "2.0.1")
 		o.Objects = append(o.Objects, Object{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
 		o.State.Sequence = 4
@@ -607,7 +607,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 			t.Error("2.0.1 is not active")
 		}
 		if g := l.group("release"); g == nil || g.Phase != Live || g.ActiveRow() == nil {
-			t.Error("1.9.0 serves no more, and its group has no other release")
+			t.Error("1.9.0 no longer serves, and its group has no other release")
 		}
 	})
 }
@@ -629,7 +629,7 @@ func TestRefusedCreationWaits(t *testing.T) {
 				break
 			}
 			if o.State, writes = p.State, writes+1; tries > 3 {
-				t.Fatal("the rollout state is written without end")
+				t.Fatal("the rollout state is written without limit")
 			}
 		}
 		now = now.Add(time.Hour)
@@ -644,6 +644,6 @@ func TestRefusedCreationWaits(t *testing.T) {
 	o.Objects = []Object{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
 	p := Plan(o, now)
 	if g := p.State.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
-		t.Error("it is made, and not active")
+		t.Error("the release was created but is not active")
 	}
 }

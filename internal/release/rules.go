@@ -17,42 +17,42 @@ type rule struct {
 // to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
-	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record is lost
-	{"Take in leftovers", leftovers}, // none to deprecated: a route refers to the release
-	{"Note routes", noteRoutes},
-	{"Vanished active", vanishedActive}, // deprecated or canary to active, active to none: the object is gone
-	{"Vanished others", vanishedOthers}, // any to none: the object is gone
+	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
+	{"Record referenced releases", recordReferenced}, // none to deprecated: a route refers to the release
+	{"Record routes", recordRoutes},
+	{"Replace a lost active release", replaceLostActive}, // deprecated or canary to active, active to none: the object is gone
+	{"Drop lost releases", dropLost},                     // any to none: the object is gone
 
 	// Decisions and the target.
-	{"Decide", decide},    // pending or canary to error (Deprecate), error to pending (Retry)
-	{"Close", closeGroup}, // any to deprecated: the group ends
-	{"Aim", aim},
+	{"Apply decisions", decide},     // pending or canary to error (Deprecate), error to pending (Retry)
+	{"Close the group", closeGroup}, // any to deprecated: the group ends
+	{"Choose the target", chooseTarget},
 	{"Finish first", finishFirst},
 	{"Supersede", supersede}, // pending or canary to deprecated: another release is the target
 	{"Start", start},         // none, deprecated or error to pending: the release is the target
 
 	// Gates and failures.
 	{"Open the gate", openGate},
-	{"Keep the clock", keepClock},
+	{"Count healthy time", countHealthyTime},
 	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of the release
 
 	// The next step, and active: steps_and_promotion.go.
-	{"Edited steps", editedSteps},
-	{"First release", promoteFirst}, // pending to active: no other release is active
-	{"Roll back", promoteKept},      // deprecated to active: the release was active before
-	{"Adopt", promoteAdopted},       // pending or canary to active: a user skips the steps
-	{"Step", step},                  // pending to canary, canary to active: the current step is complete
+	{"Apply edited steps", editedSteps},
+	{"Promote the first release", promoteFirst}, // pending to active: no other release is active
+	{"Roll back", promoteRetained},              // deprecated to active: the release was active before
+	{"Adopt", promoteAdopted},                   // pending or canary to active: a user skips the steps
+	{"Step", step},                              // pending to canary, canary to active: the current step is complete
 
 	// Traffic.
-	{"Settle", settle},
-	{"Note availability", noteAvailability},
-	{"Revise", revise},
+	{"Stop waiting for policies", stopWaiting},
+	{"Record availability", recordAvailability},
+	{"Raise the traffic revision", raiseRevision},
 
 	// Rows that are dropped.
-	{"Forget errors", forgetErrors}, // error to none: the failure cannot be chosen again
-	{"End preview", endPreview},     // previews.go
-	{"Let go", letGo},               // deprecated to none: the release is drained, and not retained
-	{"Within limits", withinLimits}, // error to none: the group is full
+	{"Forget failures", forgetFailures},      // error to none: the failure cannot be chosen again
+	{"End preview", endPreview},              // previews.go
+	{"Drop drained releases", dropDrained},   // deprecated to none: the release is drained, and not retained
+	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 
 // decide applies the decisions of users, each ID once (rule 21). The stamp prevents a plan that read an
@@ -66,7 +66,7 @@ func decide(s *scope) {
 			continue
 		}
 		if c.Refused && d.Action != Deprecate {
-			// Without a stamp, only decisions that take traffic away can be applied.
+			// Without a stamp, only decisions that remove traffic can be applied.
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
@@ -131,8 +131,8 @@ func (s *scope) resume() {
 	s.touch(next.Release)
 }
 
-// aim sets the target of the group.
-func aim(s *scope) {
+// chooseTarget sets the target of the group.
+func chooseTarget(s *scope) {
 	if s.g.Phase != Live {
 		return
 	}
@@ -171,7 +171,7 @@ func supersede(s *scope) {
 		}
 		if running {
 			s.returnPods()
-			s.endRun()
+			s.endRollout()
 			if s.g.Target.Reason == Latest {
 				s.g.Superseded++
 			}
@@ -225,7 +225,7 @@ func start(s *scope) {
 	s.touch(target)
 	s.g.Rollout = s.newRollout(target)
 	s.g.Rollout.Gate, s.g.Rollout.GateTime = ConfirmRollout, s.now
-	if s.asks(ConfirmRollout, r) && s.jobsWait(r) != nil {
+	if s.hasGate(ConfirmRollout, r) && s.jobsWait(r) != nil {
 		s.g.Rollout.GateTime = noTime
 	}
 	if from, rival := s.rival(); rival != nil {
@@ -247,7 +247,7 @@ func openGate(s *scope) {
 	if run == nil || run.Gate != ConfirmRollout {
 		return
 	}
-	if run.GateTime.IsZero() && !s.halted(r) && (!s.asks(ConfirmRollout, r) || s.jobsWait(r) == nil) {
+	if run.GateTime.IsZero() && !s.halted(r) && (!s.hasGate(ConfirmRollout, r) || s.jobsWait(r) == nil) {
 		run.GateTime = s.now
 	}
 	if w := s.podsWait(run, r, c); w != nil {
@@ -260,9 +260,9 @@ func openGate(s *scope) {
 	run.begin(0, s.now)
 }
 
-// keepClock adds up the time that a step waits while healthy, and records when the wait is interrupted
+// countHealthyTime adds up the time that a step waits while healthy, and records when the wait is interrupted
 // or continues (rules 13 and 23).
-func keepClock(s *scope) {
+func countHealthyTime(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil {
 		return
@@ -271,9 +271,9 @@ func keepClock(s *scope) {
 	if from := s.older(); from != nil {
 		run.From = from.g.Slug
 	}
-	s.askAgain(run, r)
+	s.resetCalls(run, r)
 	healthy, cause, _ := s.health(run, r, c)
-	if r.Reason == TrafficLost && len(s.reports) > 0 { // Without a policy, the time proves nothing.
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // Without a policy, the time does not count.
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
 		s.turn(r, r.Status, StepBegan)
 		healthy, cause, _ = s.health(run, r, c)
@@ -305,9 +305,9 @@ func keepClock(s *scope) {
 	}
 }
 
-// settle stops waiting for policies that do not confirm, if no rollout was in progress for the
+// stopWaiting stops waiting for policies that do not confirm, if no rollout was in progress for the
 // duration of the deadline (rule 10).
-func settle(s *scope) {
+func stopWaiting(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // The group has no traffic.
 	}
@@ -319,7 +319,7 @@ func settle(s *scope) {
 		case r.Revision == 0 && !s.serves():
 			continue // The first release of the group has no traffic yet.
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.unshown())):
-			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The policies were asked a moment ago.
+			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The change of traffic is only a moment old.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:
@@ -338,8 +338,8 @@ func (s *scope) serves() bool {
 	return slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Active || r.Weight > 0 })
 }
 
-// noteAvailability records which active and canary releases have all their replicas.
-func noteAvailability(s *scope) {
+// recordAvailability records which active and canary releases have all their replicas.
+func recordAvailability(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		c, _ := s.object(r.Release)
@@ -352,10 +352,10 @@ func noteAvailability(s *scope) {
 	}
 }
 
-// revise raises the traffic revision when the required content of the routes changes, and marks the
+// raiseRevision raises the traffic revision when the required content of the routes changes, and marks the
 // releases that this change removes from the routes (rules 1 and 11). A revision is the sequence of the rollout
 // state write that creates it. Therefore it is unique even if a group ends and begins again.
-func revise(s *scope) {
+func raiseRevision(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
 	}
@@ -398,10 +398,10 @@ func (s *scope) markNamed(r *Row) {
 	}
 }
 
-// forgetErrors drops failures that cannot be chosen again (rule 3). Their version is withdrawn, below the active
+// forgetFailures drops failures that cannot be chosen again (rule 3). Their version is withdrawn, below the active
 // version, or not the head commit of their pull request, or their template or the image of their tag has changed.
 // A retained release stays in the list even if a rollback to it failed.
-func forgetErrors(s *scope) {
+func forgetFailures(s *scope) {
 	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
 		return
 	}
@@ -434,9 +434,9 @@ func forgetErrors(s *scope) {
 	}
 }
 
-// letGo drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
-// 39). If the target has just failed, the next pass chooses another target, which may be one of these releases.
-func letGo(s *scope) {
+// dropDrained drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
+// 39). If the target has just failed, the next plan chooses another target, which may be one of these releases.
+func dropDrained(s *scope) {
 	s.noteDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
 		return
@@ -480,9 +480,9 @@ func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
 }
 
-// withinLimits keeps a group within its share of the status. It drops the mark of forgotten failures
+// stayWithinLimits keeps a group within its share of the status. It drops the mark of forgotten failures
 // when no version that the mark covers could be chosen any more.
-func withinLimits(s *scope) {
+func stayWithinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}
 	f := s.g.Failed
@@ -510,8 +510,8 @@ func (s *scope) turn(r *Row, to Status, reason Reason) {
 	r.Status, r.Reason = to, reason
 }
 
-// endRun ends the rollout without a promotion, and takes its weight away.
-func (s *scope) endRun() {
+// endRollout ends the rollout without a promotion, and removes its weight.
+func (s *scope) endRollout() {
 	if s.g.Rollout == nil {
 		return
 	}

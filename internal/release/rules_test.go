@@ -10,7 +10,7 @@ import (
 )
 
 // protocol are histories of rules that the other histories do not cover.
-// They are played together with the other histories, and with crashes at each of their writes.
+// They are run together with the other histories, and with crashes at each of their writes.
 var protocol = []scene{
 	{"rule 01: equal weights are not a confirmation", func(h tale) {
 		h.live()
@@ -21,17 +21,17 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.1.0": "canary 10"})
 		web.stuck = true // From now on, written routes are not programmed.
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Second)
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Second)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(2 * time.Minute) // The gateway had these weights before, and reported them.
 		h.ready("until it is confirmed", "1.1.0", 2)
 		if !web.routes["1-x"].accepts(h.release("1.1.0")) {
-			h.fail("the gateway does not carry the canary: the history is not what it says")
+			h.fail("the gateway does not route to the canary, want a route that was not programmed again")
 		}
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.want("no step before the last change is programmed", map[string]string{"1.1.0": "pending 0"})
 		web.stuck = false
@@ -47,7 +47,7 @@ var protocol = []scene{
 		old := h.leaders[1]
 		h.plan(old, lags{}) // The old manager plans, but does not write.
 		if !slices.ContainsFunc(old.todo, func(x write) bool { return x.retire != nil && x.retire.Release == h.release("1.0.0") }) {
-			h.fail("the old leader has nothing to take: the history is not what it says")
+			h.fail("the old leader does not plan to scale down 1.0.0")
 		}
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
@@ -76,7 +76,7 @@ var protocol = []scene{
 		h.want("after the old leader", map[string]string{"1.1.0": "canary 10"})
 		h.ready("after the old leader", "1.1.0", 2)
 	}},
-	{"rule 05: the active release loses all pods, and the canary stands in and continues", func(h tale) {
+	{"rule 05: the active release loses all pods, and the canary gets all traffic and continues", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -85,7 +85,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.served("withheld", map[string]int{"1.1.0": 100})
 		h.run(5 * time.Minute)
-		h.want("the fix goes through", map[string]string{"1.1.0": "active 100"})
+		h.want("the fix becomes active", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 05: a canary without pods is withheld, and takes no step", func(h tale) {
 		h.live()
@@ -98,26 +98,26 @@ var protocol = []scene{
 		h.served("withheld", map[string]int{"1.0.0": 100})
 		h.want("no step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(90 * time.Second)
-		h.served("back", map[string]int{"1.0.0": 90, "1.1.0": 10})
+		h.served("pods are ready again", map[string]int{"1.0.0": 90, "1.1.0": 10})
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 05: neither a failed nor a pending release stands in", func(h tale) {
+	{"rule 05: neither a failed nor a pending release replaces an active release without pods", func(h tale) {
 		h.live()
 		h.gates(PreRollout)
 		h.hooks[PreRollout] = "no"
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.ready("it could", "1.1.0", 2)
+		h.ready("the pending release is ready", "1.1.0", 2)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.served("the hook has not agreed", map[string]int{"1.0.0": 100})
-		h.word("1.1.0", Deprecate, "")
+		h.served("the hook has not approved", map[string]int{"1.0.0": 100})
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Second)
 		h.served("aborted", map[string]int{"1.0.0": 100})
 	}},
-	{"rule 10: a policy that never confirmed blocks nothing, and is named", func(h tale) {
+	{"rule 10: a policy that never confirmed blocks nothing, and is reported", func(h tale) {
 		h.live()
 		h.policy("odd").stuck = true
 		h.run(time.Minute)
@@ -125,12 +125,12 @@ var protocol = []scene{
 		h.push("1.1.0")
 		h.run(10 * time.Minute)
 		h.want("continues", map[string]string{"1.1.0": "active 100"})
-		h.state("named", "PolicyNotProgrammed", true)
+		h.state("a domain refers to it", "PolicyNotProgrammed", true)
 		h.nets["odd"].stuck = false
 		h.run(time.Minute)
 		h.state("fixed", "PolicyNotProgrammed", false)
 	}},
-	{"rule 10: a policy that never confirmed and names nothing blocks no drain", func(h tale) {
+	{"rule 10: a policy that never confirmed and refers to no release does not block a drain", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -139,20 +139,20 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.ready("drained", "1.0.0", 1)
 	}},
-	{"rule 10: one policy that never confirmed does not let a canary continue alone", func(h tale) {
+	{"rule 10: a canary does not continue if its only policy never confirmed", func(h tale) {
 		h.policy("odd").stuck = true
 		h.push("1.0.0")
 		h.run(time.Minute)
-		h.want("a first release waits for no gateway", map[string]string{"1.0.0": "active 100"})
+		h.want("a first release does not wait for a gateway", map[string]string{"1.0.0": "active 100"})
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(5 * time.Minute)
 		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(time.Hour)
-		h.want("still", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.state("still", Blocked, true)
+		h.want("after an hour", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.state("after an hour", Blocked, true)
 	}},
-	{"rule 10: every policy that ever confirmed must", func(h tale) {
+	{"rule 10: every policy that ever confirmed must confirm each change", func(h tale) {
 		h.live()
 		slow := h.policy("slow")
 		h.run(time.Minute)
@@ -177,9 +177,9 @@ var protocol = []scene{
 		h.run(4 * time.Minute)
 		h.want("five minutes since web confirmed", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
-		h.want("and since api did", map[string]string{"1.1.0": "active 100"})
+		h.want("five minutes since api confirmed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 12: the state names who does not confirm, and no one else", func(h tale) {
+	{"rule 12: the state names only the policies that do not confirm", func(h tale) {
 		h.live()
 		slow := h.policy("slow")
 		h.run(time.Minute)
@@ -188,9 +188,9 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.state("at first", "TrafficUnconfirmed", false)
 		h.run(11 * time.Minute)
-		h.says("later", "TrafficUnconfirmed", `1.0.0 keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "slow": NotAccepted`)
+		h.message("later", "TrafficUnconfirmed", `1.0.0 keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "slow": NotAccepted`)
 	}},
-	{"rule 10: a canary that waits for a policy is not judged, and loses no pods unseen", func(h tale) {
+	{"rule 10: a canary that waits for a policy is not measured, and fails if it loses its pods", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.quality["1.1.0"] = VerdictRunning
 		h.push("1.1.0")
@@ -210,30 +210,30 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.want("without pods it fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 11: what a domain names is not let go, and drains when it does not", func(h tale) {
+	{"rule 11: a release is kept while a domain refers to it, and drains afterwards", func(h tale) {
 		h.edit("one is retained", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.live()
 		h.nets["web"].pins = []string{"1.0.0"}
 		h.run(time.Minute)
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
-		h.want("named", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
-		h.ready("named", "1.0.0", 2)
+		h.want("a domain refers to it", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.ready("a domain refers to it", "1.0.0", 2)
 		h.nets["web"].pins = nil
 		h.nets["web"].stuck = true
 		h.run(time.Hour)
-		h.ready("it is not confirmed that none names it", "1.0.0", 2)
+		h.ready("not yet confirmed by the policy", "1.0.0", 2)
 		h.nets["web"].stuck = false
 		h.settle()
 		h.run(20 * time.Second)
-		h.ready("drains", "1.0.0", 2)
+		h.ready("draining", "1.0.0", 2)
 		h.run(time.Minute)
 		h.want("gone", map[string]string{"1.0.0": ""})
 		if h.objects[h.release("1.0.0")] != nil {
-			h.fail("its object remains")
+			h.fail("the object of 1.0.0 remains")
 		}
 	}},
-	{"rule 13: restarts and flaps in a pause neither prolong nor shorten it", func(h tale) {
+	{"rule 13: restarts and unready pods in a pause neither prolong nor shorten the pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -275,7 +275,7 @@ var protocol = []scene{
 		}
 		h.state("recorded", Waiting, true)
 	}},
-	{"rule 23: a pause that breaks off before it is recorded begins again", func(h tale) {
+	{"rule 23: a pause that is interrupted before it is recorded begins again", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 20, Pause: 5 * time.Minute})
 		h.push("1.1.0")
@@ -289,7 +289,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.want("five minutes of health", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"the oldest release keeps its size until it goes", func(h tale) {
+	{"the oldest release keeps its size until it is removed", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -297,28 +297,28 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.want("promoted", map[string]string{"1.2.0": "active 100"})
 		if o := h.object("1.0.0"); o.Replicas != h.spec.Standby {
-			h.fail("1.0.0 has %d replicas, and goes in a moment", o.Replicas)
+			h.fail("1.0.0 has %d replicas, want the standby replicas until it is removed", o.Replicas)
 		}
 		h.run(time.Minute)
 		h.want("gone", map[string]string{"1.0.0": "", "1.1.0": "deprecated 0"})
 		if h.objects[h.release("1.0.0")] != nil {
-			h.fail("its object remains")
+			h.fail("the object of 1.0.0 remains")
 		}
 	}},
-	{"rule 17: a group that is older than the oldest live one does not start", func(h tale) {
+	{"rule 17: a group that is older than the oldest live group does not start", func(h tale) {
 		h.policy("web")
 		h.push("2.0.0", "3.0.0")
 		h.run(time.Minute)
-		h.want("all of the first plan", map[string]string{"2.0.0": "active 100", "3.0.0": "active 100"})
+		h.want("both groups of the first plan", map[string]string{"2.0.0": "active 100", "3.0.0": "active 100"})
 		h.push("1.9.0", "4.0.0", "pr-7-a")
 		h.run(time.Minute)
 		h.want("older and newer", map[string]string{"1.9.0": "", "4.0.0": "active 100", "pr-7-a": "active 100"})
 		h.state("older", "OlderGroup", true)
 		h.withdrawGroup("2-x", Closed)
 		h.run(time.Hour)
-		h.want("a group that ends makes no older one start", map[string]string{"1.9.0": "", "2.0.0": "", "3.0.0": "active 100"})
+		h.want("no older group starts when a group ends", map[string]string{"1.9.0": "", "2.0.0": "", "3.0.0": "active 100"})
 	}},
-	{"rule 25: three commits in a minute, and back to the one that is live", func(h tale) {
+	{"rule 25: three commits in a minute, and a push back to the live commit", func(h tale) {
 		h.policy("web")
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.startup = 30 * time.Second
@@ -344,10 +344,10 @@ var protocol = []scene{
 		h.push("pr-7-a")
 		h.run(time.Hour)
 		if h.rolloutState.Sequence != sequence {
-			h.fail("a push of the commit that is live is a change")
+			h.fail("a push of the live commit changes the rollout state")
 		}
 	}},
-	{"rule 33: a domain deploys nothing, and protects only what was active", func(h tale) {
+	{"rule 33: a domain deploys nothing, and protects only releases that were active", func(h tale) {
 		h.live()
 		h.nets["web"].pins = []string{"1.1.0", "1.2.0"}
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -355,7 +355,7 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0", "1.2.0": ""})
 		if n := h.object("1.1.0").Replicas; n != 0 {
-			h.fail("what was never active has %d replicas", n)
+			h.fail("the release that was never active has %d replicas", n)
 		}
 		h.nets["web"].pins = []string{"1.0.0"}
 		h.run(time.Minute)
@@ -367,16 +367,16 @@ var protocol = []scene{
 		h.ready("full", "1.0.0", 2)
 		h.edit("size", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Minute)
-		h.ready("as large as the active one", "1.0.0", 5)
+		h.ready("same size as the active release", "1.0.0", 5)
 		h.edit("size", func(s *Spec) { s.Replicas = 1 })
 		h.run(time.Minute)
-		h.ready("and as small", "1.0.0", 1)
+		h.ready("smaller size", "1.0.0", 1)
 	}},
-	{"rule 35: retained releases lose their pods when a rollout finds no room", func(h tale) {
+	{"rule 35: retained releases lose their pods when a rollout has no capacity", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.ready("stands by", "1.0.0", 1)
+		h.ready("standby", "1.0.0", 1)
 		h.broken["1.2.0"] = "QuotaExceeded"
 		h.push("1.2.0")
 		h.run(4 * time.Minute)
@@ -390,7 +390,7 @@ var protocol = []scene{
 		h.run(time.Hour)
 		h.want("there was room", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 35: retained releases keep their pods when a run lacks no room", func(h tale) {
+	{"rule 35: retained releases keep their pods when a rollout does not lack capacity", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -400,7 +400,7 @@ var protocol = []scene{
 		h.want("crashes", map[string]string{"1.2.0": "pending 0"})
 		h.ready("after half of the deadline", "1.0.0", 1)
 	}},
-	{"rule 35: retained releases keep their pods when a canary with traffic loses its own", func(h tale) {
+	{"rule 35: retained releases keep their pods when a canary with traffic loses its pods", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -412,7 +412,7 @@ var protocol = []scene{
 		h.want("in its step", map[string]string{"1.2.0": "canary 10"})
 		h.ready("after half of the deadline", "1.0.0", 1)
 	}},
-	{"rule 27: traffic goes back at the first endpoint where a policy withholds the active release", func(h tale) {
+	{"rule 27: a rollback takes effect at the first endpoint if a policy withholds the active release", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -436,7 +436,7 @@ var protocol = []scene{
 		}
 		h.want("immediately", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 22: a first release waits for the end of paused", func(h tale) {
+	{"rule 22: a first release waits while paused", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute
 		h.push("1.0.0")
@@ -456,13 +456,13 @@ var protocol = []scene{
 		h.nets["web"].stuck = true
 		h.steps(Step{Weight: 20, Approval: true})
 		h.run(time.Second)
-		h.want("20 is asked for", map[string]string{"1.1.0": "canary 20"})
-		h.word("1.1.0", Adopt, "")
+		h.want("weight 20 is requested", map[string]string{"1.1.0": "canary 20"})
+		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
-		h.want("it is not programmed yet", map[string]string{"1.1.0": "canary 20"})
+		h.want("weight 20 is not programmed", map[string]string{"1.1.0": "canary 20"})
 		h.nets["web"].stuck = false
 		h.run(time.Second)
-		h.want("it is", map[string]string{"1.1.0": "active 100"})
+		h.want("the change is programmed", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a dead active release whose change is not programmed blocks nothing", func(h tale) {
 		h.live()
@@ -480,10 +480,10 @@ var protocol = []scene{
 		h.drop("1.1.0")
 		h.push("1.2.0")
 		h.run(time.Minute)
-		h.want("a canary waits for it", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
+		h.want("a canary waits for the release", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Minute)
-		h.want("but not when it is dead", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
+		h.want("the active release is dead", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
 	}},
 }
 
@@ -500,7 +500,7 @@ func (h tale) served(when string, want map[string]int) {
 	}
 }
 
-// TestProtocol plays only the histories of this file.
+// TestProtocol runs only the histories of this file.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	for _, h := range protocol {
@@ -527,17 +527,17 @@ func TestConfirmations(t *testing.T) {
 		gone    bool  // whether the row of 1.0.0 is dropped
 		mark    int64 // the resulting settled revision
 	}{
-		"confirmed, draining":                  {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
-		"confirmed, drained":                   {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},
-		"confirmed by the clock of another":    {Report{Revision: 6, Confirmed: t0.Add(-time.Hour)}, 0, 0, "", drain, false, 0},
-		"behind, and names nothing of it":      {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
-		"behind for the deadline":              {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
-		"behind what is settled":               {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
-		"at what is settled, behind the last":  {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
-		"names it, and carries the revision":   {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
-		"names it beyond the deadline":         {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
-		"never confirmed, and names nothing":   {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},
-		"never confirmed, and draining for it": {Report{}, 0, drain - 1, "", drain, false, 0},
+		"confirmed, draining":                       {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
+		"confirmed, drained":                        {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},
+		"confirmed with a time before the change":   {Report{Revision: 6, Confirmed: t0.Add(-time.Hour)}, 0, 0, "", drain, false, 0},
+		"behind, without references":                {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
+		"behind for the deadline":                   {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
+		"behind the settled revision":               {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
+		"at the settled revision, behind the last":  {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
+		"refers to the release, at the revision":    {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
+		"refers to the release beyond the deadline": {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
+		"never confirmed, without references":       {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},
+		"never confirmed, draining":                 {Report{}, 0, drain - 1, "", drain, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

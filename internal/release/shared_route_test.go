@@ -29,13 +29,13 @@ func TestDrainAfterSharedRoute(t *testing.T) {
 	}
 	o.Policies = names("pr")
 	if gone(0) || gone(10*drain) {
-		t.Fatal("the release loses its pods while a route names it")
+		t.Fatal("the release loses its pods while a route refers to it")
 	}
 	o.Policies = names()
 	if gone(10*drain) || gone(11*drain-time.Second) {
-		t.Error("the release loses its pods before its last requests had the drain delay to end")
+		t.Error("the release loses its pods before the drain delay")
 	}
 	if !gone(11 * drain) {
-		t.Error("the release has its pods after the drain")
+		t.Error("the release has pods after the drain")
 	}
 }

@@ -74,7 +74,7 @@ var happenings = []happening{
 			w.advance(at.Sub(w.now))
 		}
 	}},
-	{"policy pass", 18, func(w *world, a, b int) {
+	{"policy reconciles", 18, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			w.read(n, b%3)
 			w.write(n)
@@ -335,7 +335,7 @@ var happenings = []happening{
 	}},
 	{"restore", 4, func(w *world, a, b int) {
 		if b%4 == 0 {
-			w.loseRecord()
+			w.loseState()
 		}
 	}},
 	{"end groups", 2, func(w *world, a, b int) {
@@ -360,7 +360,7 @@ var happenings = []happening{
 		if b%3 > 0 {
 			return
 		}
-		w.loseRecord()
+		w.loseState()
 		for _, o := range w.objects {
 			o.Reported = ""
 		}
@@ -492,7 +492,7 @@ var deck = func() []int {
 	return d
 }()
 
-// play plays the events, then ends all faults and runs the world, and checks that
+// play runs the events, then ends all faults and runs the world, and checks that
 // every rollout ends.
 func play(ops []op, rules []rule, start int) *world {
 	w := newWorld()
@@ -580,7 +580,7 @@ func (w *world) checkRegrouped(o Observed, p Result) {
 			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.State.group(c.Slug) != nil || w.endedByUser(&Group{Slug: c.Slug, Name: c.Name}) {
 				continue
 			}
-			w.fail("regroup: excluded group %s stays on %s, and %s of group %s is offered and not started\n%s", g.Slug, a.Version, c.Version, c.Slug, renderGroup(g))
+			w.fail("regroup: excluded group %s keeps %s, but %s of group %s is offered and does not start\n%s", g.Slug, a.Version, c.Version, c.Slug, renderGroup(g))
 		}
 	}
 }
@@ -670,7 +670,7 @@ func (s stats) counts() []simulate.Count {
 	}
 }
 
-// shorten removes events from a failing history that it fails without, and plays the remaining events
+// shorten removes events from a failing history that it fails without, and runs the remaining events
 // with a record of the plans.
 func shorten(ops []op, start int) *world {
 	ops = simulate.Shorten(ops, func(fewer []op) bool { return play(fewer, rules, start).err != nil })
@@ -691,7 +691,7 @@ func history(seed uint64) (ops []op, start int) {
 	return ops, random.IntN(starts)
 }
 
-// playSeed plays the random history of a seed.
+// playSeed runs the random history of a seed.
 func playSeed(seed uint64, rules []rule) (w *world) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -703,7 +703,7 @@ func playSeed(seed uint64, rules []rule) (w *world) {
 	return play(ops, rules, start)
 }
 
-// TestSimulate plays random histories, as many at a time as there are processors. For a
+// TestSimulate runs random histories, as many at a time as there are processors. For a
 // history that violates an invariant, it prints the seed, which replays the history with
 // -sim.seed, and the shortened history.
 func TestSimulate(t *testing.T) {

@@ -120,7 +120,7 @@ type Rollout struct {
 	// when the deadline passed. Zero means that no such time applies.
 	Grace time.Time
 	// Gate is the point at which the rollout waits for hooks since GateTime, or empty if there is none. While
-	// GateTime is zero, hooks are not asked yet.
+	// GateTime is zero, hooks are not called yet.
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
@@ -161,11 +161,11 @@ type Row struct {
 	Routed bool
 	// Adopted reports whether a user skips the steps.
 	Adopted bool
-	// Attempt counts the starts after failures, and how often the release gave its traffic back. RetryTime is
+	// Attempt counts the starts after failures, and how often the release lost its traffic. RetryTime is
 	// when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records since when the release must be in no route.
+	// Zero records the point from which no route may contain the release.
 	Zero *Zero
 	// Reason is the reason of the status, and Since is the time from which the status applies.
 	Reason Reason
@@ -218,7 +218,7 @@ func (g *Group) Row(release string) *Row {
 	return nil
 }
 
-// leave takes all traffic away from a release.
+// leave removes all traffic from a release.
 func (r *Row) leave() {
 	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
 }

@@ -222,9 +222,9 @@ func promoteFirst(s *scope) {
 	s.promote(r, First)
 }
 
-// promoteKept makes a previously active release active again. It takes no steps, but needs as many replicas as the
+// promoteRetained makes a previously active release active again. It takes no steps, but needs as many replicas as the
 // release that it replaces, unless that release is dead (rule 27).
-func promoteKept(s *scope) {
+func promoteRetained(s *scope) {
 	run, r, c := s.rollout()
 	active := s.g.ActiveRow()
 	if run == nil || active == nil || r.Promoted == 0 {

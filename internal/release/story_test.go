@@ -17,9 +17,9 @@ func statuses(g Group) map[string]any {
 	return m
 }
 
-// TestStory plays the shortest canary step by step: pods, step, confirmation, pause,
+// TestShortestCanary runs the shortest canary step by step: pods, step, confirmation, pause,
 // promotion, drain.
-func TestStory(t *testing.T) {
+func TestShortestCanary(t *testing.T) {
 	o := Observed{
 		Spec:       Spec{Replicas: 2, Standby: 1, MinimumAvailable: 1, Deadline: time.Minute, Drain: 5 * time.Second, Steps: []Step{{Weight: 10, Pause: 10 * time.Second}}},
 		Config:     "c1",

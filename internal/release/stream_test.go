@@ -17,8 +17,8 @@ func (h tale) newest(steps ...Step) {
 	h.run(time.Minute)
 }
 
-// carries checks the weights of the newest domains, as "1.0.0=90 2.0.0=10".
-func (h tale) carries(when, want string) {
+// newestDomains checks the weights of the newest domains, as "1.0.0=90 2.0.0=10".
+func (h tale) newestDomains(when, want string) {
 	var parts []string
 	if s := h.nets["web"].stream; s != nil {
 		for _, name := range slices.Sorted(maps.Keys(s.accepted)) {
@@ -36,28 +36,28 @@ var held = []Step{{Weight: 10, Approval: true}, {Weight: 50, Pause: time.Minute}
 var streams = []scene{
 	{"the newest domains move to a newer group by steps", func(h tale) {
 		h.newest(twoSteps...)
-		h.carries("at first", "1.0.0=100")
+		h.newestDomains("at first", "1.0.0=100")
 		h.push("2.0.0")
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
 		if from := h.rolloutState.group("2-x").Rollout.From; from != "1-x" {
 			h.fail("step 1: the domains come from group %q", from)
 		}
-		h.carries("step 1", "1.0.0=90 2.0.0=10")
+		h.newestDomains("step 1", "1.0.0=90 2.0.0=10")
 		h.run(70 * time.Second)
-		h.carries("step 2", "1.0.0=50 2.0.0=50")
+		h.newestDomains("step 2", "1.0.0=50 2.0.0=50")
 		h.run(70 * time.Second)
 		h.want("end", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
-		h.carries("end", "2.0.0=100")
+		h.newestDomains("end", "2.0.0=100")
 		h.push("2.1.0")
 		h.run(time.Second)
-		h.carries("its own canary", "2.0.0=90 2.1.0=10")
+		h.newestDomains("its own canary", "2.0.0=90 2.1.0=10")
 	}},
-	{"without steps, without such domains, and of an older group the first release goes straight", func(h tale) {
+	{"a first release takes no steps if there are no steps or no newest domains", func(h tale) {
 		h.newest()
 		h.push("2.0.0")
 		h.run(10 * time.Second)
-		h.carries("no steps", "2.0.0=100")
+		h.newestDomains("no steps", "2.0.0=100")
 		h.steps(twoSteps...)
 		h.nets["web"].newest = false
 		h.run(time.Second)
@@ -65,7 +65,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.want("no domains", map[string]string{"3.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that never confirmed block no newer group", func(h tale) {
+	{"newest domains of a policy that never confirmed do not block a newer group", func(h tale) {
 		h.steps(twoSteps...)
 		h.live()
 		odd := h.policy("odd")
@@ -77,7 +77,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that was left behind block no newer group", func(h tale) {
+	{"newest domains of a policy that rollouts no longer wait for do not block a newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.policy("api")
 		h.run(time.Minute)
@@ -90,7 +90,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that comes late block the next step", func(h tale) {
+	{"newest domains of a policy that confirms late block the next step", func(h tale) {
 		h.steps(held...)
 		h.live()
 		odd := h.policy("odd")
@@ -102,78 +102,78 @@ var streams = []scene{
 		odd.stuck = false
 		h.run(time.Minute)
 		odd.stuck = true
-		h.word("2.0.0", Continue, "1")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
-		h.want("it has confirmed, and does not any more", map[string]string{"2.0.0": "canary 50"})
+		h.want("the policy no longer confirms", map[string]string{"2.0.0": "canary 50"})
 		odd.stuck = false
 		h.run(5 * time.Minute)
-		h.want("it confirms", map[string]string{"2.0.0": "active 100"})
+		h.want("the policy confirms again", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"a newer group that fails gives the newest domains back", func(h tale) {
+	{"a newer group that fails loses the newest domains", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Second)
 		h.spoil(h.object("2.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.carries("withheld", "1.0.0=100")
+		h.newestDomains("withheld", "1.0.0=100")
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
-		h.carries("failed", "1.0.0=100")
+		h.newestDomains("failed", "1.0.0=100")
 		if o := h.objects[h.release("2.0.0")]; o.Replicas != 0 {
 			h.fail("the failed release keeps %d pods", o.Replicas)
 		}
 		h.state("failed", "TrafficUnconfirmed", false)
 		h.object("2.0.0").why = ""
-		h.word("2.0.0", Retry, "")
+		h.decideOn("2.0.0", Retry, "")
 		h.run(time.Minute)
-		h.carries("retried", "1.0.0=90 2.0.0=10")
-		h.word("2.0.0", Continue, "1")
+		h.newestDomains("retried", "1.0.0=90 2.0.0=10")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("the way is over", "2.0.0=100")
+		h.newestDomains("the rollout is complete", "2.0.0=100")
 	}},
-	{"measurements take the newest domains back", func(h tale) {
+	{"a failed analysis moves the newest domains back", func(h tale) {
 		h.newest(twoSteps...)
 		h.edit("analysis", func(s *Spec) { s.Analysis = true })
 		h.quality["2.0.0"] = VerdictFailed
 		h.push("2.0.0")
 		h.run(10 * time.Minute)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
-		h.carries("failed", "1.0.0=100")
+		h.newestDomains("failed", "1.0.0=100")
 		h.push("2.0.1")
 		h.run(10 * time.Minute)
-		h.carries("the next one", "2.0.1=100")
+		h.newestDomains("the next version", "2.0.1=100")
 	}},
-	{"hooks have a say in a newer group", func(h tale) {
+	{"hooks apply to the first release of a newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.gates(PreRollout, ConfirmPromotion)
 		h.hooks[PreRollout] = "no"
 		h.push("2.0.0")
 		h.run(time.Hour)
-		h.want("asked", map[string]string{"2.0.0": "pending 0"})
+		h.want("the hooks are called", map[string]string{"2.0.0": "pending 0"})
 		delete(h.hooks, PreRollout)
 		h.measure(h.object("2.0.0"), 0)
 		h.run(time.Second)
-		h.carries("agreed", "1.0.0=90 2.0.0=10")
+		h.newestDomains("the hooks approved", "1.0.0=90 2.0.0=10")
 		h.back["2.0.0"] = true
 		h.run(time.Minute)
 		h.want("rolled back", map[string]string{"2.0.0": "error 0"})
 	}},
-	{"a person's words on a newer group", func(h tale) {
+	{"a user aborts and adopts the first release of a newer group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
-		h.word("2.0.0", Deprecate, "")
+		h.decideOn("2.0.0", Deprecate, "")
 		h.run(10 * time.Minute)
 		h.want("aborted", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
-		h.carries("aborted", "1.0.0=100")
+		h.newestDomains("aborted", "1.0.0=100")
 		h.push("2.1.0")
 		h.run(time.Minute)
-		h.word("2.1.0", Adopt, "")
+		h.decideOn("2.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"2.1.0": "active 100"})
-		h.carries("adopted", "2.1.0=100")
+		h.newestDomains("adopted", "2.1.0=100")
 	}},
-	{"a newer group waits for the one that is in progress", func(h tale) {
+	{"a newer group waits for a group whose rollout is in progress", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -181,19 +181,19 @@ var streams = []scene{
 		h.run(24 * time.Hour)
 		h.want("waits", map[string]string{"2.0.0": "canary 10", "3.0.0": "pending 0"})
 		h.state("waits", "AwaitingGroup", true)
-		h.word("2.0.0", Continue, "1")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
 		h.want("the next", map[string]string{"2.0.0": "active 100", "3.0.0": "canary 10"})
-		h.carries("the next", "2.0.0=90 3.0.0=10")
+		h.newestDomains("the next", "2.0.0=90 3.0.0=10")
 	}},
-	{"of two new groups the newest goes first, and the other has nothing to move", func(h tale) {
+	{"of two new groups, the newest starts first, and the other has no domains to move", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0", "3.0.0")
 		h.run(time.Second)
 		h.want("begins", map[string]string{"2.0.0": "pending 0", "3.0.0": "canary 10"})
 		h.run(5 * time.Minute)
 		h.want("end", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100", "3.0.0": "active 100"})
-		h.carries("end", "3.0.0=100")
+		h.newestDomains("end", "3.0.0=100")
 	}},
 	{"both groups have a canary", func(h tale) {
 		h.newest(held...)
@@ -201,44 +201,44 @@ var streams = []scene{
 		h.run(time.Minute)
 		h.push("2.0.0")
 		h.run(time.Minute)
-		h.carries("both", "1.0.0=81 1.1.0=9 2.0.0=10")
-		h.word("1.1.0", Continue, "1")
+		h.newestDomains("both", "1.0.0=81 1.1.0=9 2.0.0=10")
+		h.decideOn("1.1.0", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("the older is promoted", "1.1.0=90 2.0.0=10")
-		h.word("2.0.0", Continue, "1")
+		h.newestDomains("the older group is promoted", "1.1.0=90 2.0.0=10")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("the newer too", "2.0.0=100")
+		h.newestDomains("the newer group is promoted", "2.0.0=100")
 	}},
-	{"a fix of the older group waits for no newer one", func(h tale) {
+	{"a fix of the older group does not wait for a newer group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.push("1.0.1")
 		h.run(time.Minute)
-		h.carries("both", "1.0.0=81 1.0.1=9 2.0.0=10")
-		h.word("1.0.1", Continue, "1")
+		h.newestDomains("both", "1.0.0=81 1.0.1=9 2.0.0=10")
+		h.decideOn("1.0.1", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("fixed", "1.0.1=90 2.0.0=10")
+		h.newestDomains("fixed", "1.0.1=90 2.0.0=10")
 	}},
-	{"a newer version of the newer group takes its place", func(h tale) {
+	{"a newer version of the newer group supersedes its first release", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.push("2.0.1")
 		h.run(10 * time.Minute)
 		h.want("superseded", map[string]string{"1.0.0": "active 100", "2.0.0": "", "2.0.1": "canary 10"})
-		h.carries("superseded", "1.0.0=90 2.0.1=10")
+		h.newestDomains("superseded", "1.0.0=90 2.0.1=10")
 	}},
-	{"the newer group is withdrawn on the way", func(h tale) {
+	{"the newer group is withdrawn during its rollout", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.withdrawGroup("2-x", Excluded)
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "active 100", "2.0.0": ""})
-		h.carries("gone", "1.0.0=100")
+		h.newestDomains("gone", "1.0.0=100")
 	}},
-	{"the older group ends on the way", func(h tale) {
+	{"the older group ends during the rollout of the newer group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -251,82 +251,82 @@ var streams = []scene{
 		}
 		h.object("2.0.0").why = ""
 		h.run(time.Hour)
-		h.want("the newer one serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
-		h.carries("the newer one serves", "2.0.0=100")
+		h.want("the newer group serves", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
+		h.newestDomains("the newer group serves", "2.0.0=100")
 	}},
-	{"the older group ends when it has more pods", func(h tale) {
+	{"the older group ends while it has more pods than the newer group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.autoscale(h.object("1.0.0"), 4)
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Second)
-		h.want("what remains serves", map[string]string{"2.0.0": "active 100"})
+		h.want("the remaining release serves", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"the older group answers nothing any more", func(h tale) {
+	{"the older group has no endpoints", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
 		h.run(time.Second)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.carries("the canary stands in", "2.0.0=100")
+		h.newestDomains("the canary gets all traffic", "2.0.0=100")
 		h.run(time.Hour)
-		h.want("and continues", map[string]string{"2.0.0": "active 100"})
+		h.want("the rollout continues", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"a policy that has the newest domains must have moved them", func(h tale) {
+	{"a policy with the newest domains must confirm that they have moved", func(h tale) {
 		h.newest(twoSteps...)
 		h.policy("api").newest = false
 		h.run(time.Minute)
 		h.nets["web"].stuck = true
 		h.push("2.0.0")
 		h.run(5 * time.Minute)
-		h.want("no one moved them", map[string]string{"2.0.0": "canary 10"})
+		h.want("no policy moved the domains", map[string]string{"2.0.0": "canary 10"})
 		h.run(time.Hour)
-		h.want("given back", map[string]string{"2.0.0": "pending 0"})
+		h.want("the traffic is removed", map[string]string{"2.0.0": "pending 0"})
 		h.ready("its pods stay", "2.0.0", 2)
 		h.nets["web"].stuck = false
 		h.run(3 * time.Minute)
 		h.want("programmed again", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"a restart in the midst of it", func(h tale) {
+	{"the manager restarts while domains move to a newer group", func(h tale) {
 		h.newest(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.push("2.0.0")
 		h.run(5 * time.Minute)
 		h.crash(0)
 		h.run(4 * time.Minute)
-		h.carries("still waits", "1.0.0=90 2.0.0=10")
+		h.newestDomains("still waits", "1.0.0=90 2.0.0=10")
 		h.run(90 * time.Second)
-		h.carries("waited no longer than asked", "2.0.0=100")
+		h.newestDomains("after the pause", "2.0.0=100")
 	}},
-	{"the record is lost in the midst of it", func(h tale) {
+	{"the rollout state is lost while domains move to a newer group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
-		h.word("2.0.0", Continue, "1")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(time.Second)
-		h.carries("before", "1.0.0=50 2.0.0=50")
-		h.loseRecord()
+		h.newestDomains("before", "1.0.0=50 2.0.0=50")
+		h.loseState()
 		h.run(10 * time.Second)
-		h.want("it begins again", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
-		h.carries("it begins again", "1.0.0=90 2.0.0=10")
-		h.word("2.0.0", Continue, "1")
+		h.want("the first step begins again", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.newestDomains("the first step begins again", "1.0.0=90 2.0.0=10")
+		h.decideOn("2.0.0", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("the way is over", "2.0.0=100")
-		h.loseRecord()
+		h.newestDomains("the rollout is complete", "2.0.0=100")
+		h.loseState()
 		h.run(10 * time.Second)
-		h.want("it stays where it is", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
-		h.carries("it stays where it is", "2.0.0=100")
+		h.want("no change", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.newestDomains("no change", "2.0.0=100")
 	}},
-	{"the record is lost, and with it the older group", func(h tale) {
+	{"the rollout state and the older group are lost", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.remove(h.object("1.0.0"))
-		h.loseRecord()
+		h.loseState()
 		h.run(time.Hour)
-		h.want("what remains serves", map[string]string{"2.0.0": "active 100"})
+		h.want("the remaining release serves", map[string]string{"2.0.0": "active 100"})
 	}},
-	{"the record is lost, and a report names a release of another group", func(h tale) {
+	{"the rollout state is lost, and a report refers to a release of another group", func(h tale) {
 		h.newest(held...)
 		h.push("2.0.0")
 		h.run(10 * time.Minute)
@@ -346,10 +346,10 @@ var streams = []scene{
 			}
 		}
 		if o := h.objects[h.release("2.0.0")]; o == nil || o.Replicas == 0 {
-			h.fail("the pods of 2.0.0 are gone from under the route")
+			h.fail("2.0.0 lost its pods while a route refers to it")
 		}
 	}},
-	{"all policies continue the way", func(h tale) {
+	{"all policies are deleted and created again while domains move to a newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0")
 		h.run(time.Second)
@@ -359,16 +359,16 @@ var streams = []scene{
 		h.state("it waits", "TrafficLost", true)
 		h.policy("web").newest = true
 		h.run(10 * time.Minute)
-		h.carries("and continues", "2.0.0=100")
+		h.newestDomains("the rollout continues", "2.0.0=100")
 	}},
-	{"a newer group has the pods that its weight needs", func(h tale) {
+	{"a newer group has as many pods as its weight requires", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.newest(twoSteps...)
 		h.autoscale(h.object("1.0.0"), 8)
 		h.run(time.Second)
 		h.push("2.0.0")
 		h.run(10 * time.Second)
-		h.ready("as many as the older group", "2.0.0", 8)
+		h.ready("same size as the older group", "2.0.0", 8)
 	}},
 }
 
@@ -384,28 +384,28 @@ func TestOlder(t *testing.T) {
 		edit func(o *Observed, groups map[string]*Group)
 		want string
 	}{
-		"the older group serves":    {func(*Observed, map[string]*Group) {}, "1-x"},
-		"no rollout is in progress": {func(_ *Observed, g map[string]*Group) { g["2-x"].Rollout = nil }, ""},
-		"of a row that is gone":     {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases = nil }, ""},
-		"it has been active":        {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases[0].Promoted = 1 }, ""},
-		"there is an active one": {func(_ *Observed, g map[string]*Group) {
+		"the older group serves":        {func(*Observed, map[string]*Group) {}, "1-x"},
+		"no rollout in progress":        {func(_ *Observed, g map[string]*Group) { g["2-x"].Rollout = nil }, ""},
+		"the row is missing":            {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases = nil }, ""},
+		"the release was active before": {func(_ *Observed, g map[string]*Group) { g["2-x"].Releases[0].Promoted = 1 }, ""},
+		"the group has an active release": {func(_ *Observed, g map[string]*Group) {
 			g["2-x"].Releases = append(g["2-x"].Releases, active("2.1.0")...)
 		}, ""},
-		"it closes":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Phase = Closing }, ""},
-		"a preview":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Level = preview }, ""},
-		"no steps":                  {func(o *Observed, _ map[string]*Group) { o.Spec.Steps = nil }, ""},
-		"no newest domains":         {func(o *Observed, _ map[string]*Group) { o.Policies[0].Groups[0].Newest = false }, ""},
-		"those of another policy":   {func(o *Observed, _ map[string]*Group) { o.Policies = append([]Policy{{Name: "api"}}, o.Policies...) }, "1-x"},
-		"a canary without policies": {func(o *Observed, g map[string]*Group) { o.Policies, g["2-x"].Releases[0].Status = nil, Canary }, "1-x"},
-		"pending without policies":  {func(o *Observed, _ map[string]*Group) { o.Policies = nil }, ""},
-		"a canary that others report of": {func(o *Observed, g map[string]*Group) {
+		"the group closes":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Phase = Closing }, ""},
+		"the group is a preview":           {func(_ *Observed, g map[string]*Group) { g["2-x"].Level = preview }, ""},
+		"no steps":                         {func(o *Observed, _ map[string]*Group) { o.Spec.Steps = nil }, ""},
+		"no newest domains":                {func(o *Observed, _ map[string]*Group) { o.Policies[0].Groups[0].Newest = false }, ""},
+		"newest domains of another policy": {func(o *Observed, _ map[string]*Group) { o.Policies = append([]Policy{{Name: "api"}}, o.Policies...) }, "1-x"},
+		"a canary without policies":        {func(o *Observed, g map[string]*Group) { o.Policies, g["2-x"].Releases[0].Status = nil, Canary }, "1-x"},
+		"pending without policies":         {func(o *Observed, _ map[string]*Group) { o.Policies = nil }, ""},
+		"a canary in the report of another group": {func(o *Observed, g map[string]*Group) {
 			o.Policies[0].Groups, g["2-x"].Releases[0].Status = []Report{{Slug: "2-x"}}, Canary
 		}, ""},
-		"the older group closes":       {func(_ *Observed, g map[string]*Group) { g["1-x"].Phase = Closing }, ""},
-		"the older group is a preview": {func(_ *Observed, g map[string]*Group) { g["1-x"].Level = preview }, ""},
-		"the older group has nothing":  {func(_ *Observed, g map[string]*Group) { g["1-x"].Releases = nil }, ""},
-		"a newer group serves":         {func(_ *Observed, g map[string]*Group) { g["3-x"].Releases = active("3.0.0") }, ""},
-		"of two the newer one":         {func(_ *Observed, g map[string]*Group) { g["0-x"].Releases = active("0.9.0") }, "1-x"},
+		"the older group closes":         {func(_ *Observed, g map[string]*Group) { g["1-x"].Phase = Closing }, ""},
+		"the older group is a preview":   {func(_ *Observed, g map[string]*Group) { g["1-x"].Level = preview }, ""},
+		"the older group has no release": {func(_ *Observed, g map[string]*Group) { g["1-x"].Releases = nil }, ""},
+		"a newer group serves":           {func(_ *Observed, g map[string]*Group) { g["3-x"].Releases = active("3.0.0") }, ""},
+		"two older groups":               {func(_ *Observed, g map[string]*Group) { g["0-x"].Releases = active("0.9.0") }, "1-x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{Spec: Spec{Steps: twoSteps}, Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}
@@ -424,7 +424,7 @@ func TestOlder(t *testing.T) {
 					got = from.g.Slug
 				}
 				if got != tc.want {
-					t.Errorf("in order %v they come from %q, want %q", order, got, tc.want)
+					t.Errorf("order %v: domains come from %q, want %q", order, got, tc.want)
 				}
 			}
 		})
@@ -436,7 +436,7 @@ func TestFollows(t *testing.T) {
 	b := newPlanner(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
 	for name, want := range map[string]bool{"api": false, "web": true, "odd": false} {
 		if got := b.follows(name); got != want {
-			t.Errorf("follows(%q) = %t", name, got)
+			t.Errorf("follows(%q) = %t, want %t", name, got, want)
 		}
 	}
 }
@@ -447,14 +447,14 @@ func TestQueued(t *testing.T) {
 		edit func(*Group)
 		want bool
 	}{
-		"in progress":     {func(*Group) {}, true},
-		"not yet":         {func(g *Group) { g.Releases[0].Status = Pending }, false},
-		"its row is gone": {func(g *Group) { g.Releases = nil }, false},
-		"no more":         {func(g *Group) { g.Rollout = nil }, false},
-		"its own":         {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
-		"it closes":       {func(g *Group) { g.Phase = Closing }, false},
-		"a preview":       {func(g *Group) { g.Level = preview }, false},
-		"it is the same":  {func(g *Group) { g.Slug = "3-x" }, false},
+		"in progress":                     {func(*Group) {}, true},
+		"not started":                     {func(g *Group) { g.Releases[0].Status = Pending }, false},
+		"the row is missing":              {func(g *Group) { g.Releases = nil }, false},
+		"no rollout":                      {func(g *Group) { g.Rollout = nil }, false},
+		"the group has an active release": {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
+		"the group closes":                {func(g *Group) { g.Phase = Closing }, false},
+		"the group is a preview":          {func(g *Group) { g.Level = preview }, false},
+		"the same group":                  {func(g *Group) { g.Slug = "3-x" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := Group{Slug: "2-x", Phase: Live, Rollout: &Rollout{Release: "2"}, Releases: []Row{{Release: "2", Status: Canary}}}
@@ -463,15 +463,15 @@ func TestQueued(t *testing.T) {
 			b.groups = []Group{other, {Slug: "3-x", Phase: Live, Rollout: &Rollout{Release: "3"}, Releases: []Row{{Release: "3", Status: Pending}}}}
 			s := b.scope(&b.groups[1])
 			if got := s.queueWait(s.g.Row("3")) != nil; got != tc.want {
-				t.Errorf("queued: %t", got)
+				t.Errorf("queueWait() != nil: %t, want %t", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestConfirmedOnTheWay checks which policies must confirm the routes of the newest domains while
+// TestConfirmedDuringAMove checks which policies must confirm the routes of the newest domains while
 // the domains move from 1.x, whose revision is 5, to 2.x.
-func TestConfirmedOnTheWay(t *testing.T) {
+func TestConfirmedDuringAMove(t *testing.T) {
 	policy := func(name string, newest bool, older, newer int64) Policy {
 		return Policy{Name: name, Groups: []Report{{Slug: "1-x", Revision: older, Newest: newest, policy: name}, {Slug: "2-x", Revision: newer, policy: name}}}
 	}
@@ -480,17 +480,17 @@ func TestConfirmedOnTheWay(t *testing.T) {
 		settled  int64 // the settled revision of 1.x
 		want     bool
 	}{
-		"it has moved them": {[]Policy{policy("web", true, 2, 5)}, 0, true},
-		"it has not yet":    {[]Policy{policy("web", true, 2, 0)}, 0, false},
-		"nor the last step": {[]Policy{policy("web", true, 2, 4)}, 0, false},
-		"another one confirms, which has nothing to move": {[]Policy{policy("api", false, 2, 5), policy("web", true, 2, 0)}, 0, false},
-		"and the one that has never confirmed anything":   {[]Policy{policy("api", false, 2, 5), policy("web", true, 0, 0)}, 0, true},
-		"one that has nothing here is not waited for":     {[]Policy{policy("api", false, 2, 0), policy("web", true, 2, 5)}, 0, true},
-		"one that has something here is":                  {[]Policy{policy("api", false, 2, 4), policy("web", true, 2, 5)}, 0, false},
-		"one that never confirmed anything is not":        {[]Policy{policy("odd", true, 0, 0), policy("web", true, 2, 5)}, 0, true},
-		"nor one that was left behind in the older group": {[]Policy{policy("odd", true, 1, 0), policy("web", true, 2, 5)}, 2, true},
-		"nor is it, but it had something here":            {[]Policy{policy("odd", true, 0, 4), policy("web", true, 2, 5)}, 0, false},
-		"but one that was just not left behind there is":  {[]Policy{policy("odd", true, 2, 0), policy("web", true, 2, 5)}, 2, false},
+		"the policy confirmed the move":                                    {[]Policy{policy("web", true, 2, 5)}, 0, true},
+		"the policy has not confirmed the move":                            {[]Policy{policy("web", true, 2, 0)}, 0, false},
+		"the policy confirmed only an earlier step":                        {[]Policy{policy("web", true, 2, 4)}, 0, false},
+		"only another policy without newest domains confirmed":             {[]Policy{policy("api", false, 2, 5), policy("web", true, 2, 0)}, 0, false},
+		"the policy with newest domains never confirmed":                   {[]Policy{policy("api", false, 2, 5), policy("web", true, 0, 0)}, 0, true},
+		"another policy without domains of the newer group":                {[]Policy{policy("api", false, 2, 0), policy("web", true, 2, 5)}, 0, true},
+		"another policy with domains of the newer group is behind":         {[]Policy{policy("api", false, 2, 4), policy("web", true, 2, 5)}, 0, false},
+		"another policy never confirmed":                                   {[]Policy{policy("odd", true, 0, 0), policy("web", true, 2, 5)}, 0, true},
+		"another policy is behind the settled revision of the older group": {[]Policy{policy("odd", true, 1, 0), policy("web", true, 2, 5)}, 2, true},
+		"another policy confirmed only the newer group":                    {[]Policy{policy("odd", true, 0, 4), policy("web", true, 2, 5)}, 0, false},
+		"another policy is at the settled revision of the older group":     {[]Policy{policy("odd", true, 2, 0), policy("web", true, 2, 5)}, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newPlanner(Observed{Spec: Spec{Steps: twoSteps}, Policies: tc.policies}, time.Now())
@@ -499,29 +499,29 @@ func TestConfirmedOnTheWay(t *testing.T) {
 				{Name: "1.x", Slug: "1-x", Phase: Live, TrafficRevision: 2, SettledRevision: tc.settled, Releases: []Row{{Release: "1", Status: Active, Promoted: 1}}},
 			}
 			if got := b.scope(&b.groups[0]).confirmed(5); got != tc.want {
-				t.Errorf("confirmed: %t", got)
+				t.Errorf("confirmed() = %t, want %t", got, tc.want)
 			}
 			b.o.Spec.Steps = nil // Nothing moves in steps. A policy without domains of this group has nothing to confirm.
 			if got := b.scope(&b.groups[0]).confirmed(5); got && !slices.ContainsFunc(tc.policies, func(p Policy) bool { return p.Groups[1].Revision == 5 }) {
-				t.Error("confirmed by no one")
+				t.Error("confirmed() = true, although no policy confirmed the revision")
 			}
 		})
 	}
 }
 
-// TestLeftOnTheWay checks which policies must confirm that 2.0.0, which was aborted at revision 5, is
+// TestLeavingDuringAMove checks which policies must confirm that 2.0.0, which was aborted at revision 5, is
 // in no route any more, before it loses its pods.
-func TestLeftOnTheWay(t *testing.T) {
+func TestLeavingDuringAMove(t *testing.T) {
 	for name, tc := range map[string]struct {
 		newest, active bool
 		revision       int64
 		want           bool
 	}{
-		"it may have moved to it":                        {true, false, 0, false},
-		"it has confirmed that it is out":                {true, false, 5, true},
-		"it had it, and has not confirmed":               {false, false, 4, false},
-		"it never had anything of the group":             {false, false, 0, true},
-		"nor moved anything to it, for the group serves": {true, true, 0, true},
+		"the domains may have moved":               {true, false, 0, false},
+		"the policy confirmed the removal":         {true, false, 5, true},
+		"the policy has not confirmed the removal": {false, false, 4, false},
+		"the policy never had routes of the group": {false, false, 0, true},
+		"the group has an active release":          {true, true, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newPlanner(Observed{Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: tc.newest}, {Slug: "2-x", Revision: tc.revision}}}}}, time.Now())
@@ -531,7 +531,7 @@ func TestLeftOnTheWay(t *testing.T) {
 			}
 			out := Row{Release: "2", Status: Error, Zero: &Zero{Revision: 5, Time: time.Now().Add(-time.Hour)}}
 			if got := b.scope(&b.groups[0]).leaving(out) == nil; got != tc.want {
-				t.Errorf("left: %t", got)
+				t.Errorf("leaving() == nil: %t, want %t", got, tc.want)
 			}
 		})
 	}
@@ -544,14 +544,14 @@ func TestArrives(t *testing.T) {
 		edit func(*Observed, *Group)
 		want bool
 	}{
-		"they are in the older group":      {func(*Observed, *Group) {}, true},
-		"without steps":                    {func(o *Observed, _ *Group) { o.Spec.Steps = nil }, false},
-		"which closes":                     {func(_ *Observed, g *Group) { g.Phase = Closing }, false},
-		"which is a preview":               {func(_ *Observed, g *Group) { g.Level = preview }, false},
-		"they are in this one":             {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Slug = "2-x" }, false},
-		"they are in a newer one":          {func(o *Observed, g *Group) { g.Name, g.Slug, o.Policies[0].Groups[0].Slug = "3.x", "3-x", "3-x" }, false},
-		"there are none":                   {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Newest = false }, false},
-		"nothing is active where they are": {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Active = "" }, false},
+		"the domains route to the older group":  {func(*Observed, *Group) {}, true},
+		"without steps":                         {func(o *Observed, _ *Group) { o.Spec.Steps = nil }, false},
+		"the older group closes":                {func(_ *Observed, g *Group) { g.Phase = Closing }, false},
+		"the older group is a preview":          {func(_ *Observed, g *Group) { g.Level = preview }, false},
+		"the domains route to this group":       {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Slug = "2-x" }, false},
+		"the domains route to a newer group":    {func(o *Observed, g *Group) { g.Name, g.Slug, o.Policies[0].Groups[0].Slug = "3.x", "3-x", "3-x" }, false},
+		"no newest domains":                     {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Newest = false }, false},
+		"the older group has no active release": {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Active = "" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{Spec: Spec{Steps: twoSteps}, Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Newest: true, Active: "1.0.0"}}}}}
@@ -560,7 +560,7 @@ func TestArrives(t *testing.T) {
 			b := newPlanner(o, time.Now())
 			b.groups = []Group{{Name: "2.x", Slug: "2-x", Phase: Live}, other}
 			if got := b.scope(&b.groups[0]).arrives(); got != tc.want {
-				t.Errorf("arrives: %t", got)
+				t.Errorf("arrives() = %t, want %t", got, tc.want)
 			}
 		})
 	}

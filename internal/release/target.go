@@ -64,7 +64,7 @@ func (s *scope) latest() Target {
 			c.Release = kept.Release
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() && !s.activeDenied() {
-			break // An older version would take the pods away from the active release again.
+			break // An older version would remove the pods of the active release again.
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {
 			continue

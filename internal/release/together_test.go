@@ -118,7 +118,7 @@ var together = map[string]func() choir{
 		c["m3"].push("1.1.0")
 		c.run(24 * time.Hour)
 		c.want("two of three", "canary 10, -, canary 10")
-		c["m1"].says("two of three", "AwaitingTogether", "1.1.0 is waiting at 10% for Microservice m2")
+		c["m1"].message("two of three", "AwaitingTogether", "1.1.0 is waiting at 10% for Microservice m2")
 		c["m2"].push("1.1.0")
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100, active 100")
@@ -145,7 +145,7 @@ var together = map[string]func() choir{
 		c.want("m1 has passed the gate, and waits for its hooks", "canary 10, canary 50")
 		delete(c["m1"].hooks, ConfirmTrafficIncrease)
 		c.run(time.Hour)
-		c.want("and so m2", "active 100, canary 50")
+		c.want("m2 follows", "active 100, canary 50")
 		delete(c["m2"].hooks, ConfirmPromotion)
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100")
@@ -167,13 +167,13 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m1"].push("1.1.0")
 		c.run(time.Hour)
-		c["m1"].word("1.1.0", Adopt, "")
+		c["m1"].decideOn("1.1.0", Adopt, "")
 		c.run(time.Minute)
 		c.want("adopted", "active 100, -")
 		c["m1"].pin(Pin{Group: "1.x", Version: "1.0.0"})
 		c["m2"].push("1.1.0")
 		c.run(24 * time.Hour)
-		c.want("what went back is not with it", "deprecated 0, canary 10")
+		c.want("the version that was rolled back does not count", "deprecated 0, canary 10")
 		c["m1"].pin()
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100")
@@ -185,8 +185,8 @@ var together = map[string]func() choir{
 		c["m2"].broken["1.1.0"], c["m3"].broken["1.1.0"], c["m4"].broken["1.1.0"] = "ImageNotFound", "CrashLoopBackOff", "CrashLoopBackOff"
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
-		c.want("held", "canary 10, error 0, error 0, error 0")
-		c["m1"].says("held", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservice m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry it there, set spec.decision.action: Adopt or Deprecate on VersionedMicroservice "+c["m1"].release("1.1.0")+", or push another version")
+		c.want("blocked by the failure", "canary 10, error 0, error 0, error 0")
+		c["m1"].message("blocked by the failure", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservice m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry it there, set spec.decision.action: Adopt or Deprecate on VersionedMicroservice "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
 	"what failed is tried again by decision, and then all continue": func() choir {
@@ -195,15 +195,15 @@ var together = map[string]func() choir{
 		c["m1"].broken["1.1.0"] = "CrashLoopBackOff"
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
-		c.want("both back", "error 0, error 0")
-		c["m2"].word("1.1.0", Retry, "")
+		c.want("both resume", "error 0, error 0")
+		c["m2"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
-		c.want("not before what failed", "error 0, error 0")
+		c.want("not before the failed version", "error 0, error 0")
 		c["m1"].object("1.1.0").why = ""
-		c["m1"].word("1.1.0", Retry, "")
+		c["m1"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
-		c.want("that one waits", "canary 10, error 0")
-		c["m2"].word("1.1.0", Retry, "")
+		c.want("the other group waits", "canary 10, error 0")
+		c["m2"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100")
 		return c
@@ -220,7 +220,7 @@ var failuresTogether = []struct {
 	{"before it has pods", func(h tale) { h.broken["1.1.0"] = "CrashLoopBackOff" }, 0, "canary 10"},
 	{"in the first step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 30 * time.Second, "canary 10"},
 	{"in the second step", func(h tale) { h.spoil(h.object("1.1.0"), "CrashLoopBackOff") }, 90 * time.Second, "canary 50"},
-	{"aborted by a person", func(h tale) { h.word("1.1.0", Deprecate, "") }, 90 * time.Second, "canary 50"},
+	{"aborted by a user", func(h tale) { h.decideOn("1.1.0", Deprecate, "") }, 90 * time.Second, "canary 50"},
 }
 
 func TestTogether(t *testing.T) {

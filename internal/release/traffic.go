@@ -15,21 +15,21 @@ type load struct {
 	backends []backend
 }
 
-// asked is the required content of routes, the revision and time from which it is required, and the releases
+// required is the required content of routes, the revision and time from which it is required, and the releases
 // that were required to be in no route.
-type asked struct {
+type required struct {
 	load
 	revision int64
 	since    time.Time
 	rows     []Row // the rows of the group, which are not modified
 }
 
-func askedOf(g *Group) asked {
-	return asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
+func requiredOf(g *Group) required {
+	return required{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
 // zero returns the record of a release that was required to be in no route, or nil.
-func (a asked) zero(release string) *Zero {
+func (a required) zero(release string) *Zero {
 	for i := range a.rows {
 		if a.rows[i].Release == release {
 			return a.rows[i].Zero

@@ -30,20 +30,20 @@ func TestDrainOfACanaryDomain(t *testing.T) {
 		return slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == name })
 	}
 	if stops(t0) {
-		t.Fatal("its pods are to stop while a route names it")
+		t.Fatal("the plan removes the pods while a route refers to the release")
 	}
 	if z := o.State.Groups[0].Releases[0].Zero; z == nil || !z.Named {
-		t.Fatalf("that a route names it is not recorded: %+v", z)
+		t.Fatalf("the reference from a route is not recorded: %+v", z)
 	}
 	o.Policies[0].Groups[0].References = nil
 	if stops(t0.Add(time.Minute)) {
-		t.Error("its pods are to stop in the moment in which no route names it any more")
+		t.Error("the plan removes the pods as soon as no route refers to the release, want after the drain")
 	}
 	if stops(t0.Add(time.Minute + 29*time.Second)) {
-		t.Error("its pods are to stop before the drain is over")
+		t.Error("the plan removes the pods before the end of the drain")
 	}
 	if !stops(t0.Add(time.Minute + 30*time.Second)) {
-		t.Error("its pods stay after the drain")
+		t.Error("the release has pods after the drain")
 	}
 }
 
@@ -70,12 +70,12 @@ func TestPolicyWithoutStatus(t *testing.T) {
 	}
 	p := Plan(o, t0)
 	if len(p.Retire) > 0 {
-		t.Fatalf("pods go while it is not known what routes to them: %+v", p.Retire)
+		t.Fatalf("pods are removed before all policies report: %+v", p.Retire)
 	}
 	if !slices.ContainsFunc(p.Notes, func(n Note) bool {
 		return n.Reason == TrafficUnconfirmed && strings.Contains(n.Message, `networkpolicies.hlnr.io "web": has not confirmed`)
 	}) {
-		t.Errorf("what it waits for is not reported: %+v", p.Notes)
+		t.Errorf("the wait is not reported: %+v", p.Notes)
 	}
 	o.Policies[0] = Policy{Name: "web", Groups: []Report{{Slug: "1-x", Revision: 3, Confirmed: at, References: []string{"one-1.1.0"}, Active: "one-1.1.0"}}}
 	gone := func(after time.Duration) map[string]bool {
@@ -88,10 +88,10 @@ func TestPolicyWithoutStatus(t *testing.T) {
 		return out
 	}
 	if at := gone(time.Minute); at["one-1.2.0"] || at["one-1.1.0"] {
-		t.Errorf("the policy may have routed to %v a moment before", at)
+		t.Errorf("pods of %v are removed, although the policy may have routed to them a moment before", at)
 	}
 	if at := gone(time.Minute + 30*time.Second); !at["one-1.2.0"] || !at["one-1.0.0"] || at["one-1.1.0"] {
-		t.Errorf("after the drain, pods go of %v", at)
+		t.Errorf("after the drain: pods are removed of %v", at)
 	}
 }
 
@@ -150,11 +150,11 @@ func TestRebuiltGroupCloses(t *testing.T) {
 	}
 	p := Plan(o, t0)
 	if len(p.State.Groups) != 1 || p.State.Groups[0].Phase != Closing || p.State.Groups[0].Row("a") == nil || p.State.Groups[0].Row("b") == nil {
-		t.Errorf("the group is to drain both releases: %+v", p.State.Groups)
+		t.Errorf("the group does not drain both releases: %+v", p.State.Groups)
 	}
 	o.State = p.State
 	if p = Plan(o, t0.Add(time.Second)); len(p.Retire) > 0 {
-		t.Errorf("pods go before the drain is over: %+v", p.Retire)
+		t.Errorf("pods are removed before the end of the drain: %+v", p.Retire)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestObjectWithoutARowReportsItsWait(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("one-1.0.0 stays, and nothing reports why: retire %v, notes %+v", p.Retire, p.Notes)
+	t.Errorf("one-1.0.0 is kept without a reported reason: retire %v, notes %+v", p.Retire, p.Notes)
 }
 
 // TestUndoneDuringAResize covers a user who undoes the end of a group while spec.paused is set, and while the controller of the last active
@@ -206,6 +206,6 @@ func TestUndoneDuringAResize(t *testing.T) {
 		o.Objects[0].Unsettled = false // The controller reports.
 	}
 	if a := o.State.Groups[0].ActiveRow(); a == nil {
-		t.Errorf("nothing is active, although two pods are there:\n%s", renderGroup(&o.State.Groups[0]))
+		t.Errorf("no release is active, although two pods are available:\n%s", renderGroup(&o.State.Groups[0]))
 	}
 }

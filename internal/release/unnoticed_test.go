@@ -7,7 +7,7 @@ import (
 
 // survivors are histories of conditions whose removal from the planner no other test detects.
 var survivors = []scene{
-	{"rule 31: of what was active before, what a pin wants follows an active release that is lost", func(h tale) {
+	{"rule 31: of the retained releases, the pinned release replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
@@ -24,7 +24,7 @@ var survivors = []scene{
 			h.fail("1.1.0 was active in between: promoted %d, before %d", after, before)
 		}
 	}},
-	{"rule 16: a pin to a retained version that the registry has no more has no effect", func(h tale) {
+	{"rule 16: a pin to a retained version that the registry no longer contains has no effect", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -34,7 +34,7 @@ var survivors = []scene{
 		h.want("pinned", map[string]string{"1.1.0": "active 100"})
 		h.state("pinned", "PinnedVersionMissing", true)
 	}},
-	{"an active version that the registry has no more is followed while the template has no configuration", func(h tale) {
+	{"a missing active version is replaced by a pin while the template has no configuration", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
@@ -46,7 +46,7 @@ var survivors = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.1.0": "active 100", "1.2.0": "deprecated 0"})
 	}},
-	{"an active version that the registry has no more is followed by what is offered, not by what is retained alone", func(h tale) {
+	{"a missing active version is replaced by the offered version, not by a version that is only retained", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
@@ -72,15 +72,15 @@ var survivors = []scene{
 		h.run(time.Hour)
 		h.want("offered again", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 21: a release that a person tries again while nothing starts has the reason Retried", func(h tale) {
+	{"rule 21: a release that a user retries while nothing starts has the reason Retried", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Second)
-		h.word("1.1.0", Deprecate, "")
+		h.decideOn("1.1.0", Deprecate, "")
 		h.run(time.Minute)
 		h.edit("pause", func(s *Spec) { s.Paused = true })
-		h.word("1.1.0", Retry, "")
+		h.decideOn("1.1.0", Retry, "")
 		h.retries("decided", "1.1.0", Retried)
 	}},
 }

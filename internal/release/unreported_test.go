@@ -33,7 +33,7 @@ func TestPodsStayUntilEachPolicyReports(t *testing.T) {
 			gone = gone || x.Release == "old"
 		}
 		if gone == unreported {
-			t.Errorf("the policy has no status: %v; the old release loses its pods: %v", unreported, gone)
+			t.Errorf("policy without status: %v; the old release loses its pods: %v", unreported, gone)
 		}
 	}
 }

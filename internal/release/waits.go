@@ -178,7 +178,7 @@ var outside = map[Reason]string{
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",
-	"NameConflict":         "a Deployment of its name is not managed by Heighliner",
+	"NameConflict":         "a Deployment with its name is not managed by Heighliner",
 	otherRunning:           "pods of another release of its exclusive group are still running",
 	notProgrammed:          "its routes are not programmed",
 	notCreated:             "the API server rejects its VersionedMicroservice",

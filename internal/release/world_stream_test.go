@@ -18,7 +18,7 @@ type stream struct {
 	revisions map[string]int64
 }
 
-// streamKey is the key under which a pass stores the version of that route.
+// streamKey is the key under which a reconcile stores the version of that route.
 const streamKey = "newest"
 
 // objects returns all objects that a policy wrote.

@@ -81,7 +81,7 @@ type world struct {
 
 	quick  bool // plans are not computed several times to compare them
 	sparse bool // each plan is compared with only one other plan, in turn of different kinds
-	// crashAt is the write before which the manager ends. lateAt is the write before
+	// crashAt is the write before which the manager stops. lateAt is the write before
 	// which the rest of its plan arrives. 0 means never.
 	crashAt, lateAt int
 	late            []write
@@ -262,7 +262,7 @@ func (w *world) played() string {
 
 // --- the registry and the user ---
 
-// slugOf returns the group of a version, which its first number determines. Versions of pull requests
+// slugOf returns the group of a version, which is determined by its first number. Versions of pull requests
 // have the form "pr-7-abc".
 func slugOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
@@ -425,9 +425,9 @@ func (w *world) edit(what string, change func(*Spec)) {
 	w.version++
 }
 
-// loseRecord empties the status, like a restore without the status. The managers
+// loseState empties the status, like a restore without the status. The managers
 // restart.
-func (w *world) loseRecord() {
+func (w *world) loseState() {
 	w.say("status lost")
 	w.stats.faults++
 	for _, g := range w.rolloutState.Groups {
@@ -759,8 +759,8 @@ func union(a, b []string) []string {
 	return out
 }
 
-// write writes the result of a pass to the objects. Before a policy writes for a group that it never confirmed, it reports
-// this write, which ends the pass.
+// write writes the result of a reconcile to the objects. Before a policy writes for a group that it never confirmed, it reports
+// this write, which ends the reconcile.
 func (w *world) write(n *net) {
 	if n.pass == nil {
 		return
@@ -782,7 +782,7 @@ func (w *world) write(n *net) {
 	w.noteNamed()
 }
 
-// serve creates the Services of a pass.
+// serve creates the Services of a reconcile.
 func (n *net) serve() {
 	clear(n.serves)
 	for _, g := range n.pass.rolloutState.Groups {
@@ -813,7 +813,7 @@ func (w *world) announce(n *net, live map[string]*routed) (more bool) {
 	return more
 }
 
-// put writes the result of a pass.
+// put writes the result of a reconcile.
 func (w *world) put(n *net) {
 	known := map[string]bool{}
 	for i := range n.pass.rolloutState.Groups {
@@ -825,7 +825,7 @@ func (w *world) put(n *net) {
 			n.routes[g.Slug] = c
 		}
 		if c.rv != n.pass.saw[g.Slug] {
-			continue // A newer pass has written.
+			continue // A newer reconcile has written.
 		}
 		w.carry(n, g, c)
 		c.rv = w.id()
@@ -1153,7 +1153,7 @@ func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-l
 // lags are the lags of the caches, in snapshots.
 type lags struct{ rolloutState, objects, policies, offers int }
 
-// observe returns the input of one pass of a manager. It also returns the old objects, because their
+// observe returns the input of one plan of a manager. It also returns the old objects, because their
 // versions are preconditions. An object of the rollout state that is missing in the cache is read from the
 // API server, and the lag of policies is below the minimum drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
@@ -1406,7 +1406,7 @@ func (w *world) ensure(x write) bool {
 	}
 	live.NeverActive = x.never
 	if e.Replicas < live.Replicas {
-		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
+		w.fail("ensure of %s removes %d of %d replicas", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
 		delete(w.taken, live.Release) // The write also returns its pods.
@@ -1516,7 +1516,7 @@ func (w *world) settle() time.Time {
 			for w.perform(l) {
 			}
 			if tries++; tries > 200 {
-				w.fail("plans follow each other without end")
+				w.fail("plans never become stable")
 				for _, p := range w.last {
 					w.say("a plan:\n%s", render(p))
 				}
@@ -1529,7 +1529,7 @@ func (w *world) settle() time.Time {
 		}
 		before = now
 	}
-	w.fail("the world does not come to rest")
+	w.fail("the simulation does not become stable")
 	return time.Time{}
 }
 
@@ -1588,7 +1588,7 @@ func (w *world) run(d time.Duration) {
 	end := w.now.Add(d)
 	for turns := 0; w.err == nil; turns++ {
 		if turns > 2000 {
-			w.fail("a user wants to be requeued again and again")
+			w.fail("a requeue is still requested after 2000 turns")
 		}
 		at := w.settle()
 		if at.IsZero() || at.After(end) {

@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at returns a time some minutes after the epoch.
+// at returns a time a few minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
 // row returns a release whose status began at the given minute.
@@ -123,7 +123,7 @@ func TestProgress(t *testing.T) {
 			steps:    []step{{1, shop(nil, one)}, {19, shop(nil, row("1.1.0", failed, "ReleaseFailed", 17, 0), one)}, {30, shop(nil, row("1.1.0", failed, "ReleaseFailed", 29, 0), one)}},
 			rollouts: map[string]float64{resultFailed: 2},
 		},
-		"abort by a person": {
+		"abort by a user": {
 			steps:    []step{{1, shop(nil, one)}, {19, shop(nil, row("1.1.0", failed, "Aborted", 17, 0), one)}},
 			rollouts: map[string]float64{resultAborted: 1},
 		},

@@ -29,7 +29,7 @@ var (
 // These metrics cover all services, without names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Release groups, by state.", "state")
-	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time since which a release group has been in each state, of the group that has been in it longest.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in a state longest entered it, by state.", "state")
 	policyStates  = describe("heighliner_policy_conditions", "ImagePolicies and NetworkPolicies, by condition and its status.", "kind", "condition", "status")
 	servicesTotal = describe("heighliner_microservices", "Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
@@ -38,15 +38,15 @@ var (
 
 // These metrics have labels for namespace, Microservice and group.
 var (
-	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the current one.", with(groupLabels, "state")...)
-	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Time since which a release group has been in its state, or at which it was first seen in it.", groupLabels...)
+	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the current state.", with(groupLabels, "state")...)
+	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Time at which a release group entered its state, or was first seen in it.", groupLabels...)
 	groupVersion     = describe("heighliner_group_version", "Versions of a release group by status: active, and pending or canary during a rollout.", with(groupLabels, "status", "version")...)
 	groupActiveSince = describe("heighliner_group_active_since_timestamp_seconds", "Time at which the active release of a group became active.", groupLabels...)
 	groupStep        = describe("heighliner_group_canary_step", "Step of the rollout in progress, from 1; 0 before the first.", groupLabels...)
 	groupSteps       = describe("heighliner_group_canary_steps", "Number of steps of the rollout in progress.", groupLabels...)
 	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes should give to the release whose rollout is in progress.", groupLabels...)
 	groupDeployments = describe("heighliner_group_deployments_total", "Number of times that a release of the group became active, as recorded in the status.", groupLabels...)
-	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release was active, since its version was published (Published), otherwise since its release was created (Started).", with(groupLabels, "from")...)
+	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release became active, from the publication of its version (Published) or, if that is unknown, from the creation of the release (Started).", with(groupLabels, "from")...)
 
 	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)
 	serviceRollouts = describe("heighliner_service_rollouts_total", "Rollouts that ended since the manager started, and rollbacks, by result.", with(serviceLabels, "result")...)

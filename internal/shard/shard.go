@@ -6,7 +6,7 @@
 // lease.go  writes the Lease of a shard, and detects its loss
 // turn.go   lets replicas with fewer shards acquire first
 //
-// A replica holds a shard until its process ends. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
+// A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
 // Therefore a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
 // shards again, restart the replicas.
 package shard
@@ -171,7 +171,7 @@ func (s *Shards) Start(ctx context.Context) error {
 		})
 	}
 	select {
-	case err := <-ended: // The process ends. This ends ctx, which releases the other shards.
+	case err := <-ended: // The process exits. This ends ctx, which releases the other shards.
 		return err
 	case <-ctx.Done():
 		electors.Wait()

@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestRequeuesKeepTheTimeOfAPassThatFails checks that a reconcile that ends in an error with a long back-off, but requests
+// TestRequeuesKeepTheTimeOfAFailedReconcile checks that a reconcile that ends in an error with a long back-off, but requests
 // a requeue at another time, is requeued at that time.
-func TestRequeuesKeepTheTimeOfAPassThatFails(t *testing.T) {
+func TestRequeuesKeepTheTimeOfAFailedReconcile(t *testing.T) {
 	t.Parallel()
 	var requeues status.Requeues
 	var passes atomic.Int32

@@ -75,7 +75,7 @@ func TestRanges(t *testing.T) {
 
 // TestRangesThatAreRefused checks that common mistakes are rejected with a remedy, and never partly parsed.
 func TestRangesThatAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"latest":                   "leave it empty for all versions",
 		"":                         "leave it empty for all versions",
 		" ":                        "leave it empty for all versions",
@@ -103,8 +103,8 @@ func TestRangesThatAreRefused(t *testing.T) {
 		if problem == "" || remedy == "" {
 			t.Errorf("%q: accepted, or without a remedy (%q, %q)", text, problem, remedy)
 		}
-		if message := problem + ": " + remedy; !strings.Contains(message, says) {
-			t.Errorf("%q: %q does not say %q", text, message, says)
+		if message := problem + ": " + remedy; !strings.Contains(message, want) {
+			t.Errorf("%q: error %q, want %q", text, message, want)
 		}
 	}
 }

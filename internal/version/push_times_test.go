@@ -12,7 +12,7 @@ import (
 func TestRankTimed(t *testing.T) {
 	times := map[string]Timed{
 		"sha-a": {Version: "2026.1.5.13.7.9"}, "sha-b": {Version: "2026.1.5.13.7.10"}, "latest": {Version: "2026.1.5.13.7.10"},
-		"sha-c": {Version: "2025.12.31.23.59.59"}, "sha-d": {Version: "2026.2.1.0.0.0"}, "sha-e": {Reason: "the image says nothing"},
+		"sha-c": {Version: "2025.12.31.23.59.59"}, "sha-d": {Version: "2026.2.1.0.0.0"}, "sha-e": {Reason: "the image has no time"},
 	}
 	for name, tc := range map[string]struct {
 		rules    Rules

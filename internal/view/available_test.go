@@ -112,7 +112,7 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 			next = r.SemVer.Version
 		}
 	}
-	if want := "its pods ended for " + next + ", which is being rolled out. If that release fails, the pods of " + row.SemVer.Version + " start again."; a.Result == view.Serving || !strings.Contains(a.Summary, want) {
+	if want := "its pods were stopped for " + next + ", which is being rolled out. If that release fails, the pods of " + row.SemVer.Version + " start again."; a.Result == view.Serving || !strings.Contains(a.Summary, want) {
 		t.Errorf("%s: %s, want %q", a.Result, a.Summary, want)
 	}
 	for _, n := range a.Next {
@@ -133,7 +133,7 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	s, ms := played(t, "pause")
 	now := view.New(s.Input, s.Now).Services[0].State
 	if now.Until == nil {
-		t.Fatalf("the story is not in a pause: %s", now.Sentence)
+		t.Fatalf("the history is not in a pause: %s", now.Sentence)
 	}
 	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Minute: true} {
 		state := view.New(s.Input, now.Until.Add(after)).Services[0].State
@@ -250,7 +250,7 @@ func TestPreviewWithoutPods(t *testing.T) {
 }
 
 // TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its record is older, unless its
-// pods changed some seconds ago.
+// pods changed a few seconds ago.
 func TestPodsBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -325,7 +325,7 @@ func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Result == view.Serving {
-		t.Errorf("%q, and no release has a ready pod", a.Summary)
+		t.Errorf("%q, although no release has a ready pod", a.Summary)
 	}
 }
 

@@ -125,7 +125,7 @@ func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	if to := s.successor(g); to != nil {
-		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
+		x.Class, x.Detail = Moving, fmt.Sprintf("its pods were stopped for %s, which is being rolled out", status.Short(to.SemVer.Version))
 		if s.outage(g) {
 			x.Class, x.Outage = Failed, true
 		}
@@ -280,7 +280,7 @@ func retained(r *v1alpha1.Release) bool {
 }
 
 // complete reports whether all pods of a release are available according to facts that are newer than its recorded availability. The record
-// is some seconds old directly after a promotion, or after the last pod became ready.
+// is a few seconds old directly after a promotion, or after the last pod became ready.
 func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
 	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
 		return false

@@ -84,7 +84,7 @@ func TestDownBeforeTheExchange(t *testing.T) {
 		t.Errorf("the active 1.0.0 has no ready pod, and the state of the service is %s: %q", svc.State.Class, svc.State.Sentence)
 	}
 	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
-	if err != nil || strings.Contains(a.Summary, "its pods ended for") {
+	if err != nil || strings.Contains(a.Summary, "its pods were stopped for") {
 		t.Errorf("%v, its pods crash: %q", err, a.Summary)
 	}
 }

@@ -17,7 +17,7 @@ func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) 
 	t.Helper()
 	s, ok := viewtest.Play(name, "shop")
 	if !ok {
-		t.Fatalf("there is no story %s", name)
+		t.Fatalf("there is no history %s", name)
 	}
 	s.Input.Microservices = []v1alpha1.Microservice{*s.Input.Microservices[0].DeepCopy()}
 	return s, &s.Input.Microservices[0]

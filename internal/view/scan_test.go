@@ -44,7 +44,7 @@ func TestScanOfAList(t *testing.T) {
 	p.Spec.Source.Pinned.Versions = append(p.Spec.Source.Pinned.Versions, "1.4.0")
 	p.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.4.0", Verdict: "Exists", Reason: "the registry has no image with this tag"}}
 	a, err = view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.4.0", s.Now)
-	if want := "1.4.0 is not live: spec.source.pinned.versions has it, and the registry has no image with this tag."; err != nil || a.Summary != want {
+	if want := "1.4.0 is not live: spec.source.pinned.versions contains it, and the registry has no image with this tag."; err != nil || a.Summary != want {
 		t.Errorf("%v, %q, want %q", err, a.Summary, want)
 	}
 	p.Status.Releases, p.Status.Latest, ms.Status.ReleaseGroups = nil, "", nil

@@ -78,7 +78,7 @@ type State struct {
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
-	// Since is when the state began, or nil if that is not known. Until is when the state ends at the latest, or nil if that is not known or there is
+	// Since is when the state began, or nil if that is not known. Until is the latest time at which the state ends, or nil if that is not known or there is
 	// no limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`

@@ -96,7 +96,7 @@ func TestSentences(t *testing.T) {
 		}
 	}
 	for name := range want {
-		t.Errorf("there is no story %q", name)
+		t.Errorf("there is no history %q", name)
 	}
 }
 

@@ -22,7 +22,7 @@ type Answer struct {
 	Time            metav1.Time `json:"time"`
 	// Question is the question as it was parsed.
 	Question string `json:"question"`
-	// Result is serving, notServing, or waiting for a person.
+	// Result is serving, notServing, or waiting for a user.
 	Result Result `json:"result"`
 	// Summary is the answer in one line.
 	Summary string `json:"summary"`
@@ -352,14 +352,14 @@ func (s Share) String(now time.Time) string {
 	text := fmt.Sprintf("%d %%", *s.Asked)
 	switch {
 	case s.Withheld:
-		text = fmt.Sprintf("asked %d %% · withheld: no ready endpoint", *s.Asked)
+		text = fmt.Sprintf("requested %d %% · withheld: no ready endpoint", *s.Asked)
 	case s.Programmed != nil && *s.Programmed != *s.Asked:
-		text = fmt.Sprintf("asked %d %% · programmed %d %%", *s.Asked, *s.Programmed)
+		text = fmt.Sprintf("requested %d %% · programmed %d %%", *s.Asked, *s.Programmed)
 		if s.Since != nil {
 			text += " (" + Age(now.Sub(s.Since.Time)) + ")"
 		}
 	case s.Programmed == nil && s.Since != nil:
-		text = fmt.Sprintf("asked %d %% · not programmed (%s)", *s.Asked, Age(now.Sub(s.Since.Time)))
+		text = fmt.Sprintf("requested %d %% · not programmed (%s)", *s.Asked, Age(now.Sub(s.Since.Time)))
 	}
 	if s.Observed != nil {
 		text += fmt.Sprintf(" · observed %s %% (%s)", strconv.FormatFloat(*s.Observed, 'f', 1, 64), s.Window)
@@ -559,11 +559,11 @@ func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	case r.Share.Since == nil: // The weight is programmed, or work is split by pods.
 		return Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, asked, group, r.State.Sentence)
 	case programmed == nil:
-		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d %% of group %s is asked for, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d %% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	case *programmed == 0:
-		return NotServing, fmt.Sprintf("%s is not live yet: %d %% of group %s is asked for, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("%s is not live yet: %d %% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	}
-	return Serving, fmt.Sprintf("%s is live for %d %% of group %s, and %d %% is asked for: %s.", v, *programmed, group, asked, r.State.Sentence)
+	return Serving, fmt.Sprintf("%s is live for %d %% of group %s, and %d %% is requested: %s.", v, *programmed, group, asked, r.State.Sentence)
 }
 
 // freezeLines adds the freezes that apply to the service.
@@ -635,7 +635,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	if c := s.rejects(wanted); c != nil {
 		a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy rejects it (%s).", wanted, c.Verdict)
 		if _, listed := pinnedTags(p); listed && c.Verdict == string(version.VerdictExists) && c.Reason != "" {
-			a.Summary = fmt.Sprintf("%s is not live: spec.source.pinned.versions has it, and %s.", wanted, c.Reason)
+			a.Summary = fmt.Sprintf("%s is not live: spec.source.pinned.versions contains it, and %s.", wanted, c.Reason)
 		}
 		a.add("verdict", object, "%s: %s", c.Verdict, c.Reason)
 		return
@@ -675,7 +675,7 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	tags, listed := pinnedTags(p)
 	switch {
 	case listed && wanted != "" && !slices.ContainsFunc(tags, func(tag string) bool { return version.Matches(wanted, tag) }):
-		return text + "; spec.source.pinned.versions does not have it"
+		return text + "; spec.source.pinned.versions does not contain it"
 	case int(total) > len(p.Status.Candidates):
 		return text + fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
 	case listed && wanted == "" && len(p.Status.Candidates) > 0:

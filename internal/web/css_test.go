@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWordsStayWhole checks that neither headings nor short columns break inside of words.
-func TestWordsStayWhole(t *testing.T) {
+// TestWordsDoNotBreak checks that neither headings nor short columns break inside of words.
+func TestWordsDoNotBreak(t *testing.T) {
 	t.Parallel()
 	css, err := files.ReadFile("assets/board.css")
 	if err != nil {

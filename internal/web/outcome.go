@@ -44,7 +44,7 @@ func (s *Server) await(ctx context.Context, d *done) {
 }
 
 // handled returns the outcome of a decision; empty while the manager has not handled it. The Microservice records the outcome first, and the
-// release some seconds later.
+// release a few seconds later.
 func handled(data cluster.Data, a Act) string {
 	for i := range data.Microservices {
 		ms := &data.Microservices[i]

@@ -53,7 +53,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	case q.shown != "" && q.previewed != q.chosen():
 		return &Problem{Status: http.StatusConflict, Title: "You chose another " + what + " than the one that was shown", Text: "Nothing was changed. Below is what will happen with " + versionOf(q.service, q.chosen()) + ": check it, and confirm."}
 	case q.shown != "" && q.shown != shown:
-		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service changed since it was made. Nothing was changed. Below is what will happen now: check it, and confirm."}
+		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service has changed since the preview was created. Nothing was changed. Below is what will happen now: check it, and confirm."}
 	case outcome.Refused != "":
 		return &Problem{Status: http.StatusConflict, Title: "This would not be applied", Text: outcome.Refused + ". Nothing was changed."}
 	}

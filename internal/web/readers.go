@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/cluster"
 )
 
-// Reader is a person who reads the board.
+// Reader is a user who reads the board.
 type Reader struct {
 	// User and Groups are the names of the reader in the API server. They are empty for the single reader who has the token.
 	User   string

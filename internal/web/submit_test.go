@@ -97,7 +97,7 @@ func TestPinDuringAFreeze(t *testing.T) {
 	}
 }
 
-// TestFreezeAgain checks that the same freeze can be created again some time later, also from an old page.
+// TestFreezeAgain checks that the same freeze can be created again some time later, even from an old page.
 func TestFreezeAgain(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")

@@ -119,7 +119,7 @@ func story(t testing.TB, name string) *board {
 	all := viewtest.Stories()
 	i := slices.IndexFunc(all, func(s viewtest.Story) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("there is no story %q", name)
+		t.Fatalf("there is no history %q", name)
 	}
 	return serve(t, all[i].Input, all[i].Now)
 }
@@ -454,7 +454,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestOutage checks that pages show since when data is outdated, and only while it is outdated.
+// TestOutage checks that pages show the time from which data is outdated, and only while it is outdated.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")

@@ -42,8 +42,8 @@ func TestActsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestSaidOnce checks that the page of a service shows each pin once and by version, each problem once, and the name before the buttons.
-func TestSaidOnce(t *testing.T) {
+// TestPinsAndProblemsAppearOnce checks that the page of a service shows each pin once and by version, each problem once, and the name before the buttons.
+func TestPinsAndProblemsAppearOnce(t *testing.T) {
 	t.Parallel()
 	b := story(t, "pinned")
 	page := b.get("/services/shop/shop")

@@ -53,7 +53,7 @@ func checkWindow(t *rapid.T, w v1alpha1.DeployWindow, now time.Time) {
 	if first.Next.IsZero() {
 		for at := now.Truncate(time.Minute); at.Before(now.AddDate(0, 0, 22)); at = at.Add(time.Minute) {
 			if x, _ := Resolve(&w, at); x.Open != first.Open {
-				t.Fatalf("open %t forever, it says at %s, and it is open %t at %s: %+v", first.Open, now.UTC(), x.Open, at.UTC(), w)
+				t.Fatalf("at %s: got open %t without end, but open %t at %s: %+v", now.UTC(), first.Open, x.Open, at.UTC(), w)
 			}
 		}
 		return

@@ -61,8 +61,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsChangeWhenTheySay checks that the state of a window is the same at each minute until next, and different at next.
-func TestWindowsChangeWhenTheySay(t *testing.T) {
+// TestWindowsChangeAtNext checks that the state of a window is the same at each minute until next, and different at next.
+func TestWindowsChangeAtNext(t *testing.T) {
 	t.Parallel()
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
 		return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, dayInMinutes-1).Draw(t, "minute")) * time.Minute).Format("15:04"))
@@ -89,7 +89,7 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 		span := newSpan(&w) // Resolve is not used here, because it reads the zone and searches for the next change, and there are thousands of minutes.
 		for at := now.Truncate(time.Minute).Add(time.Minute); at.Before(first.Next); at = at.Add(time.Minute) {
 			if span.open(at.In(zone)) != first.Open {
-				t.Fatalf("it changes at %s, and says %s", at.UTC(), first.Next.UTC())
+				t.Fatalf("open changes at %s, before Next %s", at.UTC(), first.Next.UTC())
 			}
 		}
 		if x, _ := Resolve(&w, first.Next); x.Open == first.Open {

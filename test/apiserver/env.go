@@ -211,7 +211,7 @@ func (o Options) definitions() (root string, folders []string, err error) {
 	return root, folders, nil
 }
 
-// folders creates the folder of the environment, in which etcd and the API server store their files. If this process ends
+// folders creates the folder of the environment, in which etcd and the API server store their files. If this process exits
 // without Stop, both are ended and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {

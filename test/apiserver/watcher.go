@@ -27,7 +27,7 @@ for folder in "${folders[@]}"; do rm -rf "$folder"; done
 `
 
 // endTogether ensures that processes that are started later end with this process, even if it is killed, and that the folder is
-// then deleted. A parent death signal would not work, because it is sent when the thread that started the process ends.
+// then deleted. A parent death signal would not work, because it is sent when the thread that started the process exits.
 func endTogether(folder string) error {
 	folders, err := startWatcher()
 	if err != nil {

@@ -71,7 +71,7 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // After that, the error is that of the limit.
+		if ctx.Err() == nil { // After that, the error is caused by the limit.
 			last = err
 		}
 		select {

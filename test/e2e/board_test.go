@@ -257,7 +257,7 @@ func issue(t *testing.T, authority *x509.Certificate, signer *ecdsa.PrivateKey, 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// reader is a person whom the proxy has identified.
+// reader is a user whom the proxy has identified.
 type reader struct {
 	*frontProxy
 	user string

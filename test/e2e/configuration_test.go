@@ -32,20 +32,20 @@ func TestConfigurationRollback(t *testing.T) {
 	}}
 	s.start("1.0.0")
 	l := s.load(30, false)
-	s.says("azure 1.0.0")
+	s.answersWith("azure 1.0.0")
 
 	t.Log("new content creates a release of the same version")
 	l.Mark("new content")
 	s.configure(settings, "crimson", "1.0.0")
 	s.active("1.0.0")
-	s.says("crimson 1.0.0")
+	s.answersWith("crimson 1.0.0")
 
 	s.push("1.1.0")
 	s.active("1.1.0")
-	s.says("crimson 1.1.0")
+	s.answersWith("crimson 1.1.0")
 	s.configure(settings, "ochre", "1.1.0")
 	s.active("1.1.0")
-	s.says("ochre 1.1.0")
+	s.answersWith("ochre 1.1.0")
 
 	t.Log("a pin restores the old content")
 	l.Mark("pinned")
@@ -53,11 +53,11 @@ func TestConfigurationRollback(t *testing.T) {
 	s.pin("1.0.0")
 	s.active("1.0.0")
 	s.sees(l, "1.0.0")
-	s.says("crimson 1.0.0")
+	s.answersWith("crimson 1.0.0")
 	t.Logf("1.0.0 served its own content %s after the pin", time.Since(began).Round(100*time.Millisecond))
 	s.pin("")
 	s.active("1.1.0")
-	s.says("ochre 1.1.0")
+	s.answersWith("ochre 1.1.0")
 
 	t.Log("the same content again does not create a release")
 	before := s.rows()
@@ -102,8 +102,8 @@ func (s *service) rows() []string {
 	return names
 }
 
-// says waits until twenty consecutive answers contain a text.
-func (s *service) says(want string) {
+// answersWith waits until twenty consecutive answers contain a text.
+func (s *service) answersWith(want string) {
 	s.t.Helper()
 	dialer := &net.Dialer{Timeout: time.Second}
 	web := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{

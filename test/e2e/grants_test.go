@@ -86,13 +86,13 @@ func byNamespace(t *testing.T) {
 // denied waits until the ImagePolicy reports the permission that is missing for a field, and how to grant it.
 func (s *service) denied(field string) {
 	s.t.Helper()
-	says := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
+	forbidden := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
 	wait(s.t, "the ImagePolicy to name the permission", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.ImagePolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err
 		}
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-		return c != nil && c.Reason == "SecretsForbidden" && strings.HasPrefix(c.Message, says), fmt.Sprintf("%+v", c), nil
+		return c != nil && c.Reason == "SecretsForbidden" && strings.HasPrefix(c.Message, forbidden), fmt.Sprintf("%+v", c), nil
 	})
 }

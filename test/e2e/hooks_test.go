@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks plays releases that hooks decide about, with a receiver that checks each signature. Gates block until they
-// are opened, also across kills of the manager. A failing check keeps a release from all traffic. A requested rollback
+// TestHooks runs rollouts with hooks as gates, with a receiver that checks each signature. Gates block until they
+// are opened, even across kills of the manager. A failing check keeps a release from getting traffic. A requested rollback
 // is executed.
 func TestHooks(t *testing.T) {
 	const key = "a key that no one else has"

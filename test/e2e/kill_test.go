@@ -27,12 +27,12 @@ var (
 	kills = flag.Int("kills", 20, "number of kills of the manager")
 )
 
-// TestDemoSurvivesKills plays the demo repeatedly, while the manager's process is killed with SIGKILL at seeded times at
+// TestDemoSurvivesKills runs the demo repeatedly, while the manager's process is killed with SIGKILL at seeded times at
 // least 15 s apart, until the number of kills is reached. Each demo must end with PASSED, which means that no request
 // failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
-// TestPreviewsSurviveKills does the same with the story of previews. Its result also means that each state of each commit
+// TestPreviewsSurviveKills does the same with the demo of previews. Its result also means that each state of each commit
 // was reported to GitHub exactly once.
 func TestPreviewsSurviveKills(t *testing.T) { survivesKills(t, "previews", max(1, *kills/4)) }
 
@@ -78,7 +78,7 @@ func survivesKills(t *testing.T, story string, wanted int) {
 	}
 }
 
-// demo plays a story of the demo once.
+// demo runs a demo once.
 func demo(ctx context.Context, story string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(env.root, "bin", "demo"), "-story", story, "-kubectl", env.kubectl, "-patience", "10m")
 	cmd.Dir = env.root

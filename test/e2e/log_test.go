@@ -152,7 +152,7 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	return lines, others
 }
 
-// restarted records that a test has restarted the API server, and since when.
+// restarted records that a test has restarted the API server, and when.
 func (l *managerLog) restarted(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

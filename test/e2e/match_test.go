@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestMatch routes only the requests with a header or a cookie to a canary, until a person continues it.
+// TestMatch routes only the requests with a header or a cookie to a canary, until a user continues it.
 func TestMatch(t *testing.T) {
 	s := newService(t, "match").steps(v1alpha1.CanaryStep{Name: "testers", Match: true, Approval: &v1alpha1.CanaryApproval{}})
 	s.network.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{

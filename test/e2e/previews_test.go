@@ -89,7 +89,7 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews plays a pull request with a webhook. It is opened before its image exists, gets three pushes, one of them while
+// TestPreviews tests the previews of a pull request with a webhook. It is opened before its image exists, gets three pushes, one of them while
 // the manager is killed, and is closed during an outage of GitHub. Polling with an interval of ten minutes would be slow, so
 // that the changes arrive by deliveries. An outage of GitHub removes no preview.
 func TestPreviews(t *testing.T) {

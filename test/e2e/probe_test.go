@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestProbe plays canaries with a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe,
+// TestProbe runs canaries with a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe,
 // no revision is confirmed before the canary responds, or while the previous release still responds. The test measures
 // the time from the write of a weight until it is served, and from then until it is confirmed. With confirm: Status, for
 // comparison, it is confirmed earlier.

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestZeroFailedRequests plays every kind of change of a service's traffic, under 50 requests per second over reused
+// TestZeroFailedRequests makes every kind of change to a service's traffic, under 50 requests per second over reused
 // connections and 10 over new connections, and checks that no request fails.
 func TestZeroFailedRequests(t *testing.T) {
 	s := newService(t, "requests").steps(pausing(10, 5*time.Second), asking("half", 50))

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestRouteRef plays a completed canary and an aborted canary on one rule of a user's HTTPRoute, while the user edits
+// TestRouteRef runs a completed canary and an aborted canary on one rule of a user's HTTPRoute, while the user edits
 // the other rule, and then returns the rule to the user. No request to either rule fails.
 func TestRouteRef(t *testing.T) {
 	s := newService(t, "routeref").steps(asking("ten", 10), asking("half", 50), asking("all", 100))

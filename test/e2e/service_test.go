@@ -131,7 +131,7 @@ func (s *service) steps(steps ...v1alpha1.CanaryStep) *service {
 	return s
 }
 
-// pausing returns a step that waits for a duration. asking returns a step that waits for a person.
+// pausing returns a step that waits for a duration. asking returns a step that waits for a user.
 func pausing(weight int32, d time.Duration) v1alpha1.CanaryStep {
 	return v1alpha1.CanaryStep{Weight: weight, Pause: &v1alpha1.CanaryPause{Duration: v1alpha1.DurationOf(d)}}
 }
@@ -344,7 +344,7 @@ func (s *service) confirmed() {
 	})
 }
 
-// decide makes a decision about a release, as a person would.
+// decide makes a decision about a release, as a user would.
 func (s *service) decide(version string, action v1alpha1.DecisionAction, step string) {
 	s.t.Helper()
 	id := fmt.Sprintf("%s-%d", action, time.Now().UnixNano())

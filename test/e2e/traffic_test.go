@@ -29,7 +29,7 @@ import (
 // gatewayAway is the phase in which requests may fail, because the gateway is not running.
 const gatewayAway = "gateway away"
 
-// TestTraffic plays every kind of change of a service's traffic under load in every protocol: 100 requests per second
+// TestTraffic makes every kind of change to a service's traffic under load in every protocol: 100 requests per second
 // each of HTTP/1.1 and h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20 datagrams
 // through the Service of the group. No request fails, except while the gateway is not running, and except datagrams in
 // progress while the Service moves, which are counted separately. kube-proxy then deletes the connection tracking entries
@@ -290,7 +290,7 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview plays the end of a preview. The preview answers requests until its host has no route: no request reaches
+// closePreview ends a preview. The preview answers requests until its host has no route: no request reaches
 // a terminating pod.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")

@@ -98,7 +98,7 @@ func TestAnalysisBaseline(t *testing.T) {
 	verdict(t, l)
 }
 
-// results checks that at least the given number of measurements have a result, and that all others are without traffic.
+// results checks that at least the given number of measurements have a result, and that all others have the result NoTraffic.
 func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.MeasurementResult, least int) {
 	t.Helper()
 	n := 0
@@ -117,7 +117,7 @@ func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.Measurement
 	}
 }
 
-// TestAnalysisWeb measures with an endpoint that returns JSON. A value that is neither good nor bad waits for a person,
+// TestAnalysisWeb measures with an endpoint that returns JSON. A value that is neither good nor bad waits for a user,
 // an error is neither a pass nor a failure, and no credential is visible.
 func TestAnalysisWeb(t *testing.T) {
 	t.Parallel()

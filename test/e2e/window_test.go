@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWindow plays a canary up to a step whose deploy window opens within two minutes, in a time zone that no test machine
+// TestWindow runs a canary up to a step whose deploy window opens within two minutes, in a time zone that no test machine
 // uses. The canary waits with the traffic of the previous step, across a kill of the manager, and does not continue before
 // the window opens. An aborted release is rolled back while the window is closed.
 func TestWindow(t *testing.T) {

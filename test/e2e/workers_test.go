@@ -128,7 +128,7 @@ func TestWorkers(t *testing.T) {
 		}
 	})
 
-	t.Run("a canary gets the part of the jobs that its weight says, and takes over", func(t *testing.T) {
+	t.Run("a canary gets the share of jobs of its weight, and takes over", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.2.0")
 		s.status("1.2.0", v1alpha1.ReleaseCanary)

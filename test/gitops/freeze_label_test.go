@@ -70,7 +70,7 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	if err := person.Delete(t.Context(), freeze.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Fatalf("delete the Freeze: %v", err)
 	}
-	// The developer cannot remove the label. The API server reads the kinds of policies' parameters some seconds after they are installed.
+	// The developer cannot remove the label. The API server reads the kinds of policies' parameters a few seconds after they are installed.
 	await.Nil(t, func(ctx context.Context) error {
 		err := person.Patch(ctx, managed(t, namespace), label("null"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "freeze-selectors.hlnr.io") {

@@ -35,7 +35,7 @@ type Addresses struct {
 	GatewayTLS string
 	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP. Defaults to 127.0.0.1:9000.
 	GatewayTCP string
-	// GatewayInternal is the internal IP address of the gateway, also for TCP: HLNR_GATEWAY_INTERNAL. Defaults to 10.250.0.1.
+	// GatewayInternal is the internal IP address of the gateway, which also serves TCP: HLNR_GATEWAY_INTERNAL. Defaults to 10.250.0.1.
 	GatewayInternal string
 	// PrometheusInternal is the internal URL of Prometheus: HLNR_PROMETHEUS_INTERNAL. Defaults to http://10.250.0.1:9090.
 	PrometheusInternal string

@@ -32,7 +32,7 @@ type LoadConfig struct {
 	// requires root. Defaults to the network namespace of this process, in which only loopback addresses are allowed.
 	Network string
 	// Host is the value of the Host header, with or without a port: the domain of the Microservice. It identifies the load
-	// in reports, also for TCP and UDP, which do not send it. Required.
+	// in reports, even for TCP and UDP, which do not send it. Required.
 	Host string
 	// Path is the path and the query of requests. Defaults to "/".
 	Path string
@@ -150,7 +150,7 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase, to which requests belong that are sent from now on. If the name was used before, it continues that phase.
+// Mark begins a phase, to which all requests that are sent from now on belong. If the name was used before, it continues that phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
 // Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.

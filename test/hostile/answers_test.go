@@ -74,18 +74,18 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 			pool.Ask(release, asked, asked)
 		}
 	}
-	said := ""
+	message := ""
 	for range manyCalls {
 		select {
 		case release := <-notified:
 			for _, outcome := range pool.Outcomes(release) {
-				said = outcome.Message
+				message = outcome.Message
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return errors.New("it is taken: " + said)
+	return errors.New("it is accepted: " + message)
 }
 
 // ofPrometheus returns an analysis with the answers from a URL.
@@ -122,18 +122,18 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 			m.Ask(key, requests[key])
 		}
 	}
-	said := ""
+	message := ""
 	for range manyQuestions {
 		select {
 		case key := <-notified:
 			if round, done := m.Ask(key, requests[key]); done {
-				said = round.Measurements[0].Message
+				message = round.Measurements[0].Message
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return errors.New("it is taken: " + said)
+	return errors.New("it is accepted: " + message)
 }
 
 // signing is the secret of a webhook.

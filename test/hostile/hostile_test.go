@@ -1,4 +1,4 @@
-// Package hostile plays input with which a tenant, or a server of a tenant, could make the manager slow or make it use
+// Package hostile tests input with which a tenant, or a server of a tenant, could make the manager slow or make it use
 // much memory.
 package hostile
 
@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// playing is the environment variable that contains the name of the case that a process plays.
+	// playing is the environment variable that contains the name of the case that a process runs.
 	playing = "HEIGHLINER_TEST_HOSTILE"
 	// limit is the maximum peak memory of a case, including its whole process, for the manager without the race detector. The
 	// race detector delays the release of memory: see raceFactor.
@@ -253,7 +253,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	return err
 }
 
-// packed returns a handler that responds with a text of 15 MiB, compressed to some kilobytes.
+// packed returns a handler that responds with a text of 15 MiB, compressed to a few kilobytes.
 func packed(first, element, last string) http.HandlerFunc {
 	var text bytes.Buffer
 	z := gzip.NewWriter(&text)
@@ -281,7 +281,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestHostile plays each case in a separate process. It must return soon after its context has ended, and its heap must
+// TestHostile runs each case in a separate process. It must return soon after its context has ended, and its heap must
 // never exceed the limit.
 func TestHostile(t *testing.T) {
 	for name := range cases {
@@ -313,7 +313,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPlay plays the case in the environment variable, if there is one.
+// TestPlay runs the case in the environment variable, if there is one.
 func TestPlay(t *testing.T) {
 	play := cases[os.Getenv(playing)]
 	if play == nil {

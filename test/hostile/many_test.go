@@ -94,18 +94,18 @@ func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFu
 			ended <- err
 		}()
 	}
-	said := errors.New("all are read")
+	result := errors.New("all are read")
 	for range scans {
 		select {
 		case err := <-ended:
 			if err != nil {
-				said = err
+				result = err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return said
+	return result
 }
 
 // longTags returns a handler that responds with the maximum number of long tags.

@@ -1,4 +1,4 @@
-// Package simulate plays random histories in tests. Each history is generated from a seed, many histories are played
+// Package simulate runs random histories in tests. Each history is generated from a seed, many histories are run
 // concurrently, and a failing history is shortened.
 package simulate
 
@@ -42,7 +42,7 @@ type Count struct {
 	N    int
 }
 
-// Play defines how a test plays the history of a seed.
+// Play defines how a test runs the history of a seed.
 type Play struct {
 	// Package is the folder of the test, for the command that replays a history.
 	Package string
@@ -50,7 +50,7 @@ type Play struct {
 	Quick, Usual int
 	// GC is the garbage collection target percentage during the test, as in debug.SetGCPercent.
 	GC int
-	// Seed plays the history of a seed. It counts the same things in the same order each time, and must be safe for
+	// Seed runs the history of a seed. It counts the same things in the same order each time, and must be safe for
 	// concurrent use.
 	Seed func(seed uint64) ([]Count, error)
 	// Shrink makes the failing history of a seed as short as possible. It returns the failure of the history and its
@@ -61,7 +61,7 @@ type Play struct {
 // progressEvery is the time between two lines of progress.
 const progressEvery = 10 * time.Second
 
-// Run plays the histories concurrently, as many as there are processors, until one fails. It logs the progress and the
+// Run runs the histories concurrently, as many as there are processors, until one fails. It logs the progress and the
 // counts. For a failure it logs the seed, the history, and a command that replays it.
 func (h Histories) Run(t *testing.T, p Play) {
 	t.Helper()
@@ -117,7 +117,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 	}
 }
 
-// chosen returns the number of histories to play, and the first seed, which is not 0.
+// chosen returns the number of histories to run, and the first seed, which is not 0.
 func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64) {
 	switch n, from = *h.count, *h.seed; {
 	case n > 0 && from == 0:

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Play plays the whole story. It ends with 2.0.0 active, and 2.1.0 in error.
+// Play runs the whole scenario. It ends with 2.0.0 active, and 2.1.0 in error.
 func (s *Stage) Play() {
 	for _, act := range []struct {
 		name string
@@ -41,7 +41,7 @@ func (s *Stage) Play() {
 	}
 }
 
-// dump prints the state after a failed part of the play.
+// dump prints the state after a failed part of the scenario.
 func (s *Stage) dump() {
 	for _, args := range [][]string{{"tree", s.Name, "--pods", "--all"}, {"why", s.Name}, {"doctor"}} {
 		r := s.call("", args...)
@@ -92,7 +92,7 @@ func (s *Stage) first() {
 	s.tree()
 }
 
-// canary plays the steps of 1.1.0, with all commands that read.
+// canary runs the steps of 1.1.0, with all commands that read.
 func (s *Stage) canary() {
 	followed := s.follow()
 	s.publish("1.1.0", false)

@@ -1,10 +1,10 @@
-// Package terminal plays the actions of a person with hlnr during rollouts. It runs each command as a process against a
+// Package terminal runs the commands of hlnr that a user runs during rollouts. It runs each command as a process against a
 // cluster with a manager, and compares the text output of the command with its JSON output, and the JSON output with the
-// objects. The end-to-end tests play it on a node. The test of this package plays it on an API server, with stand-ins
+// objects. The end-to-end tests run the scenario on a node. The test of this package runs it on an API server, with stand-ins
 // for the kubelet and the gateway.
 //
-//	stage.go    the cluster of a play, and calls of commands
-//	play.go     the parts of the play, in order
+//	stage.go    the cluster of a scenario, and calls of commands
+//	play.go     the parts of the scenario, in order
 //	read.go     the commands that only read, in the middle of a rollout
 //	files.go    the commands that check manifests
 //	live.go     tree -w on a terminal, with keys and in windows of several sizes
@@ -30,7 +30,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Stage is the cluster of a play. The Microservice, its ImagePolicy and its NetworkPolicy have the same name. The
+// Stage is the cluster of a scenario. The Microservice, its ImagePolicy and its NetworkPolicy have the same name. The
 // ImagePolicy groups by major version, and the canary has the steps of [Steps].
 type Stage struct {
 	*testing.T
@@ -69,7 +69,7 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// call runs the program in the namespace of the play, with an input.
+// call runs the program in the namespace of the scenario, with an input.
 func (s *Stage) call(input string, args ...string) Result {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)

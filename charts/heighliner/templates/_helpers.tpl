@@ -10,7 +10,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* Labels of the manager's pods that never change: Deployments and Services select by them. */}}
+{{/* Labels of the manager's pods that never change. Deployments and Services use them as selectors. */}}
 {{- define "heighliner.selector" -}}
 app.kubernetes.io/name: heighliner
 app.kubernetes.io/component: manager
@@ -25,8 +25,8 @@ app.kubernetes.io/component: manager
 
 {{/*
 Objects of a file below files, with the labels of the chart and the namespace of the release instead of heighliner-system.
-The argument is a dictionary: root, the root context; file; and, optionally, kind, for objects of that kind alone; namespace, for
-objects that have none; leases, a list that replaces the names of the Leases; and change, a dictionary that is merged into each object.
+The argument is a dictionary: root, the root context; file; and, optionally, kind, for objects of that kind only; namespace, for
+objects without a namespace; leases, a list that replaces the names of the Leases; and change, a dictionary that is merged into each object.
 */}}
 {{- define "heighliner.objects" -}}
 {{- $arguments := . }}
@@ -45,8 +45,8 @@ objects that have none; leases, a list that replaces the names of the Leases; an
 {{- end }}
 
 {{/*
-Fails for values that the schema cannot refuse: those that contradict each other, and those that this cluster does not have. Without
-a cluster, as in "helm template", lookup finds nothing, and the latter are not checked. The argument is the root context.
+Fails for values that the schema cannot reject: values that contradict each other, and values that refer to objects that this cluster does not have.
+Without a cluster, as in "helm template", lookup finds nothing, and references are not checked. The argument is the root context.
 */}}
 {{- define "heighliner.checks" -}}
 {{- $values := .Values }}
@@ -61,7 +61,7 @@ a cluster, as in "helm template", lookup finds nothing, and the latter are not c
 {{- end }}
 {{- if $cluster }}
 {{- range . }}
-{{- /* That of the release may be created with it. */}}
+{{- /* The namespace of the Helm release may be created together with the release. */}}
 {{- if not (or (eq . $.Release.Namespace) (lookup "v1" "Namespace" "" .)) }}
 {{- fail (printf "namespaces has %q, which does not exist: create it first, with \"kubectl create namespace %s\", or remove it from namespaces" . .) }}
 {{- end }}

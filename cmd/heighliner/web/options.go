@@ -59,14 +59,14 @@ type Options struct {
 
 // addFlags adds the flags. The flags for a provider and a proxy have the same names as the flags of kube-apiserver.
 func (o *Options) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.url, "url", "", "URL of the board for its readers, such as https://board.example.com; required")
-	f.StringVar(&o.title, "title", "cluster", "name of the cluster, which the pages show")
+	f.StringVar(&o.url, "url", "", "URL at which users open the board, such as https://board.example.com; required")
+	f.StringVar(&o.title, "title", "cluster", "name of the cluster that the board shows")
 	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which is read again when it changes; without it the board is served over HTTP, behind a Gateway that terminates TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
 	f.BoolVar(&o.readOnly, "read-only", false, "show no actions, and reject them; the permission to impersonate is not required")
-	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that readers can act as members of; others are ignored; defaults to all")
+	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that the board uses for the permissions of its users; other groups are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
 	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; its redirect URL is /login/callback of --url")
@@ -82,7 +82,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 
 	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the authority that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of client certificates that are allowed; defaults to all that the authority signed")
-	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first one with a value counts")
+	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first header with a value is used")
 	f.StringSliceVar(&o.proxyGroups, "requestheader-group-headers", []string{"X-Forwarded-Groups"}, "headers with groups")
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
 }

@@ -28,14 +28,14 @@ func NewCommand(version string) *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{
 		Use:   "web",
-		Short: "Serve the board in the cluster, to people who log in",
-		Long: `heighliner web serves the board in the cluster. People log in with an identity provider
+		Short: "Serve the board in the cluster for users who log in",
+		Long: `heighliner web serves the board in the cluster. Users log in with an identity provider
 (OpenID Connect), or at a proxy that authenticates them and presents a client certificate; there is no
 anonymous access. They see the objects that access reviews allow them to list. The server
-impersonates them for actions, so that RBAC, admission policies and the audit log see the person.
+impersonates them for actions, so that RBAC, admission policies and the audit log see the user.
 
 config/components/web contains its Deployment and roles. "hlnr web" serves the same board to one
-person, with their kubeconfig.`,
+user, with their kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube, func(o *apiserver.Options) { o.Audit = true }))
 }
 
-// installed applies the component, and the roles for people, once.
+// installed applies the component, and the roles for users, once.
 var installed = sync.OnceValue(func() error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := kube.Client.Create(context.Background(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -223,7 +223,7 @@ func (s *site) browser(certs ...tls.Certificate) *person {
 	return &person{s, &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, ForceAttemptHTTP2: true}}, http.Header{}}
 }
 
-// login logs in as a person with groups.
+// login logs in as a user with groups.
 func (s *site) login(user string, groups ...string) *person {
 	s.Helper()
 	s.provider.Person(map[string]any{"sub": user, "groups": groups})
@@ -330,7 +330,7 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	return out
 }
 
-// TestPeople tests that people log in, see what they may list, and act as themselves: the API server decides about their actions and records them.
+// TestPeople tests that users log in, see what they may list, and act as themselves: the API server decides about their actions and records them.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -403,8 +403,8 @@ func TestPeople(t *testing.T) {
 	ana.want(service, "checked the logs")
 }
 
-// TestRefusedPeople tests that users and groups of Kubernetes itself cannot log in, whatever the provider reports.
-func TestRefusedPeople(t *testing.T) {
+// TestReservedIdentitiesCannotLogIn tests that users and groups of Kubernetes itself cannot log in, whatever the provider reports.
+func TestReservedIdentitiesCannotLogIn(t *testing.T) {
 	t.Parallel()
 	s := serve(t, install(t), func(s *site) []string {
 		return append(withProvider(s), "--oidc-username-prefix", "-", "--oidc-groups-prefix", "-")
@@ -471,7 +471,7 @@ func TestWithdrawnRights(t *testing.T) {
 	}
 }
 
-// TestLimitedGroups tests that the ServiceAccount can impersonate only the configured groups, and that people act with these groups.
+// TestLimitedGroups tests that the ServiceAccount can impersonate only the configured groups, and that users act with these groups.
 func TestLimitedGroups(t *testing.T) {
 	t.Parallel()
 	config := install(t)

@@ -100,7 +100,7 @@ func (p *person) offer(versions ...string) {
 	p.Offer(p, p.namespace, "shop", versions...)
 }
 
-// shop returns a person with a Microservice shop that runs 1.0.0. Its steps are a step that requires approval, and a step that takes an hour.
+// shop returns a user with a Microservice shop that runs 1.0.0. Its steps are a step that requires approval, and a step that takes an hour.
 func shop(t *testing.T) *person {
 	t.Helper()
 	p := begin(t)
@@ -281,7 +281,7 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitYes, `"result":"Yes"`, "unpin", "shop", "--wait", "--timeout", await.Limit.String(), "-o", "json")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
 	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait until this takes effect") {
-		t.Errorf("a pin that moves nothing: %s", out)
+		t.Errorf("a pin without effect: %s", out)
 	}
 	p.want(cli.ExitNo, "shop 1.x is already pinned to 1.1.0", "pin", "shop", "1.1.0")
 	p.want(cli.ExitYes, "the group follows the newest version", "unpin", "shop")

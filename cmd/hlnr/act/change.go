@@ -124,7 +124,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	facts, err := forecast.Read(ctx, s.client, e.after(ms, by), s.Now())
 	if err == nil {
 		done.Effects = facts.Play(s.Now()).Lines()
-	} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("play the change: %w", err), c.lenient); err != nil {
+	} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("simulate the change: %w", err), c.lenient); err != nil {
 		return nil, owner, err
 	}
 	return &done, owner, nil

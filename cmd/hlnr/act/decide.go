@@ -358,7 +358,7 @@ const maxDecisionGroups = 8
 const pollInterval = 100 * time.Millisecond
 
 // handled waits until the manager has handled the decision, and returns nil if the timeout expires. The manager records the
-// decision first in the Microservice, and some seconds later in the release.
+// decision first in the Microservice, and a few seconds later in the release.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
@@ -399,7 +399,7 @@ func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecisi
 func (d *decision) play(ctx context.Context, s *scope, t target, by string) (effects []string, outcome string, err error) {
 	facts, err := forecast.Read(ctx, s.client, t.ms, s.Now())
 	if err != nil {
-		return nil, "", fmt.Errorf("play the decision: %w", err)
+		return nil, "", fmt.Errorf("simulate the decision: %w", err)
 	}
 	facts.Decide(t.row.VersionedMicroservice, release.Decision{Action: release.Action(d.action), ID: d.id, Step: d.step, By: by, Groups: d.groups})
 	played := facts.Play(s.Now())

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// upgraded returns a person with a service whose active release is 1.1.0, and whose retained release is 1.0.0.
+// upgraded returns a user with a service whose active release is 1.1.0, and whose retained release is 1.0.0.
 func upgraded(t *testing.T) *person {
 	t.Helper()
 	p := shop(t)

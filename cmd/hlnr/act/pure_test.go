@@ -55,7 +55,7 @@ func TestOwnerOf(t *testing.T) {
 		want   gitOwner
 	}{
 		"none":              {nil, gitOwner{}},
-		"a person":          {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", "", pins)}, gitOwner{}},
+		"a user":            {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", "", pins)}, gitOwner{}},
 		"sets the field":    {[]metav1.ManagedFieldsEntry{entry("kubectl-edit", "", `{}`), entry("kustomize-controller", "", pins)}, gitOwner{"Flux", "kustomize-controller", true}},
 		"sets other fields": {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:spec":{"f:updateStrategy":{".":{},"f:canary":{}}}}`)}, gitOwner{"Argo CD", "argocd-controller", false}},
 		"only labels":       {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:metadata":{"f:labels":{}}}`)}, gitOwner{}},

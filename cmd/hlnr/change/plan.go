@@ -396,13 +396,13 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 func (p *planner) microservice(ctx context.Context, out *Object, before, after *v1alpha1.Microservice) error {
 	changed, err := forecast.Read(ctx, p.client, after, p.now)
 	if err != nil {
-		return fmt.Errorf("play %s: %w", after.Name, err)
+		return fmt.Errorf("simulate %s: %w", after.Name, err)
 	}
 	played := changed.Play(p.now)
 	if before != nil {
 		now, err := forecast.Read(ctx, p.client, before, p.now)
 		if err != nil {
-			return fmt.Errorf("play %s: %w", before.Name, err)
+			return fmt.Errorf("simulate %s: %w", before.Name, err)
 		}
 		out.NewRelease = now.Config != changed.Config
 		anyway := now.Play(p.now)

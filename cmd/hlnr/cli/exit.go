@@ -20,7 +20,7 @@ const (
 	ExitNo Code = 3
 	// ExitTimeout means that the timeout of a flag expired before there was an answer.
 	ExitTimeout Code = 4
-	// ExitWaits means that the release waits for a person.
+	// ExitWaits means that the release waits for a user.
 	ExitWaits Code = 5
 	// ExitInterrupted means that a signal ended the command.
 	ExitInterrupted Code = 130
@@ -36,7 +36,7 @@ var Codes = []struct {
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
 	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
 	{ExitTimeout, "the timeout expired"},
-	{ExitWaits, "the release waits for a person"},
+	{ExitWaits, "the release waits for a user"},
 	{ExitInterrupted, "a signal interrupted the command"},
 }
 

@@ -65,7 +65,7 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}
 }
 
-// TestMovedPodNextToAnotherGroup checks that doctor does not report a release that lost a pod some seconds ago, although another group has been
+// TestMovedPodNextToAnotherGroup checks that doctor does not report a release that lost a pod a few seconds ago, although another group has been
 // without an active release for an hour.
 func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,7 @@ func addTo(in *view.Input, list client.ObjectList) {
 	}
 }
 
-// judgeActive returns the findings about active releases of a Microservice that lack ready pods for longer than pods need to move to other
+// judgeActive returns the findings about active releases of a Microservice that have lacked ready pods for longer than pods need to move to other
 // nodes. A release without a ready pod is a problem, and a release with too few ready pods is a warning.
 func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
 	ms = ms.DeepCopy()
@@ -144,7 +144,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns the time since which a release lacks ready pods, according to its condition or, without one, to the condition of its
+// unavailableSince returns the time from which a release has lacked ready pods, according to its condition or, without one, to the condition of its
 // Microservice.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {

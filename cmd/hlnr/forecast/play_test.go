@@ -62,13 +62,13 @@ func TestPlay(t *testing.T) {
 		}
 	}
 	if text := strings.Join(lines, "\n"); strings.Contains(text, "decision") {
-		t.Errorf("an approval that was not given is shown as one:\n%s", text)
+		t.Errorf("a missing approval is shown as given:\n%s", text)
 	}
 	if len(f.objects) != before {
-		t.Error("the play changed its facts")
+		t.Error("the simulation changed its input")
 	}
 	if diff := cmp.Diff(got, f.Play(start)); diff != "" {
-		t.Errorf("another play differs: %s", diff)
+		t.Errorf("a second simulation differs: %s", diff)
 	}
 }
 

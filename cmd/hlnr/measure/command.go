@@ -69,7 +69,7 @@ compared with itself. A web endpoint has no history, so that its metrics are omi
 command writes nothing to the cluster.
 
 Exit codes: 0 the canary would have continued; 1 no round could be measured; 3 the canary would have failed,
-or there was no traffic; 5 the canary would have waited for a person.`,
+or there was no traffic; 5 the canary would have waited for a user.`,
 		Example: `  # Would a canary that is as good as the active release continue now?
   hlnr analysis test shop
 

@@ -188,7 +188,7 @@ func TestAnswers(t *testing.T) {
 	if err := env.Client.Update(t.Context(), inconclusive.microservice); err != nil {
 		t.Fatal(err)
 	}
-	inconclusive.want(cli.ExitWaits, "the canary would have waited for a person", "shop")
+	inconclusive.want(cli.ExitWaits, "the canary would have waited for a user", "shop")
 }
 
 // TestManifest tests the analysis of a manifest with the releases of the cluster.
@@ -303,9 +303,9 @@ func TestObserve(t *testing.T) {
 	got, err = observe("", func(ms *v1alpha1.Microservice) {
 		ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus.Address = "http://127.0.0.1:1"
 	})
-	want("by a server that is away", got, err, 0)
+	want("by an unreachable server", got, err, 0)
 	if _, err := observe("http://127.0.0.1:1", nil); err == nil {
-		t.Error("a server of the flag that is away is not reported")
+		t.Error("the unreachable server of the flag is not reported")
 	}
 	if _, err := observe("nonsense", nil); cli.CodeOf(err) != cli.ExitUsage {
 		t.Errorf("a flag that is not a URL: %v", err)

@@ -114,7 +114,7 @@ func (r *Report) summary() string {
 	case r.Counts[string(v1alpha1.MeasurementError)] == all:
 		text += "no round could be measured"
 	case r.Phase == string(v1alpha1.AnalysisInconclusive):
-		text += "the canary would have waited for a person"
+		text += "the canary would have waited for a user"
 	case r.Counts[string(v1alpha1.MeasurementNoTraffic)] == all:
 		text += "there was no traffic to measure"
 	default:

@@ -9,7 +9,7 @@ import (
 )
 
 // TestWhyOfAServiceWithAGroupThatIsDown checks the order that the help text of why documents: an active version without a ready pod comes
-// before a version in progress, also if they are in different groups.
+// before a version in progress, even if they are in different groups.
 func TestWhyOfAServiceWithAGroupThatIsDown(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("approval", "shop")

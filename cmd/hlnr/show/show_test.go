@@ -49,7 +49,7 @@ func stage(t *testing.T, name string) scene {
 	all := viewtest.Stories()
 	i := slices.IndexFunc(all, func(s viewtest.Story) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("there is no story %q", name)
+		t.Fatalf("there is no history %q", name)
 	}
 	s := scene{t, env.Namespace(t), all[i]}
 	in := s.story.Input
@@ -322,11 +322,11 @@ func TestPartOfTheRights(t *testing.T) {
 	for _, args := range [][]string{{"why", "https://shop.example.com/"}, {"why", "pr/19"}, {"logs", "shop", "1.1.0"}} {
 		code, stdout, messages := s.hlnr(append(args, "--as", "some-"+s.namespace)...)
 		if code != cli.ExitFailed || !strings.Contains(messages, "some objects could not be read") {
-			t.Errorf("%q depends on what cannot be read: exit code %d\n%s\n%s", args, code, stdout, messages)
+			t.Errorf("%q depends on objects that cannot be read: exit code %d\n%s\n%s", args, code, stdout, messages)
 		}
 	}
 	if strings.Contains(stderr, "clusterfreezes") || strings.Contains(stderr, "namespaces") {
-		t.Errorf("permissions in a namespace are reported that do not exist:\n%s", stderr)
+		t.Errorf("permissions in a namespace that does not exist are reported:\n%s", stderr)
 	}
 }
 

@@ -19,7 +19,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		Use:   "status [MICROSERVICE...]",
 		Short: "Show the state of each service; services that wait for you come first",
 		Long: `Show a line for each group of each service: the active version, the canary with its
-share of traffic, and the state of the group. Services that wait for a person come first,
+share of traffic, and the state of the group. Services that wait for a user come first,
 then failed services, then services with a rollout in progress. Freezes that apply, and
 NotificationPolicies whose messages are not delivered, are listed first.`,
 		Example: `  # The services of the namespace
@@ -35,7 +35,7 @@ NotificationPolicies whose messages are not delivered, are listed first.`,
 	}
 	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
 	only := []string{}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services in these states: "+strings.Join(classes, ", ")+"; waiting means waiting for a person")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services in these states: "+strings.Join(classes, ", ")+"; waiting means waiting for a user")
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // The flag exists, so that there is no error.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		chosen, err := classesOf(only)

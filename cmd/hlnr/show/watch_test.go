@@ -73,7 +73,7 @@ func newTestLive(t *testing.T, name string) (*live, *[]string) {
 		}
 		return l, ran
 	}
-	t.Fatalf("there is no story %q", name)
+	t.Fatalf("there is no history %q", name)
 	return nil, nil
 }
 
@@ -119,7 +119,7 @@ func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	l, ran := newTestLive(t, "approval")
 	press(l, "c")
 	if got := l.View().Content; !strings.Contains(got, "continue 1.1.0 [y/N]") {
-		t.Errorf("it does not ask about 1.1.0:\n%s", got)
+		t.Errorf("no question about 1.1.0:\n%s", got)
 	}
 	l.Update(objectsRead{l.input})
 	if l.asked == nil {
@@ -184,6 +184,6 @@ func TestLivePicture(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if _, cmd := l.Update(second{}); cmd == nil {
-		t.Error("the clock stops")
+		t.Error("the clock does not advance")
 	}
 }

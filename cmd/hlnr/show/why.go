@@ -39,7 +39,7 @@ If no NetworkPolicy of the namespace has the host, the command searches for it i
 that you may list.
 
 Exit codes: 0 the version or the host is serving; 3 it is not serving; 5 it is not serving yet, and
-waits for a person.`,
+waits for a user.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
   hlnr why shop

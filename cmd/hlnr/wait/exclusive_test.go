@@ -19,7 +19,7 @@ func TestActiveOfAnExchange(t *testing.T) {
 		s.release = &v1alpha1.VersionedMicroservice{} // The release has no replicas.
 		s.release.Namespace, s.release.Name = "shop", "shop-1-2-0"
 	})
-	q := question{version: "1.2.0", state: forActive, people: true, command: command}
+	q := question{version: "1.2.0", state: forActive, throughApprovals: true, command: command}
 	if _, a := q.judge(s); a != nil && a.code == cli.ExitYes {
 		t.Errorf("no pod of 1.2.0 exists: %+v", a)
 	}

@@ -29,8 +29,8 @@ type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// people reports whether the command continues while the version waits for a person or for the end of a freeze.
-	people bool
+	// throughApprovals reports whether the command continues while the version waits for a user or for the end of a freeze.
+	throughApprovals bool
 	// command is [cli.Factory.Command].
 	command func(namespace, verb string, args ...string) string
 }
@@ -77,7 +77,7 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	o := s.release
 	if o != nil && s.ms.Spec.Availability.Exclusive && o.Spec.Replicas == 0 && s.rolling(row) {
-		return "waits for a ready pod: its pods ended for another release, which is being rolled out"
+		return "waits for a ready pod: its pods were stopped for another release, which is being rolled out"
 	}
 	if row.Available || o == nil || o.Spec.Replicas == 0 || o.Status.ObservedGeneration != o.Generation || o.Status.Available > 0 {
 		return ""
@@ -153,7 +153,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is removed: its group %s ends", q.version, g.Name)}
 		}
 		if view.Denied(s.policy, g, row.SemVer.Version) {
-			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can have it", q.version, s.policy.Name)}
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can serve", q.version, s.policy.Name)}
 		}
 		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
 			return lines, q.halted(s, g, row) // The release becomes active.
@@ -192,7 +192,7 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	if approval && q.state == forApproval {
 		return &answer{cli.ExitYes, ""}
 	}
-	if q.people {
+	if q.throughApprovals {
 		return nil
 	}
 	if approval {
@@ -208,17 +208,17 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 			why = " (" + s.release.Status.Analysis.Message + ")"
 		}
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for a decision, its analysis is inconclusive%s: to continue, %s; to abort, %s", q.version, why, q.next("continue", s, q.version), q.next("deprecate", s, q.version))}
-	case s.pinnedAway(g, q.version) != "":
-		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
+	case s.pinnedElsewhere(g, q.version) != "":
+		return &answer{cli.ExitNo, s.pinnedElsewhere(g, q.version)}
 	}
 	return nil
 }
 
 // halted returns the answer about a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command
-// waits for people. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
+// waits through approvals. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
-	case q.people, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
+	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
@@ -245,7 +245,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		}
 		return nil
 	}
-	if text := s.pinnedAway(g, q.version); text != "" {
+	if text := s.pinnedElsewhere(g, q.version); text != "" {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && g.Level != v1alpha1.LevelPreview && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
@@ -260,10 +260,10 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 }
 
 // stopped returns the answer about a pause or a freeze during which the Microservice starts no new release. The answer is nil if new releases
-// start, or if the command waits for people.
+// start, or if the command waits through approvals.
 func (q question) stopped(s snapshot) *answer {
 	switch {
-	case q.people:
+	case q.throughApprovals:
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case s.offered(q.version) && frozen(s.ms, "") != "":
@@ -407,8 +407,8 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
-// pinnedAway reports that the group of a version is pinned to another version. The text is empty if this is not the case.
-func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
+// pinnedElsewhere reports that the group of a version is pinned to another version. The text is empty if this is not the case.
+func (s snapshot) pinnedElsewhere(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {
 		return ""

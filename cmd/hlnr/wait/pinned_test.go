@@ -22,7 +22,7 @@ func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 	})
 	// The answer is the same after the other release is active.
 	for range 2 {
-		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, people: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
+		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, throughApprovals: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
 			t.Errorf("a wait for another release than the pinned one: %+v, want that it ends with no", a)
 		}
 		g := &s.ms.Status.ReleaseGroups[0]

@@ -62,7 +62,7 @@ func TestLinesOfARelease(t *testing.T) {
 	}{
 		"available":     {true, 2, "2/2", []line{{"available", "2/2 pods", available}}},
 		"lost its pods": {false, 0, "0/2", nil},
-		"loses them":    {true, 0, "0/2", nil},
+		"pods are lost": {true, 0, "0/2", nil},
 	} {
 		s := fixture(func(s *snapshot) {
 			r := &s.ms.Status.ReleaseGroups[0].Releases[0]

@@ -75,7 +75,7 @@ VersionedMicroservice.
 
 Exit codes: 0 the version is in that state; 2 the Microservice or the step does not exist; 3 the
 version failed, was filtered out or was superseded, another version is pinned, or the group or the
-Microservice is ending; 4 the timeout expired; 5 the version waits for a person or for the end of a
+Microservice is ending; 4 the timeout expired; 5 the version waits for a user or for the end of a
 freeze, unless --through-approvals is set.`,
 		Example: `  # Wait in a pipeline, after the push of 1.3.0
   hlnr wait shop 1.3.0 --timeout 30m
@@ -95,7 +95,7 @@ freeze, unless --through-approvals is set.`,
 	flags := cmd.Flags()
 	flags.StringVar(&w.question.state, "for", forActive, "state to wait for: active, canary, step=NAME or approval")
 	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
-	flags.BoolVar(&w.question.people, "through-approvals", false, "keep waiting while the version waits for a person, or for the end of a freeze")
+	flags.BoolVar(&w.question.throughApprovals, "through-approvals", false, "keep waiting while the version waits for a user, or for the end of a freeze")
 	w.output = cli.AddOutput(cmd, cli.FormatJSON)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forActive, forCanary, forStep, forApproval}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd

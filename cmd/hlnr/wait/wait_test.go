@@ -184,46 +184,46 @@ func TestJudge(t *testing.T) {
 	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
-		version, state string
-		people         bool
-		edit           func(*snapshot)
-		code           cli.Code
-		text           string
+		version, state   string
+		throughApprovals bool
+		edit             func(*snapshot)
+		code             cli.Code
+		text             string
 	}{
 		"not found":           {"1.3.0", forActive, false, func(*snapshot) {}, none, ""},
 		"no policy":           {"1.3.0", forActive, false, func(s *snapshot) { s.policy = nil }, none, ""},
 		"offered":             {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0") }, none, ""},
 		"offered, by its tag": {"v1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0") }, none, ""},
 		"filtered":            {"1.3.0", forActive, false, refused("Level"), cli.ExitNo, "1.3.0 is not offered by ImagePolicy shop: Level: prereleases are off"},
-		"not there yet":       {"1.3.0", forActive, false, refused("Exists"), none, ""},
+		"does not exist yet":  {"1.3.0", forActive, false, refused("Exists"), none, ""},
 		"too young":           {"1.3.0", forActive, false, refused("MinAge"), none, ""},
 		"withdrawn": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Version: "1.3.0", Reason: "Denied"}}
 		}, cli.ExitNo, "1.3.0 is withdrawn by ImagePolicy shop: Denied"},
-		"older":             {"1.1.0", forActive, false, func(s *snapshot) { offer(s, "1.2.0", "1.1.0") }, cli.ExitNo, "1.1.0 is superseded: 1.2.0 is active in group 1.x"},
-		"older, pinned":     {"1.3.0", forActive, false, func(s *snapshot) { pin("1.3.0", nil)(s); s.ms.Status.ReleaseGroups[0].Active = "1.4.0" }, none, ""},
-		"pinned away":       {"1.3.0", forActive, false, pin("1.2.0", nil), cli.ExitNo, `1.3.0 does not start: group 1.x is pinned to 1.2.0: "sessions"`},
-		"pin that ended":    {"1.3.0", forActive, false, pin("1.2.0", &metav1.Time{Time: time.Unix(1, 0)}), none, ""},
-		"paused":            {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
-		"paused, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, none, ""},
-		"frozen":            {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, cli.ExitWaits, "1.3.0 does not start: 1.3.0 is waiting: frozen until"},
-		"frozen, unknown":   {"1.3.0", forActive, false, freezes("1.2.9 is waiting"), none, ""},
-		"frozen, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, none, ""},
-		"frozen canary":     {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("1.3.0 is waiting at 10%")(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
-		"a like one frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("11.3.0 is waiting at 10%")(s) }, none, ""},
-		"another is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
-		"active":            {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
-		"active, not asked": {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
-		"pending":           {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
-		"canary":            {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"its step":          {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"approval":          {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
-		"approval, wanted":  {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"approval, given": {"1.3.0", forActive, false, func(s *snapshot) {
+		"older":                                  {"1.1.0", forActive, false, func(s *snapshot) { offer(s, "1.2.0", "1.1.0") }, cli.ExitNo, "1.1.0 is superseded: 1.2.0 is active in group 1.x"},
+		"older, pinned":                          {"1.3.0", forActive, false, func(s *snapshot) { pin("1.3.0", nil)(s); s.ms.Status.ReleaseGroups[0].Active = "1.4.0" }, none, ""},
+		"pinned to another version":              {"1.3.0", forActive, false, pin("1.2.0", nil), cli.ExitNo, `1.3.0 does not start: group 1.x is pinned to 1.2.0: "sessions"`},
+		"pin that ended":                         {"1.3.0", forActive, false, pin("1.2.0", &metav1.Time{Time: time.Unix(1, 0)}), none, ""},
+		"paused":                                 {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"paused, through approvals":              {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, none, ""},
+		"frozen":                                 {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, cli.ExitWaits, "1.3.0 does not start: 1.3.0 is waiting: frozen until"},
+		"frozen, unknown":                        {"1.3.0", forActive, false, freezes("1.2.9 is waiting"), none, ""},
+		"frozen, through approvals":              {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, none, ""},
+		"frozen canary":                          {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("1.3.0 is waiting at 10%")(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
+		"version with the same suffix is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("11.3.0 is waiting at 10%")(s) }, none, ""},
+		"another version is frozen":              {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
+		"active":                                 {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
+		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
+		"pending":                                {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
+		"canary":                                 {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"its step":                               {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"approval":                               {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
+		"waits for approval":                     {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"approved": {"1.3.0", forActive, false, func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 1)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout.Continued = 1
 		}, none, ""},
-		"steps that went away": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s) }, none, ""},
+		"steps were removed": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s) }, none, ""},
 		"failed": {"1.3.0", forActive, true, func(s *snapshot) {
 			row(v1alpha1.ReleaseError, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Reason = "CrashLoopBackOff"
@@ -260,29 +260,29 @@ func TestJudge(t *testing.T) {
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
 		}, none, ""},
 		"a release, active": {"shop-1-2-0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
-		"retained, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
+		"retained, pinned to another version": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
 		}, cli.ExitNo, `1.3.0 is retained, and was replaced by 1.2.0; group 1.x is pinned to 1.2.0: "sessions"`},
-		"superseded, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
+		"superseded, pinned to another version": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout = nil
 		}, cli.ExitNo, `1.3.0 was superseded before it was active: 1.2.0 is active; group 1.x is pinned to 1.2.0: "sessions"`},
 		"aborted":                            {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
-		"aborted, decided again":             {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
+		"aborted, later decision":            {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
 		"failed, decided earlier":            {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
 		"inconclusive":                       {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
 		"inconclusive, elsewhere":            {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 waits for a decision, its analysis is inconclusive: to continue, hlnr continue -n other shop 1.3.0; to abort, hlnr deprecate -n other shop 1.3.0"},
 		"active, and no route yet":           {"1.3.0", forActive, false, routed(0), none, ""},
 		"active, and routed":                 {"1.3.0", forActive, false, routed(2), cli.ExitYes, ""},
 		"active, its policy reports nothing": {"1.3.0", forActive, false, routed(-1), none, ""},
-		"pinned away, for any group": {"1.3.0", forActive, false, func(s *snapshot) {
+		"pinned to another version, without a group": {"1.3.0", forActive, false, func(s *snapshot) {
 			offer(s, "1.3.0")
 			s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.2.0"}, Reason: "sessions"}
 		}, cli.ExitNo, `1.3.0 does not start: group 1.x is pinned to 1.2.0: "sessions"`},
-		"canary, pinned away for any group": {"1.3.0", forActive, false, func(s *snapshot) {
+		"canary, pinned to another version without a group": {"1.3.0", forActive, false, func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 7)(s)
 			s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Release: "shop-1-2-0"}
 		}, cli.ExitNo, "1.3.0 does not start: group 1.x is pinned to 1.2.0"},
@@ -324,7 +324,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := fixture(c.edit)
-			_, a := question{version: c.version, state: c.state, people: c.people, command: command}.judge(s)
+			_, a := question{version: c.version, state: c.state, throughApprovals: c.throughApprovals, command: command}.judge(s)
 			got, text := none, ""
 			if a != nil {
 				got, text = a.code, a.text
@@ -346,7 +346,7 @@ func TestActiveWithoutPods(t *testing.T) {
 			o.Spec.Replicas, o.Status.Failure, o.Status.Message, o.Status.Available = 3, "CrashLoopBackOff", "exit 1", ready
 			s.release = o
 		})
-		q := question{version: "1.2.0", state: forActive, people: true, command: command}
+		q := question{version: "1.2.0", state: forActive, throughApprovals: true, command: command}
 		lines, a := q.judge(s)
 		if yes := a != nil && a.code == cli.ExitYes; yes != (ready > 0) {
 			t.Errorf("%d pods are ready: %+v", ready, a)

@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// TestCommandMeansItself checks the quoting of the command for an action, because users copy the command into a shell, and a
+// TestCommandIsQuoted checks the quoting of the command for an action, because users copy the command into a shell, and a
 // link on another site may have set its values.
-func TestCommandMeansItself(t *testing.T) {
+func TestCommandIsQuoted(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {
 		act  web.Act

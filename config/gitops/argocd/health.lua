@@ -1,5 +1,5 @@
--- Health of all kinds of hlnr.io in Argo CD, by the conditions that every kind has.
--- A canary, or a newer version that failed, leaves Ready True: no commit caused it, and the application stays Healthy.
+-- Health of all kinds of hlnr.io in Argo CD, based on the conditions that every kind has.
+-- Ready remains True during a canary, and after a newer version failed: no commit caused these states, and the application remains Healthy.
 local health = {status = "Progressing", message = "not reconciled yet"}
 if obj.metadata.deletionTimestamp ~= nil then
   health.message = "is deleted"

@@ -360,9 +360,9 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownIsNotAskedAgain checks that a probe that succeeded is not sent again, and that a
+// TestSuccessfulProbeIsNotSentAgain checks that a probe that succeeded is not sent again, and that a
 // removed probe is stopped.
-func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
+func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 	var requests atomic.Int64
 	serve := answers(asWritten)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); serve(w, r) }))

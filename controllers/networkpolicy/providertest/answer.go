@@ -41,11 +41,11 @@ func (w *World) Accept() {
 				continue
 			}
 			a := Answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
-			said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
+			parent, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
 			if err != nil {
 				panic(err)
 			}
-			parents = append(parents, said)
+			parents = append(parents, parent)
 		}
 		users[name].Object["status"] = map[string]any{"parents": parents}
 	}

@@ -13,7 +13,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, c := range Cases() {
 		t.Run(name, func(t *testing.T) {
-			t.Run("story of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
+			t.Run("rollouts of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
 			for rule, keep := range rules {
 				t.Run(rule, func(t *testing.T) { keepRule(t, c, keep) })
 			}

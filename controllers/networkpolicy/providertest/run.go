@@ -39,7 +39,7 @@ func Run(t *testing.T, p providers.Provider, c Case) {
 	if c.AddToScheme != nil {
 		t.Run("Go types of its kinds", func(t *testing.T) { checkTypes(t, p, c.AddToScheme) })
 	}
-	t.Run("story of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
+	t.Run("rollouts of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
 	for rule, keep := range rules {
 		t.Run(rule, func(t *testing.T) { keepRule(t, c, keep) })
 	}

@@ -43,7 +43,7 @@ func (w *World) Settle() v1alpha1.NetworkPolicyStatus {
 			return w.Policy.Status
 		}
 	}
-	w.t.Fatalf("still writing after 12 passes")
+	w.t.Fatalf("still writing after 12 reconciles")
 	return v1alpha1.NetworkPolicyStatus{}
 }
 

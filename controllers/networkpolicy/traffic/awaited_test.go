@@ -36,7 +36,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		return w
 	}
 
-	t.Run("they come", func(t *testing.T) {
+	t.Run("endpoints become ready", func(t *testing.T) {
 		w := start(t)
 		want(t, "revision of the route without endpoints of the canary", stamp(w), 1)
 		got := w.groupTraffic("1-x")
@@ -49,7 +49,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		want(t, "confirmed with the canary", w.groupTraffic("1-x").Revision, 2)
 		want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
 	})
-	t.Run("they do not come", func(t *testing.T) {
+	t.Run("endpoints never become ready", func(t *testing.T) {
 		w := start(t)
 		f := w.facts()
 		_, requeue := Status(f, Plan(f), Applied{})
@@ -71,7 +71,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 3)
 	})
-	t.Run("the clock of the manager before was ahead", func(t *testing.T) {
+	t.Run("the clock of the previous manager was ahead", func(t *testing.T) {
 		w := start(t)
 		w.now = w.now.Add(-time.Hour)
 		w.settle()

@@ -30,9 +30,9 @@ func TestDomainOfTheCanary(t *testing.T) {
 		"no endpoint":                   {"", running, "a", "1.0.0=100", "", "2/2"},
 		"no endpoint, else not found":   {v1alpha1.AbsentNotFound, running, "a", "", reasonNoCanary, "1/1"},
 		"none":                          {v1alpha1.AbsentActive, group("1-x", 2, "a 1.0.0 active 100"), "a", "1.0.0=100", "", "2/2"},
-		"none, else not found":          {v1alpha1.AbsentNotFound, group("1-x", 2, "a 1.0.0 active 100"), "a", "", reasonNoCanary, "1/1"},
+		"no canary, else not found":     {v1alpha1.AbsentNotFound, group("1-x", 2, "a 1.0.0 active 100"), "a", "", reasonNoCanary, "1/1"},
 		"failed, else not found":        {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
-		"pending is none yet":           {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
+		"pending, else not found":       {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
 		"only the canary has endpoints": {v1alpha1.AbsentNotFound, running, "b", "1.1.0=100", "", "2/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,13 +72,13 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 			want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 			w.settle()
 			want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
-			want(t, "the others see nothing of it", w.split("shop.example.com"), "1.0.0=100")
+			want(t, "other routes do not change", w.split("shop.example.com"), "1.0.0=100")
 			want(t, "split", w.policy.Status.Summary.Split, "1.0.0=100")
 
 			w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 			w.pass()
-			want(t, "taken out", w.split(try), tc.split)
-			want(t, "still named", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
+			want(t, "removed from the route", w.split(try), tc.split)
+			want(t, "still referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
 			want(t, "not confirmed", w.groupTraffic("1-x").Revision, 2)
 			w.settle()
 			want(t, "left", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
@@ -93,9 +93,9 @@ func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// TestDomainOfTheCanaryWhileHooksTryIt checks that the domain of the canary routes to a release
+// TestCanaryDomainWhileHooksTestTheRelease checks that the domain of the canary routes to a release
 // while hooks test it, before it has traffic.
-func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
+func TestCanaryDomainWhileHooksTestTheRelease(t *testing.T) {
 	const try = "try.example.com"
 	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 		g.Rollout = &v1alpha1.Rollout{Release: "b", Gate: v1alpha1.GateConfirmRollout}
@@ -108,16 +108,16 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 		ready         string
 		split, canary string
 	}{
-		"before":                    {"", waits(pending), "a b", "1.0.0=100", ""},
-		"while they try it":         {"", asked(pending, "b"), "a b", "1.1.0=100", "b"},
-		"else not found":            {v1alpha1.AbsentNotFound, asked(pending, "b"), "a b", "1.1.0=100", "b"},
-		"it has no endpoint":        {"", asked(pending, "b"), "a", "1.0.0=100", ""},
-		"they try another one":      {"", asked(pending, "c"), "a b", "1.0.0=100", ""},
-		"it failed":                 {"", asked(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"), "b"), "a b", "1.0.0=100", ""},
-		"it is the canary at last":  {"", group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"), "a b", "1.1.0=100", "b"},
-		"it was superseded by one":  {"", asked(group("1-x", 1, "c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), "c"), "a b c", "1.2.0=100", "c"},
-		"it is active, none other":  {"", group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), "a b", "1.1.0=100", ""},
-		"none, and nothing instead": {v1alpha1.AbsentNotFound, waits(pending), "a b", "", ""},
+		"before":                                 {"", waits(pending), "a b", "1.0.0=100", ""},
+		"hooks test the release":                 {"", asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"else not found":                         {v1alpha1.AbsentNotFound, asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"the release has no endpoint":            {"", asked(pending, "b"), "a", "1.0.0=100", ""},
+		"hooks test another release":             {"", asked(pending, "c"), "a b", "1.0.0=100", ""},
+		"the release failed":                     {"", asked(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"), "b"), "a b", "1.0.0=100", ""},
+		"the release becomes the canary":         {"", group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"), "a b", "1.1.0=100", "b"},
+		"another release superseded it":          {"", asked(group("1-x", 1, "c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), "c"), "a b c", "1.2.0=100", "c"},
+		"the release is active, no other canary": {"", group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), "a b", "1.1.0=100", ""},
+		"no canary, no fallback":                 {v1alpha1.AbsentNotFound, waits(pending), "a b", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -140,14 +140,14 @@ func TestDomainOfTheCanaryWhileHooksTryIt(t *testing.T) {
 			want(t, "canary", w.groupTraffic("1-x").Canary, tc.canary)
 			want(t, "other callers", strings.Contains(w.split("1-x.shop.example.com"), "1.0.0") || tc.canary == "" && tc.split == "1.1.0=100", true)
 			named := tc.canary != "" && !slices.Contains(w.groupTraffic("1-x").References, tc.canary)
-			want(t, "pods may go before the route", named, false)
+			want(t, "pods may be removed before the route", named, false)
 		})
 	}
 }
 
-// TestDomainOfTheCanaryThatIsNotTaken checks that the status of the group reports a domain of the
+// TestCanaryDomainThatIsNotAccepted checks that the status of the group reports a domain of the
 // canary that the gateway does not accept, because hooks are blocked by it.
-func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
+func TestCanaryDomainThatIsNotAccepted(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: try, Release: canaryOf("")})
@@ -156,18 +156,18 @@ func TestDomainOfTheCanaryThatIsNotTaken(t *testing.T) {
 	w.rollout(asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
 	for range 3 {
 		w.pass()
-		want(t, "nothing is wrong yet", w.groupTraffic("1-x").Message, "")
+		want(t, "no problem yet", w.groupTraffic("1-x").Message, "")
 	}
 	w.now = w.now.Add(2 * providers.Grace)
 	w.pass()
 	want(t, "domains", w.groupTraffic("1-x").CanaryDomains, true)
 	want(t, "canary", w.groupTraffic("1-x").Canary, "")
 	if got := w.groupTraffic("1-x").Message; !strings.Contains(got, `domain "`+try+`": `) {
-		t.Errorf("the group reports %q, and does not name the domain", got)
+		t.Errorf("the group reports %q without the domain", got)
 	}
 	w.settle()
-	want(t, "canary, once it is taken", w.groupTraffic("1-x").Canary, "b")
-	want(t, "message, once it is taken", w.groupTraffic("1-x").Message, "")
+	want(t, "canary after the route is accepted", w.groupTraffic("1-x").Canary, "b")
+	want(t, "message after the route is accepted", w.groupTraffic("1-x").Message, "")
 }
 
 // TestDomainOfTheCanaryAfterHooksRejectIt checks that a release that hooks reject keeps its pods
@@ -178,25 +178,25 @@ func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf(v1alpha1.AbsentNotFound)}}
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
-	want(t, "tried at", w.split(try), "1.1.0=100")
+	want(t, "test domain", w.split(try), "1.1.0=100")
 	want(t, "others", w.split(newestHost), "1.0.0=100")
 	w.policy.Spec.Domains[1].Release = canaryOf("")
 	w.settle()
 	w.rollout(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
-		want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
+		want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
 	}
 	before := w.groupTraffic("1-x").ConfirmedTime
 	w.now = w.now.Add(time.Second)
 	w.settle()
-	want(t, "named then", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+	want(t, "references afterwards", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 	want(t, "a drain begins", w.groupTraffic("1-x").ConfirmedTime.After(before.Time), true)
 }
 
-// TestDomainOfTheCanaryOfAGroupThatComes checks that hooks test the first release of an incoming
+// TestCanaryDomainOfAnIncomingGroup checks that hooks test the first release of an incoming
 // group at the domain of the newest canary.
-func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
+func TestCanaryDomainOfAnIncomingGroup(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}, {Domain: "try-{{.ReleaseGroupName}}.e.com", Release: canaryOf(v1alpha1.AbsentNotFound)}}
@@ -206,12 +206,12 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	starting.Rollout.Gate = ""
 	w.rollout(starting, group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "before it is tried", w.split(try), "1.0.0=100")
-	want(t, "so that hooks wait for the domain", w.groupTraffic("2-x").CanaryDomains, true)
+	want(t, "before hooks test it", w.split(try), "1.0.0=100")
+	want(t, "canary domain is reported", w.groupTraffic("2-x").CanaryDomains, true)
 	w.rollout(asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "tried at", w.split(try), "2.0.0=100")
-	want(t, "and at its own", w.split("try-2-x.e.com"), "2.0.0=100")
+	want(t, "test domain", w.split(try), "2.0.0=100")
+	want(t, "at its own domain", w.split("try-2-x.e.com"), "2.0.0=100")
 	want(t, "others", w.split(newestHost), "1.0.0=100")
 	want(t, "the newer group", w.groupTraffic("2-x").Canary, "b")
 	want(t, "of the older one", w.groupTraffic("1-x").Canary, "")
@@ -220,13 +220,13 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	w.rollout(group("2-x", 2, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "rejected", w.split(try), "1.0.0=100")
-	want(t, "named then", len(w.groupTraffic("2-x").References), 0)
+	want(t, "references afterwards", len(w.groupTraffic("2-x").References), 0)
 }
 
-// TestDomainOfTheCanaryOfAGroupThatComesAgain checks that hooks can test the first release of an
+// TestCanaryDomainOfAGroupThatIsIncomingAgain checks that hooks can test the first release of an
 // incoming group again after it lost its traffic. The domain for the hooks does not count as its
 // previous traffic, and its group is confirmed.
-func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
+func TestCanaryDomainOfAGroupThatIsIncomingAgain(t *testing.T) {
 	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
 		t.Run(try, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -238,18 +238,18 @@ func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
 			want(t, "in its steps", w.split(newestHost), "1.0.0=90 2.0.0=10")
 			w.rollout(asked(group("2-x", 3, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
-			want(t, "given back", w.split(newestHost), "1.0.0=100")
+			want(t, "restored to the user", w.split(newestHost), "1.0.0=100")
 			want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 			want(t, "tried again", w.groupTraffic("2-x").Canary, "b")
 		})
 	}
 }
 
-// TestDomainOfTheCanaryOfTwoGroupsThatCome checks that, of two incoming groups whose releases hooks
+// TestCanaryDomainOfTwoIncomingGroups checks that, of two incoming groups whose releases hooks
 // test, a domain without a template field routes to the newer group, as the guide describes. The
 // release of the other group is tested at its own domain. If it has none, the policy reports no canary
 // domains that would block its hooks.
-func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
+func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 	const try = "try.example.com"
 	for name, own := range map[string]bool{"with domains of each": true, "with one domain": false} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 			w.settle()
 			w.rollout(asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
-			want(t, "tried at", w.split(try), "3.0.0=100")
+			want(t, "test domain", w.split(try), "3.0.0=100")
 			want(t, "the newer group", w.groupTraffic("3-x").Canary, "c")
 			want(t, "domains of the other one", w.groupTraffic("2-x").CanaryDomains, own)
 			if own {
@@ -273,14 +273,14 @@ func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 	}
 }
 
-// TestCanaryDomainRoutesToTheNewestGroupThatHooksTry checks that the domain of the newest canary routes to the release
+// TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that the domain of the newest canary routes to the release
 // that hooks test in the newest group without a ready active release, even if that group has an active release, or the
 // domain routes to the canary of a group in between.
-func TestCanaryDomainRoutesToTheNewestGroupThatHooksTry(t *testing.T) {
+func TestCanaryDomainRoutesToTheNewestGroupThatHooksTest(t *testing.T) {
 	const try = "try.example.com"
 	base := group("1-x", 1, "a 1.0.0 active 100")
 	for name, tc := range map[string]struct{ before, asked []v1alpha1.ReleaseGroup }{
-		"its active release is dead": {
+		"its active release has no endpoints": {
 			[]v1alpha1.ReleaseGroup{group("3-x", 2, "c 3.1.0 pending 0", "d 3.0.0 active 100"), base},
 			[]v1alpha1.ReleaseGroup{asked(group("3-x", 2, "c 3.1.0 pending 0", "d 3.0.0 active 100"), "c"), base},
 		},
@@ -294,13 +294,13 @@ func TestCanaryDomainRoutesToTheNewestGroupThatHooksTry(t *testing.T) {
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: try, Release: canaryOf("")}}
 			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
 			w.settle()
-			want(t, "so that hooks wait for the domain", w.groupTraffic("3-x").CanaryDomains, true)
+			want(t, "canary domain is reported", w.groupTraffic("3-x").CanaryDomains, true)
 			want(t, "canary", w.groupTraffic("3-x").Canary, "")
 			w.rollout(tc.asked...)
 			w.settle()
 			version := w.ms.Status.ReleaseGroups[0].Releases[0].SemVer.Version
-			want(t, "tried at", w.split(try), version+"=100")
-			want(t, "canary, once it is taken", w.groupTraffic("3-x").Canary, "c")
+			want(t, "test domain", w.split(try), version+"=100")
+			want(t, "canary after the route is accepted", w.groupTraffic("3-x").Canary, "c")
 		})
 	}
 }
@@ -315,10 +315,10 @@ func TestDomainsOfCanariesOfGroups(t *testing.T) {
 		absent v1alpha1.WhenAbsent
 		want   []string
 	}{
-		"each group's":             {"try-{{.ReleaseGroupName}}.e.com", "", []string{"try-2-x.e.com 2-x 2.0.0=100 ", "try-1-x.e.com 1-x 1.1.0=100 "}},
-		"each group's, none":       {"try-{{.ReleaseGroupName}}.e.com", v1alpha1.AbsentNotFound, []string{"try-2-x.e.com 2-x  NoCanary", "try-1-x.e.com 1-x 1.1.0=100 "}},
-		"the newest group's":       {"try.e.com", "", []string{"try.e.com 2-x 2.0.0=100 "}},
-		"the newest group's, none": {"try.e.com", v1alpha1.AbsentNotFound, []string{"try.e.com 2-x  NoCanary"}},
+		"a domain of each group":                  {"try-{{.ReleaseGroupName}}.e.com", "", []string{"try-2-x.e.com 2-x 2.0.0=100 ", "try-1-x.e.com 1-x 1.1.0=100 "}},
+		"a domain of each group, no canary":       {"try-{{.ReleaseGroupName}}.e.com", v1alpha1.AbsentNotFound, []string{"try-2-x.e.com 2-x  NoCanary", "try-1-x.e.com 1-x 1.1.0=100 "}},
+		"a domain of the newest group":            {"try.e.com", "", []string{"try.e.com 2-x 2.0.0=100 "}},
+		"a domain of the newest group, no canary": {"try.e.com", v1alpha1.AbsentNotFound, []string{"try.e.com 2-x  NoCanary"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, groups...)

@@ -148,7 +148,7 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem returns the problem due to which traffic is not routed as required, or nil. A
+// trafficProblem returns the reason why traffic is not routed as required, or nil. A
 // group without an active release is not a problem while another group is served: versions and
 // previews start and fail without a change of this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {

@@ -40,7 +40,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	want(t, "split", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "revision before acceptance", w.groupTraffic("1-x").Revision, 1)
 	want(t, "Programmed is kept while the gateway has not answered", w.condition("Programmed"), "True Programmed")
-	want(t, "references: the canary serves, and goes with a later revision alone", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
+	want(t, "references: the canary serves until a later revision", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
 
 	w.settle()
 	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
@@ -209,7 +209,7 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 	w.ready["a"] = 1
 	w.settle()
 	want(t, "split", w.split(fixed), "1.0.0=100")
-	want(t, "warned before the first move", w.condition("DomainShared"), "True DomainShared")
+	want(t, "warning before the first move", w.condition("DomainShared"), "True DomainShared")
 
 	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), one)
 	w.settle()
@@ -231,10 +231,10 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 
 	w.ready["b"] = 0
 	w.settle()
-	want(t, "never back because of endpoints", w.split(fixed), "2.0.0=100")
+	want(t, "endpoints do not move it back", w.split(fixed), "2.0.0=100")
 }
 
-func TestClosingGroupGoesByAbsence(t *testing.T) {
+func TestGroupThatIsAbsentIsRemoved(t *testing.T) {
 	w := newWorld(t, group("fix-7", 1, "p 0.0.0-7 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["p"] = 1, 1
 	w.settle()
@@ -243,7 +243,7 @@ func TestClosingGroupGoesByAbsence(t *testing.T) {
 	w.rollout(closing, group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
 	want(t, "route", w.split("fix-7.shop.example.com"), "")
-	want(t, "references until it is seen to be gone", cmp.Diff([]string{"p"}, w.groupTraffic("fix-7").References), "")
+	want(t, "references until the removal is observed", cmp.Diff([]string{"p"}, w.groupTraffic("fix-7").References), "")
 	w.settle()
 	want(t, "revision", w.groupTraffic("fix-7").Revision, 2)
 	want(t, "references", len(w.groupTraffic("fix-7").References), 0)
@@ -282,7 +282,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-func TestInvalidDomainKeepsWhatIsLive(t *testing.T) {
+func TestInvalidDomainKeepsLiveRoutes(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.settle()
@@ -322,7 +322,7 @@ func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
 	w.policy.Spec.Domains[0].Path = "/cart"
 	w.pass()
 	w.pass()
-	want(t, "no one has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
+	want(t, "no gateway has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
 	w.accept()
 	w.settle()
 	want(t, "accepted", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
@@ -406,7 +406,7 @@ func TestMicroserviceGoneAndBack(t *testing.T) {
 	w.ms = gone.DeepCopy()
 	w.ms.UID, w.ms.Status = "another", v1alpha1.MicroserviceStatus{}
 	w.settle()
-	want(t, "an empty rollout state takes nothing", w.split(host), "a=100")
+	want(t, "an empty rollout state removes nothing", w.split(host), "a=100")
 	w.rollout(group("1-x", 1, "b 1.0.0 pending 0"))
 	w.settle()
 	want(t, "no active yet", w.split(host), "a=100")
@@ -469,7 +469,7 @@ func TestConflicts(t *testing.T) {
 		reasons = append(reasons, d.Reason)
 	}
 	want(t, "reasons", cmp.Diff([]string{"", reasonDomainConflict, "", reasonDomainConflict}, reasons), "")
-	want(t, "revision continues with what is routed", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision follows the routes", w.groupTraffic("1-x").Revision, 1)
 	want(t, "ready", w.condition("Ready"), "False DomainConflict")
 	w.claims = nil
 	w.policy.Spec.Domains = w.policy.Spec.Domains[2:]
@@ -485,10 +485,10 @@ func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 		templated, literal v1alpha1.Domain
 		split              string
 	}{
-		"the literal entry is routed":    {literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
-		"the literal entry has no group": {literal: v1alpha1.Domain{Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"9.x"}}}},
-		"the preview has another path":   {templated: v1alpha1.Domain{Path: "/api"}, literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
-		"the literal one has no release": {literal: v1alpha1.Domain{Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
+		"the literal entry is routed":       {literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
+		"the literal entry has no group":    {literal: v1alpha1.Domain{Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"9.x"}}}},
+		"the preview has another path":      {templated: v1alpha1.Domain{Path: "/api"}, literal: v1alpha1.Domain{Groups: production}, split: "1.0.0=100"},
+		"the literal domain has no release": {literal: v1alpha1.Domain{Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pr := group("www-17", 1, "p 0.0.0-abc active 100")
@@ -600,9 +600,9 @@ func TestTooManyPreviews(t *testing.T) {
 	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
 }
 
-// TestWhatADomainCannotTargetTakesNothingAway checks that a missing group or version removes no
+// TestMissingTargetRemovesNoRoute checks that a missing group or version removes no
 // route, and that the remaining route follows the releases.
-func TestWhatADomainCannotTargetTakesNothingAway(t *testing.T) {
+func TestMissingTargetRemovesNoRoute(t *testing.T) {
 	named := func(names ...string) *v1alpha1.DomainGroups {
 		return &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: names}
 	}

@@ -40,10 +40,11 @@ func (d *planner) rows() []*Row {
 	return rows
 }
 
-// fit limits the number of rows to the maximum of a status. It drops rows of previews first. Among
-// these, and among other rows, it first drops rows whose host no live route has, the last rows
-// first: a host that is served is not removed for a new host, and a host of a preview only for
-// another preview. One of the dropped rows stays, to report this.
+// fit limits the number of rows to the maximum of a status. It drops rows of previews before other
+// rows. In both cases, it drops rows whose host no live route has before rows whose host is served,
+// and later rows before earlier rows. Therefore a new host does not replace a served host, unless
+// the served host belongs to a preview and the new host does not. One of the dropped rows stays, to
+// report this.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows

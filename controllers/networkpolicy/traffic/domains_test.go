@@ -24,24 +24,24 @@ func TestRender(t *testing.T) {
 		want   string
 		fault  string
 	}{
-		"plain":             {"shop.example.com", nil, "shop.example.com", ""},
-		"slug":              {"{{.ReleaseGroupName}}.example.com", &g, "1-x.example.com", ""},
-		"stream":            {"{{ .StreamName }}.example.com", &g, "1.x.example.com", ""},
-		"full name":         {"{{.FullName}}.example.com", &g, "shop-1-x.example.com", ""},
-		"version":           {"v{{.Version}}.example.com", &g, "v1.2.3.example.com", ""},
-		"own names":         {"{{.Name}}.{{.Microservice}}.{{.Namespace}}.example.com", nil, "shop.shop.prod.example.com", ""},
-		"wildcard":          {"*.example.com", nil, "*.example.com", ""},
-		"branch":            {"{{.ReleaseGroupName}}.example.com", &branch, "feature-foo-7.example.com", ""},
-		"branch as stream":  {"{{.StreamName}}.example.com", &branch, "", "not a host name"},
-		"build in version":  {"{{.Version}}.example.com", &branch, "", "not a host name"},
-		"number":            {"pr-{{.Number}}.example.com", &branch, "pr-7.example.com", ""},
-		"no number":         {"pr-{{.Number}}.example.com", &g, "", "{{.Number}} has no value"},
-		"group field alone": {"{{.ReleaseGroupName}}.example.com", nil, "", "{{.ReleaseGroupName}} has no value"},
-		"long label":        {strings.Repeat("a", 64) + ".example.com", nil, "", "more than 63"},
-		"long name":         {strings.Repeat("aaaaaaaaa.", 26) + "com", nil, "", "not a host name"},
-		"address":           {"10.0.0.1", nil, "", "address"},
-		"inner wildcard":    {"a.*.example.com", nil, "", "not a host name"},
-		"empty label":       {"a..example.com", nil, "", "not a host name"},
+		"plain":                {"shop.example.com", nil, "shop.example.com", ""},
+		"slug":                 {"{{.ReleaseGroupName}}.example.com", &g, "1-x.example.com", ""},
+		"stream":               {"{{ .StreamName }}.example.com", &g, "1.x.example.com", ""},
+		"full name":            {"{{.FullName}}.example.com", &g, "shop-1-x.example.com", ""},
+		"version":              {"v{{.Version}}.example.com", &g, "v1.2.3.example.com", ""},
+		"names of the policy":  {"{{.Name}}.{{.Microservice}}.{{.Namespace}}.example.com", nil, "shop.shop.prod.example.com", ""},
+		"wildcard":             {"*.example.com", nil, "*.example.com", ""},
+		"branch":               {"{{.ReleaseGroupName}}.example.com", &branch, "feature-foo-7.example.com", ""},
+		"branch in StreamName": {"{{.StreamName}}.example.com", &branch, "", "not a host name"},
+		"build in version":     {"{{.Version}}.example.com", &branch, "", "not a host name"},
+		"number":               {"pr-{{.Number}}.example.com", &branch, "pr-7.example.com", ""},
+		"no number":            {"pr-{{.Number}}.example.com", &g, "", "{{.Number}} has no value"},
+		"only the group field": {"{{.ReleaseGroupName}}.example.com", nil, "", "{{.ReleaseGroupName}} has no value"},
+		"long label":           {strings.Repeat("a", 64) + ".example.com", nil, "", "more than 63"},
+		"long name":            {strings.Repeat("aaaaaaaaa.", 26) + "com", nil, "", "not a host name"},
+		"address":              {"10.0.0.1", nil, "", "address"},
+		"inner wildcard":       {"a.*.example.com", nil, "", "not a host name"},
+		"empty label":          {"a..example.com", nil, "", "not a host name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := render(tc.domain, newWorld(t).policy, tc.group)
@@ -67,14 +67,14 @@ func TestGroupsOfDomains(t *testing.T) {
 		domain v1alpha1.Domain
 		want   []string
 	}{
-		"each by template":       {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com"}, []string{"2-x.e.com 2-x ", "1-x.e.com 1-x "}},
-		"newest by default":      {v1alpha1.Domain{Domain: "e.com"}, []string{"e.com 2-x "}},
-		"newest with a template": {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNewest}}, []string{"2-x.e.com 2-x "}},
-		"each without template":  {v1alpha1.Domain{Domain: "e.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}}, []string{"e.com 2-x ", "e.com 1-x DomainConflict"}},
-		"named by name":          {v1alpha1.Domain{Domain: "e.com", Groups: named("1.x")}, []string{"e.com 1-x "}},
-		"named by slug":          {v1alpha1.Domain{Domain: "e.com", Groups: named("1-x", "2-x")}, []string{"e.com 1-x "}},
-		"named with template":    {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com", Groups: named("1-x", "9-x")}, []string{"1-x.e.com 1-x ", "{{.ReleaseGroupName}}.e.com  GroupNotFound"}},
-		"named that is not":      {v1alpha1.Domain{Domain: "e.com", Groups: named("9-x")}, []string{"e.com  GroupNotFound"}},
+		"each by template":                {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com"}, []string{"2-x.e.com 2-x ", "1-x.e.com 1-x "}},
+		"newest by default":               {v1alpha1.Domain{Domain: "e.com"}, []string{"e.com 2-x "}},
+		"newest with a template":          {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNewest}}, []string{"2-x.e.com 2-x "}},
+		"each without template":           {v1alpha1.Domain{Domain: "e.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}}, []string{"e.com 2-x ", "e.com 1-x DomainConflict"}},
+		"named by name":                   {v1alpha1.Domain{Domain: "e.com", Groups: named("1.x")}, []string{"e.com 1-x "}},
+		"named by slug":                   {v1alpha1.Domain{Domain: "e.com", Groups: named("1-x", "2-x")}, []string{"e.com 1-x "}},
+		"named with template":             {v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.e.com", Groups: named("1-x", "9-x")}, []string{"1-x.e.com 1-x ", "{{.ReleaseGroupName}}.e.com  GroupNotFound"}},
+		"named group that does not exist": {v1alpha1.Domain{Domain: "e.com", Groups: named("9-x")}, []string{"e.com  GroupNotFound"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, groups...)
@@ -198,19 +198,19 @@ func TestClaims(t *testing.T) {
 		own, other v1alpha1.NetworkPolicy
 		want       int
 	}{
-		"older":             {policy("b", "b", 5, public), policy("a", "a", 4, public, row), 1},
-		"younger":           {policy("b", "b", 5, public), policy("a", "a", 6, public, row), 0},
-		"same age, by name": {policy("b", "b", 5, public), policy("a", "a", 5, public, row), 1},
-		"other Gateway":     {policy("b", "b", 5, public), policy("a", "a", 4, v1alpha1.ParentReference{Name: "public"}, row), 0},
-		"same listener":     {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("web"), row), 1},
-		"other listener":    {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("tls"), row), 0},
-		"all listeners":     {policy("b", "b", 5, public), policy("a", "a", 4, section("tls"), row), 1},
-		"rejected":          {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
-		"in progress":       {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
-		"not accepted":      {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
-		"being deleted":     {policy("b", "b", 5, public), leaving, 1},
-		"younger, named":    {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, row)), 1},
-		"younger, coming":   {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, coming)), 0},
+		"older":                         {policy("b", "b", 5, public), policy("a", "a", 4, public, row), 1},
+		"younger":                       {policy("b", "b", 5, public), policy("a", "a", 6, public, row), 0},
+		"same age, order of names":      {policy("b", "b", 5, public), policy("a", "a", 5, public, row), 1},
+		"other Gateway":                 {policy("b", "b", 5, public), policy("a", "a", 4, v1alpha1.ParentReference{Name: "public"}, row), 0},
+		"same listener":                 {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("web"), row), 1},
+		"other listener":                {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("tls"), row), 0},
+		"all listeners":                 {policy("b", "b", 5, public), policy("a", "a", 4, section("tls"), row), 1},
+		"rejected":                      {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
+		"in progress":                   {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
+		"not accepted":                  {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
+		"policy that is being deleted":  {policy("b", "b", 5, public), leaving, 1},
+		"younger, listed in the status": {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, row)), 1},
+		"younger, with a planned route": {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, coming)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"

@@ -129,7 +129,7 @@ func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	}
 	for _, d := range n.policy.Status.Domains {
 		if d.Reason == ReasonPending {
-			t.Errorf("three hours after the gateway accepted it: %+v", d)
+			t.Errorf("three hours after the gateway accepted the route: %+v", d)
 		}
 	}
 }
@@ -159,9 +159,9 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	want(t, "during the drain: programmed at the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
-// TestHeldRoutesDoNotDrain checks that the condition of a policy that switches to a rule that does not exist states why its
+// TestConditionOfRoutesThatStay checks that the condition of a policy that switches to a rule that does not exist states why its
 // routes stay, and not a time in the past.
-func TestHeldRoutesDoNotDrain(t *testing.T) {
+func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider
 	w.policy.Spec.Provider, w.policy.Spec.Domains = &byGateway, []v1alpha1.Domain{{Domain: shopHost}}
@@ -185,11 +185,11 @@ func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	p, n, play := restoredRule(t)
 	play(false)
 	if len(p.objects) == 0 {
-		t.Errorf("the pods are gone, and the gateway has not accepted the restored route: %+v", n.policy.Status.Groups)
+		t.Errorf("the pods are removed before the gateway accepted the restored route: %+v", n.policy.Status.Groups)
 	}
 	play(true)
 	if len(p.objects) != 0 {
-		t.Errorf("pods stay although the gateway has accepted the restored route: %+v", n.policy.Status.Groups)
+		t.Errorf("pods remain after the gateway accepted the restored route: %+v", n.policy.Status.Groups)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 	n.gateways = map[string]*gatewayv1.Gateway{}
 	play(false)
 	if len(p.objects) != 0 {
-		t.Errorf("pods stay for a Gateway that is gone: %+v", n.policy.Status.Groups)
+		t.Errorf("pods remain because of a deleted Gateway: %+v", n.policy.Status.Groups)
 	}
 }
 

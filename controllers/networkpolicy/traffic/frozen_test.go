@@ -42,7 +42,7 @@ func TestDomainOfAFrozenCanary(t *testing.T) {
 		edit  func(*v1alpha1.NetworkPolicySpec)
 		after string
 	}{
-		"none: the control": {func(*v1alpha1.NetworkPolicySpec) {}, "1.0.0=90 1.1.0=10"},
+		"no edit": {func(*v1alpha1.NetworkPolicySpec) {}, "1.0.0=90 1.1.0=10"},
 		"release.status": {func(s *v1alpha1.NetworkPolicySpec) {
 			s.Domains[0].Release = &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}
 		}, "1.1.0=100"},
@@ -71,12 +71,12 @@ func TestDomainOfAFrozenCanary(t *testing.T) {
 // TestEditedStepsOfAFrozenCanary checks that a freeze keeps the weights of a canary whose steps are edited.
 func TestEditedStepsOfAFrozenCanary(t *testing.T) {
 	for name, edited := range map[string][]release.Step{
-		"none":         nil,
-		"all":          {{Weight: 100}},
-		"more":         {{Weight: 60, Pause: time.Minute}},
-		"an empty one": {{Weight: 10}},
-		"lower, then":  {{Weight: 5}, {Weight: 90}},
-		"match":        {{Weight: 10, Match: true, Pause: time.Minute}},
+		"none":                   nil,
+		"all":                    {{Weight: 100}},
+		"more":                   {{Weight: 60, Pause: time.Minute}},
+		"a step without a match": {{Weight: 10}},
+		"a lower weight first":   {{Weight: 5}, {Weight: 90}},
+		"match":                  {{Weight: 10, Match: true, Pause: time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, n := frozenCanary(t)

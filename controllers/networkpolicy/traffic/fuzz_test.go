@@ -55,7 +55,7 @@ func FuzzRender(f *testing.F) {
 		if !templated(domain) {
 			alone, err := render(domain, p, nil)
 			if err != nil || alone != host {
-				t.Fatalf("%q is not templated, and becomes %q and %q (%v)", domain, host, alone, err)
+				t.Fatalf("%q has no template field, but renders to %q and %q (%v)", domain, host, alone, err)
 			}
 		}
 	})
@@ -79,7 +79,7 @@ func FuzzOwned(f *testing.F) {
 		h := rules.For("prod", nil)
 		o := &Ownership{Hosts: h}
 		if h.Template(strings.NewReplacer("{{.Name}}", "shop", "{{.Microservice}}", "shop", "{{.Namespace}}", "prod").Replace(domain)) == nil && o.refuses(domain, host) != nil && !strings.Contains(domain, "{{ ") {
-			t.Fatalf("%q is admitted, and its host %q refused: %v", domain, host, o.refuses(domain, host))
+			t.Fatalf("%q is allowed, but its host %q is rejected: %v", domain, host, o.refuses(domain, host))
 		}
 	})
 }
@@ -191,7 +191,7 @@ func anyFacts(t *rapid.T) {
 		return out
 	}
 	w.rollout(groups()...)
-	for range n(1, 4, "passes") {
+	for range n(1, 4, "reconciles") {
 		for _, r := range []string{"2a", "2b", "1a", "1b", "ma", "ra"} {
 			w.ready[r] = n(0, 1, "ready")
 		}
@@ -219,7 +219,7 @@ func anyFacts(t *rapid.T) {
 		f := w.facts()
 		out := Plan(f)
 		if a, b := picture(out), picture(Plan(w.facts())); a != b {
-			t.Fatalf("decided twice:\n%s\n%s", a, b)
+			t.Fatalf("two decisions about the same input differ:\n%s\n%s", a, b)
 		}
 		func() {
 			shuffled := *f

@@ -21,18 +21,18 @@ import (
 // of each test begins with the row of docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
-		"03 nothing names a release that was rolled back": nothingNamesWhatWasRolledBack,
-		"05 the split that is reported is the one in use": splitIsTheOneInUse,
-		"09 no rule of a step outlives it":                noRuleOutlivesItsStep,
-		"10 a canary that is displaced leaves no rule":    displacedCanaryLeavesNoRule,
-		"11 many passes make one rule":                    manyPassesMakeOneRule,
-		"12 edits of a policy keep the step":              editsKeepTheStep,
-		"14 the order of headers makes no difference":     orderOfHeadersMakesNoDifference,
-		"28 one ready endpoint of many moves the Service": oneEndpointMovesTheService,
-		"65 a restart forgets nothing":                    restartForgetsNothing,
-		"67 objects that a user emptied":                  emptiedObjects,
-		"68 a name without a namespace":                   nameWithoutANamespace,
-		"72 an abort with Services only":                  abortWithServicesOnly,
+		"03 no route refers to a release that was rolled back": nothingNamesWhatWasRolledBack,
+		"05 the reported split is the one in use":              splitIsTheOneInUse,
+		"09 the rules of a step are removed with the step":     noRuleOutlivesItsStep,
+		"10 a superseded canary leaves no rule":                displacedCanaryLeavesNoRule,
+		"11 many reconciles create one rule":                   manyPassesMakeOneRule,
+		"12 edits of a policy keep the step":                   editsKeepTheStep,
+		"14 the order of headers makes no difference":          orderOfHeadersMakesNoDifference,
+		"28 the Service moves with one ready endpoint of many": oneEndpointMovesTheService,
+		"65 a restart loses no state":                          restartForgetsNothing,
+		"67 objects that a user emptied":                       emptiedObjects,
+		"68 a name without a namespace":                        nameWithoutANamespace,
+		"72 an abort with Services only":                       abortWithServicesOnly,
 	} {
 		t.Run(name, play)
 	}
@@ -62,7 +62,7 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 			w.settle()
 			for _, route := range w.routes {
 				if servicesOf(route)[w.facts().ReleaseService("b")] {
-					t.Errorf("route %s names the release that was rolled back", route.Name)
+					t.Errorf("route %s refers to the release that was rolled back", route.Name)
 				}
 			}
 			w.ready["b"] = 0 // The pods of the canary are deleted after the drain delay.
@@ -71,7 +71,7 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 			for _, route := range w.routes {
 				for service := range servicesOf(route) {
 					if len(f.Endpoints[service].Ready) == 0 {
-						t.Errorf("route %s names Service %s, which has no ready endpoint", route.Name, service)
+						t.Errorf("route %s refers to Service %s, which has no ready endpoint", route.Name, service)
 					}
 				}
 			}
@@ -87,7 +87,7 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 }
 
 // splitIsTheOneInUse checks that at every reconcile of an upgrade the split in the status is the
-// present or previous split of the routes, and in a stable state the present one.
+// present or previous split of the routes, and in a stable state the current one.
 func splitIsTheOneInUse(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -106,10 +106,10 @@ func splitIsTheOneInUse(t *testing.T) {
 			w.pass()
 			routed = append(routed, w.split(host))
 			if note := w.policy.Status.Summary.Split; !slices.Contains(routed, note) {
-				t.Errorf("revision %d: the status reports %q, the routes had %q", revision+1, note, routed)
+				t.Errorf("revision %d: the status reports %q, but the routes had %q", revision+1, note, routed)
 			}
 			if w.groupTraffic("1-x").Revision == int64(revision+1) {
-				want(t, "split once confirmed", w.policy.Status.Summary.Split, w.split(host))
+				want(t, "split after the confirmation", w.policy.Status.Summary.Split, w.split(host))
 			}
 			w.accept()
 		}
@@ -174,7 +174,7 @@ func displacedCanaryLeavesNoRule(t *testing.T) {
 	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
 	for service := range servicesOf(onlyRoute(t, w)) {
 		if service == w.facts().ReleaseService("b") {
-			t.Errorf("the route names the Service of the displaced canary")
+			t.Errorf("the route refers to the Service of the superseded canary")
 		}
 	}
 }
@@ -187,7 +187,7 @@ func manyPassesMakeOneRule(t *testing.T) {
 		w.accept()
 	}
 	if diff := cmp.Diff(before, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
-		t.Errorf("fifty passes later: %s", diff)
+		t.Errorf("after fifty reconciles: %s", diff)
 	}
 	w.rollout(stepOf(3, "b 1.1.0 canary 40", "a 1.0.0 active 60"))
 	for range 50 {
@@ -241,7 +241,7 @@ func editsKeepTheStep(t *testing.T) {
 				w.pass()
 				for _, route := range w.routes {
 					if got := splitOf(w, route); !pinRoute(route) && got != "1.0.0=70 1.1.0=30" {
-						t.Errorf("route %s carries %q", route.Name, got)
+						t.Errorf("route %s has %q", route.Name, got)
 					}
 				}
 				want(t, "split of the host", w.split(host) != "", true)
@@ -280,7 +280,7 @@ func orderOfHeadersMakesNoDifference(t *testing.T) {
 	}
 	old := build(match("c", "a", "b"))
 	if diff := cmp.Diff(old, build(match("b", "c", "a"))); diff != "" {
-		t.Errorf("another order gives another route: %s", diff)
+		t.Errorf("the order changes the route: %s", diff)
 	}
 	want(t, "it is written again", gatewayapi.Same(old, build(match("a", "b", "c"))), true)
 	want(t, "another value is missed", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
@@ -333,7 +333,7 @@ func emptiedObjects(t *testing.T) {
 		"labels":      func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Labels, s.Labels = nil, nil },
 		"rules":       func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Spec.Rules, s.Spec.Ports = nil, nil },
 		"matches":     func(r *gatewayv1.HTTPRoute, s *corev1.Service) { r.Spec.Rules[0].Matches, s.Spec.Selector = nil, nil },
-		"an empty one": func(r *gatewayv1.HTTPRoute, s *corev1.Service) {
+		"an empty rule": func(r *gatewayv1.HTTPRoute, s *corev1.Service) {
 			r.Spec.Rules = []gatewayv1.HTTPRouteRule{{}}
 			s.Spec = corev1.ServiceSpec{}
 		},
@@ -356,7 +356,7 @@ func emptiedObjects(t *testing.T) {
 			w.accept()
 			w.settle()
 			if diff := cmp.Diff(good, mustJSON(onlyRoute(t, w).Spec)); diff != "" {
-				t.Errorf("it is not put back: %s", diff)
+				t.Errorf("the object is not restored: %s", diff)
 			}
 			want(t, "selector", w.services[service.Name].Spec.Selector[v1alpha1.LabelRelease], "b")
 		})
@@ -397,14 +397,14 @@ func nameWithoutANamespace(t *testing.T) {
 			want(t, "Gateway of the policy", of.Namespace+"/"+of.Name, tc.want)
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Generation: 1}}
 			route.Status.Parents = []gatewayv1.RouteParentStatus{answer(tc.ref, 1, "True", "Accepted")}
-			want(t, "the answer is found", gatewayapi.Acceptance(route, policy).Accepted, true)
+			want(t, "the response is found", gatewayapi.Acceptance(route, policy).Accepted, true)
 		})
 	}
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "public"}}
 	w.ready["a"] = 1
 	w.settle()
-	want(t, "only the one of another namespace is there", w.condition("Ready"), "False ParentNotFound")
+	want(t, "only the route of another namespace exists", w.condition("Ready"), "False ParentNotFound")
 	w.gateways["prod/public"] = gateway(80, "HTTP", "")
 	w.settle()
 	want(t, "its own", w.condition("Ready"), "True Programmed")

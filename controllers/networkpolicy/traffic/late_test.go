@@ -33,7 +33,7 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 			for i := range 4 {
 				w.pass()
 				if got := w.groupTraffic("1-x"); got.Revision != 0 || got.Withheld != nil {
-					t.Errorf("pass %d: revision %d, withheld %v, and no gateway has answered", i, got.Revision, got.Withheld)
+					t.Errorf("reconcile %d: revision %d, withheld %v, before any gateway responded", i, got.Revision, got.Withheld)
 				}
 			}
 			w.ready["a"] = 0
@@ -42,15 +42,15 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 			w.gateways = map[string]*gatewayv1.Gateway{"infra/public": there}
 			w.settle()
 			want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
-			want(t, "withheld once it has", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
+			want(t, "withheld after the gateway responded", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 		})
 	}
 }
 
-// TestUnconfirmedPolicyNamesWhatItWrites checks that previous writes of a policy count as
+// TestUnconfirmedPolicyReportsItsReferences checks that previous writes of a policy count as
 // references only if a gateway may serve them. Otherwise a policy with a Gateway that does not
 // exist would retain the pods of one release after another.
-func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
+func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway went": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -70,7 +70,7 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 			want(t, "named at first", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			f := w.facts()
 			_, requeueAfter := Status(f, Plan(f), Applied{})
-			want(t, "it is looked at again", requeueAfter > 0 && requeueAfter <= providers.Grace, true)
+			want(t, "checked again", requeueAfter > 0 && requeueAfter <= providers.Grace, true)
 			if confirmed {
 				w.now = w.now.Add(providers.Grace)
 				w.settle()
@@ -86,11 +86,11 @@ func TestUnconfirmedPolicyNamesWhatItWrites(t *testing.T) {
 				named = []string{"a", "b", "c"} // The gateway may serve any of these releases.
 			}
 			want(t, "named", cmp.Diff(named, w.groupTraffic("1-x").References), "")
-			want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, reasonParentNotFound)
+			want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, reasonParentNotFound)
 			w.gateways = there
 			w.settle()
 			want(t, "confirmed", w.groupTraffic("1-x").Revision, 3)
-			want(t, "named then", cmp.Diff([]string{"c"}, w.groupTraffic("1-x").References), "")
+			want(t, "references afterwards", cmp.Diff([]string{"c"}, w.groupTraffic("1-x").References), "")
 		})
 	}
 }
@@ -118,8 +118,8 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
 	w.gateways = there
 	w.settle()
-	want(t, "revision once it is back", w.groupTraffic("1-x").Revision, 2)
-	want(t, "reason once it is back", w.groupTraffic("1-x").Reason, "")
+	want(t, "revision after the Gateway returns", w.groupTraffic("1-x").Revision, 2)
+	want(t, "reason after the Gateway returns", w.groupTraffic("1-x").Reason, "")
 }
 
 // TestPausesAndTheReasonsOfReports checks which pauses of a step count. The confirmed revision
@@ -207,7 +207,7 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 			for i := range 6 {
 				w.pass() // The gateway does not report on the written routes.
 				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
-					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+					t.Errorf("reconcile %d: confirmed at %d with references %v, although the gateway serves b", i, got.Revision, got.References)
 				}
 				w.now = w.now.Add(providers.Grace / 2)
 			}
@@ -219,9 +219,9 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 	}
 }
 
-// TestGroupClosesBehindADomainThatIsEdited edits a domain while it moves from a group that closes.
-// Until the gateway has accepted the route, it serves the previous host, which routes to the group
-// that closes.
+// TestGroupClosesBehindADomainThatIsEdited edits a domain while the domain moves away from a group
+// that closes. Until the gateway has accepted the route, the gateway serves the previous host, which
+// routes to that group.
 func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
@@ -243,7 +243,7 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 				}
 				w.pass() // The gateway does not report on the written routes.
 				if got := w.groupTraffic("2-x"); got.Revision != 2 || !slices.Contains(got.References, "b") {
-					t.Errorf("pass %d: confirmed at %d with references %v, and the gateway serves b", i, got.Revision, got.References)
+					t.Errorf("reconcile %d: confirmed at %d with references %v, although the gateway serves b", i, got.Revision, got.References)
 				}
 				w.now = w.now.Add(providers.Grace / 2)
 			}
@@ -305,10 +305,10 @@ func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	want(t, "references at the end", len(w.groupTraffic("1-x").References), 0)
 }
 
-// TestCanaryStandsInWhereNothingSplits checks that a canary replaces an active release without
+// TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit checks that a canary replaces an active release without
 // endpoints even if traffic cannot be split: otherwise nothing would confirm the release that is
 // the fix.
-func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
+func TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &byPlain
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
@@ -325,8 +325,8 @@ func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
 	w.ready["a"] = 1
 	w.settle()
 	want(t, "the active release is back", split(), "1.0.0=100")
-	want(t, "withheld then", len(w.groupTraffic("1-x").Withheld), 0)
+	want(t, "withheld afterwards", len(w.groupTraffic("1-x").Withheld), 0)
 	w.ready["a"] = 0
 	w.settle()
-	want(t, "and gone again", split(), "1.0.1=100")
+	want(t, "removed again", split(), "1.0.1=100")
 }

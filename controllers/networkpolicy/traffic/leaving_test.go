@@ -18,10 +18,10 @@ func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// TestGatewayTookTheRoutesOfAnEndedGroup checks that a release stays in the references if the gateway
+// TestGatewayAcceptedTheRoutesOfAnEndedGroup checks that a release stays in the references if the gateway
 // accepted the routes of its group late, after the group had ended, and then does not report on the
 // routes that moved to another group.
-func TestGatewayTookTheRoutesOfAnEndedGroup(t *testing.T) {
+func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 	older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
 	w := newWorld(t, newer, older)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
@@ -40,14 +40,14 @@ func TestGatewayTookTheRoutesOfAnEndedGroup(t *testing.T) {
 		want(t, "the gateway may serve it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
-	want(t, "the gateway took the route of the other group", len(w.groupTraffic("2-x").References), 0)
+	want(t, "the gateway accepted the route of the other group", len(w.groupTraffic("2-x").References), 0)
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 }
 
-// TestMatchedReleaseIsReferencedUntilItsRouteIsTaken checks that a release that receives only
+// TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted checks that a release that receives only
 // matched or mirrored requests, without a weight, stays in the references of its group until the
 // gateway has accepted a route without it.
-func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
+func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 	for name, to := range map[string]func(r *v1alpha1.Release){
 		"match":  func(r *v1alpha1.Release) { r.Match = true },
 		"mirror": func(r *v1alpha1.Release) { r.MirrorPercent = 10 },
@@ -67,7 +67,7 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
 				w.now = w.now.Add(time.Minute)
 			}
 			w.settle()
-			want(t, "the gateway took the route without it", len(w.groupTraffic("2-x").References), 0)
+			want(t, "the gateway accepted the route without the release", len(w.groupTraffic("2-x").References), 0)
 		})
 	}
 }
@@ -83,7 +83,7 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	want(t, "Services that follow the group", w.services["shop-release"] == nil, true)
 	w.rollout()
 	w.pass()
-	want(t, "the record is lost", slices.Contains(w.groupTraffic("release").References, "a"), true)
+	want(t, "the rollout state is lost", slices.Contains(w.groupTraffic("release").References, "a"), true)
 	w.rollout(ending(group("release", 2)), group("2-x", 2, "b 2.0.0 active 100"))
 	w.settle()
 	want(t, "selected", w.services["shop"].Spec.Selector[v1alpha1.LabelRelease], "b")
@@ -147,7 +147,7 @@ func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	p.run(time.Hour)
 	n := p.nets["web"]
 	if hosts := hostsOfGroup(n, "2-x"); len(hosts) > 0 || n.services["web-2-x"] != nil {
-		t.Errorf("what routes to the group that has lost its release stays: %v", hosts)
+		t.Errorf("routes to the group that lost its release remain: %v", hosts)
 	}
 	p.config = "c2"
 	p.run(time.Hour)
@@ -199,7 +199,7 @@ func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 			want(t, "written", w.split(newestHost), "1.0.0=100")
 			w.gateways["infra/public"] = away
 			w.settle()
-			want(t, "the gateway took the route", len(w.groupTraffic("2-x").References), 0)
+			want(t, "the gateway accepted the route", len(w.groupTraffic("2-x").References), 0)
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	p.spec.Ended = nil
 	p.run(2 * time.Minute)
 	if a, split := p.rollout.Groups[0].ActiveRow(), p.nets["web"].split("example.com"); a == nil || a.Version != "2.1.0" || split != "2.1.0=90 2.2.0=10" && split != "2.1.0=50 2.2.0=50" {
-		t.Errorf("active is %+v, and the routes split %s", a, split)
+		t.Errorf("active release %+v, but the routes split %s", a, split)
 	}
 	p.run(time.Hour)
 	if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "2.2.0" {

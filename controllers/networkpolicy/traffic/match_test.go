@@ -173,9 +173,9 @@ func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 	want(t, "writes", w.writes, writes)
 }
 
-// TestARouteWithWhatTheServerAddsIsConfirmed checks that a route is confirmed although the API
+// TestRouteWithFieldsOfTheServerIsConfirmed checks that a route is confirmed although the API
 // server adds fields to its rules after each write (row 15).
-func TestARouteWithWhatTheServerAddsIsConfirmed(t *testing.T) {
+func TestRouteWithFieldsOfTheServerIsConfirmed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.settle()
@@ -183,10 +183,10 @@ func TestARouteWithWhatTheServerAddsIsConfirmed(t *testing.T) {
 	have := want.DeepCopy()
 	have.Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: new(gatewayv1.Duration("30s"))}
 	if !gatewayapi.Same(have, want) {
-		t.Error("a default for timeouts makes another route")
+		t.Error("a default for timeouts changes the route")
 	}
 	have.Spec.Rules[0].Matches[0].Headers = []gatewayv1.HTTPHeaderMatch{{Name: "never", Value: "sent"}}
 	if gatewayapi.Same(have, want) {
-		t.Error("a route that takes other requests is taken for ours")
+		t.Error("a route with other matches is treated as the route of the policy")
 	}
 }

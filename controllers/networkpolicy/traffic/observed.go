@@ -73,7 +73,7 @@ type Claim struct {
 // gatewayProvider writes routes of the Gateway API.
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
-// Known contains all providers. The last provider is that of policies without spec.provider.
+// Known contains all providers. The last provider is for policies without spec.provider.
 var Known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
 
 // ProviderOf returns the provider of a policy.
@@ -291,7 +291,7 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 type Ownership struct {
 	// Hosts are the hosts that the list allows for the namespace.
 	Hosts domains.Hosts
-	// Unread is the error due to which the list cannot be applied, or nil.
+	// Unread is the error that prevents the list from being applied, or nil.
 	Unread error
 	// Until is the time at which the labels of the namespace, on which allowed hosts depend, must be
 	// read again; zero if the list uses no labels.

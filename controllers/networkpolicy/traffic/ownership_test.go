@@ -56,12 +56,12 @@ func TestHostsOfANamespace(t *testing.T) {
 			list: map[string]string{}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
 			message: `spec.domains[0].domain: "a.example.net" is not allowed in namespace "prod": use a host of this namespace, or have it listed`,
 		},
-		"given by name": {list: map[string]string{"prod": "a.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
-		"given by labels": {
+		"allowed by name": {list: map[string]string{"prod": "a.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
+		"allowed by labels": {
 			list: map[string]string{"x": "namespaces: team=shop\n*.example.net"}, labels: preview,
 			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"},
 		},
-		"not given by labels": {
+		"not allowed by labels": {
 			list:    map[string]string{"x": "namespaces: team=shop\n*.example.net"},
 			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
 		},
@@ -70,7 +70,7 @@ func TestHostsOfANamespace(t *testing.T) {
 			want:    []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 			message: `spec.domains[0].domain: "www.shop.example.com" is not allowed in namespace "prod": ConfigMap "heighliner-domains" lists "www.shop.example.com" by name`,
 		},
-		"its own host, before the group that is named like it": {
+		"its own host before a group with the same name": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}, {Domain: "www.shop.example.com"}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed", "www.shop.example.com  programmed"},
 		},
@@ -126,7 +126,7 @@ func TestHostsOfANamespace(t *testing.T) {
 	}
 }
 
-func TestAListTakesAwayAndGivesBack(t *testing.T) {
+func TestListRevokesAndAllowsDomains(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "www.example.com"})
@@ -145,7 +145,7 @@ func TestAListTakesAwayAndGivesBack(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-func TestAnUnreadableListTakesNothingAway(t *testing.T) {
+func TestUnreadableListRevokesNothing(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"], w.ready["c"] = 1, 1, 1
 	w.settle()
@@ -158,7 +158,7 @@ func TestAnUnreadableListTakesNothingAway(t *testing.T) {
 
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
-	want(t, "what is served follows the releases", w.split(host), "1.1.0=100")
+	want(t, "served routes follow the releases", w.split(host), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	want(t, "the new group", w.groupTraffic("2-x").Reason, ReasonDomainsUnreadable)
 	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")
@@ -169,9 +169,9 @@ func TestAnUnreadableListTakesNothingAway(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// TestNoKeptRouteHasAHostThatIsNotAllowed checks that hosts that are kept although the
+// TestNoRetainedRouteHasAHostThatIsNotAllowed checks that hosts that are kept although the
 // specification does not render them must be allowed as well.
-func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
+func TestNoRetainedRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	for name, keep := range map[string]func(*world){
 		"the domain became invalid": func(w *world) { w.policy.Spec.Domains[0].Domain = "{{.Version}}_.example.com" },
 		"the Microservice is gone":  func(w *world) { w.ms = nil },
@@ -188,7 +188,7 @@ func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 			w.own(map[string]string{"prod": "*.shop.example.com"}, nil)
 			w.settle()
 			if !strings.Contains(strings.Join(w.routedHosts(), " "), host) {
-				t.Fatalf("hosts that are allowed are not kept: %q", w.routedHosts())
+				t.Fatalf("allowed hosts are not retained: %q", w.routedHosts())
 			}
 			w.own(broken, nil)
 			w.settle()
@@ -203,10 +203,10 @@ func TestNoKeptRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// TestARefusedGroupLosesTheRouteThatWaits checks that the route of a group is deleted if its host
+// TestRouteOfARejectedGroupIsDeleted checks that the route of a group is deleted if its host
 // is not allowed for groups, although the namespace itself may use the host and another host of the
 // route waits for a Gateway.
-func TestARefusedGroupLosesTheRouteThatWaits(t *testing.T) {
+func TestRouteOfARejectedGroupIsDeleted(t *testing.T) {
 	w := newWorld(t, group("www", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.preview.example.com"})
@@ -222,7 +222,7 @@ func TestARefusedGroupLosesTheRouteThatWaits(t *testing.T) {
 	want(t, "hosts", cmp.Diff([]string{"www.preview.example.com"}, w.routedHosts()), "")
 }
 
-func TestADomainThatIsNotAllowedHoldsNothing(t *testing.T) {
+func TestDomainThatIsNotAllowedReservesNothing(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
 	w.own(map[string]string{"prod": "*.example.net"}, nil)

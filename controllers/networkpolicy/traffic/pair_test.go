@@ -126,7 +126,7 @@ var pairHappenings = []pairHappening{
 			p.lose(name)
 		}
 	}},
-	{"policy made again", 1, func(p *pair, a, b int) {
+	{"policy created again", 1, func(p *pair, a, b int) {
 		if name, n, ok := choose(p.nets, a); ok && b%2 == 0 {
 			spec := n.policy.Spec
 			p.lose(name)
@@ -266,7 +266,7 @@ var pairHappenings = []pairHappening{
 		}
 		p.say("ended groups: %v", p.spec.Ended)
 	}},
-	{"webhook of changes", 1, func(p *pair, a, b int) {
+	{"webhook that rejects updates", 1, func(p *pair, a, b int) {
 		clear(p.denied)
 		if name, _, ok := choose(p.objects, a); ok && b%3 > 0 {
 			p.denied[name] = true
@@ -395,7 +395,7 @@ var pairHappenings = []pairHappening{
 		p.spec.Pins = []release.Pin{pin}
 		p.say("pin %+v", pin)
 	}},
-	{"reopen what ended", 1, func(p *pair, a, b int) {
+	{"reopen ended groups", 1, func(p *pair, a, b int) {
 		for i := range p.rollout.Groups {
 			if g := &p.rollout.Groups[i]; g.Phase == release.Closing {
 				p.spec.Ended = nil
@@ -464,7 +464,7 @@ var pairHappenings = []pairHappening{
 		}
 	}},
 	{"Jobs for failures", 1, func(p *pair, a, b int) { p.spec.FailureJobs = a%2 == 0 }},
-	{"undo what ended a second ago", 3, func(p *pair, a, b int) {
+	{"undo the last end of groups", 3, func(p *pair, a, b int) {
 		if len(p.rollout.Groups) == 0 {
 			return
 		}
@@ -532,9 +532,9 @@ var pairHappenings = []pairHappening{
 
 // pairFaults contains the events that are faults of the environment of planner and policies.
 var pairFaults = map[string]bool{
-	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
+	"plan that ends": true, "lose policy": true, "policy created again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
 	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
-	"webhook of changes": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
+	"webhook that rejects updates": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
 // pairDeck contains each kind of event as often as its share.
@@ -628,7 +628,7 @@ func (p *pair) epilogue() {
 	p.checkOutside()
 	plan := release.Plan(p.observe(), p.now)
 	if plan.Changed || len(plan.Retire)+len(plan.Ensure) > 0 {
-		p.fail("there is no rest")
+		p.fail("the simulation does not become stable")
 	}
 	for i := range p.rollout.Groups {
 		p.checkEnd(&p.rollout.Groups[i], plan.Notes)
@@ -642,7 +642,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	waits := func(reasons ...release.Reason) bool {
 		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
-	said := func() string {
+	statuses := func() string {
 		var b strings.Builder
 		for _, n := range notes {
 			fmt.Fprintf(&b, "\n   %s %s %s", n.Slug, n.Reason, n.Message)
@@ -652,20 +652,20 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	a := g.ActiveRow()
 	dead := a == nil || p.objects[a.Release] == nil || p.objects[a.Release].ready == 0
 	if g.Phase == release.Closing && !(waits("TrafficUnconfirmed") && p.onlyAnswer(g)) {
-		p.fail("group %s is still closing: %s", g.Slug, said())
+		p.fail("group %s is still closing: %s", g.Slug, statuses())
 	}
 	if p.ended(g) && !waits("GroupExcluded") {
-		p.fail("group %s is ended, and stays: %s", g.Slug, said())
+		p.fail("group %s is ended but remains: %s", g.Slug, statuses())
 	}
 	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
-		p.fail("the run of %s never ends: %s", g.Rollout.Release, said())
+		p.fail("the rollout of %s never ends: %s", g.Rollout.Release, statuses())
 	}
 	if waits("TrafficUnconfirmed") && !dead {
-		p.fail("group %s: %s", g.Slug, said())
+		p.fail("group %s: %s", g.Slug, statuses())
 	}
 	for _, r := range g.Releases {
 		if r.Promoted == 0 && r.Status == release.Deprecated && !dead {
-			p.fail("%s stays deprecated: %s", r.Release, said())
+			p.fail("%s stays deprecated: %s", r.Release, statuses())
 		}
 	}
 	if dead || g.Rollout != nil {
@@ -675,7 +675,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 		report := Find(n.policy.Status.Groups, g.Slug)
 		if report.Revision != g.TrafficRevision {
 			if report.Reason == "" || report.Reason == ReasonPending {
-				p.fail("policy %s rests at %d of %d in group %s: %s %s", name, report.Revision, g.TrafficRevision, g.Slug, report.Reason, report.Message)
+				p.fail("policy %s stays at %d of %d in group %s: %s %s", name, report.Revision, g.TrafficRevision, g.Slug, report.Reason, report.Message)
 			}
 			continue
 		}
@@ -729,9 +729,9 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	switch {
 	case g.Phase != release.Live || wanted == "":
 	case a == nil:
-		p.fail("newest: group %s has nothing active, and %s is offered", g.Slug, wanted)
+		p.fail("newest: group %s has no active release, but %s is offered", g.Slug, wanted)
 	case version.Compare(a.Version, wanted) < 0, a.Version != wanted && p.deniedIn(g, a.Version):
-		p.fail("newest: group %s is at %s, and %s is offered", g.Slug, a.Version, wanted)
+		p.fail("newest: group %s is at %s, but %s is offered", g.Slug, a.Version, wanted)
 	}
 }
 

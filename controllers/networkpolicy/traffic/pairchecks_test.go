@@ -119,7 +119,7 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 				if r != nil && r.Status == release.Error || p.deniedIn(was, c.Version) || g.Failed.Version != "" {
 					continue
 				}
-				p.fail("older: %s starts though %s is offered", g.Rollout.Release, c.Version)
+				p.fail("older: %s starts although %s is offered", g.Rollout.Release, c.Version)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 		after = after || live != nil && !live.Deleting && slices.Contains(live.Hostnames, host)
 	}
 	if before && !after {
-		p.fail("gap: policy %s: the gateway serves %s no more", name, host)
+		p.fail("gap: policy %s: the gateway no longer serves %s", name, host)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *pair) checkTruth() {
 		}
 		for _, g := range n.policy.Status.Groups {
 			if g.Slug == "" || g.Split == "" {
-				p.fail("status: the API server refuses a report without a group or a split: %+v", g)
+				p.fail("status: the API server would reject a report without a group or a split: %+v", g)
 			}
 		}
 		for _, d := range n.policy.Status.Domains {
@@ -194,9 +194,9 @@ func (p *pair) checkTruth() {
 				same = same || maps.Equal(weights, positive(s.releases))
 			}
 			if !found {
-				p.fail("truth: policy %s reports %s as programmed, and no gateway serves it", name, d.Domain)
+				p.fail("truth: policy %s reports %s as programmed, but no gateway serves it", name, d.Domain)
 			} else if !same {
-				p.fail("truth: policy %s reports %v for %s, and the gateway serves %v", name, d.Backends, d.Domain, served)
+				p.fail("truth: policy %s reports %v for %s, but the gateway serves %v", name, d.Backends, d.Domain, served)
 			}
 		}
 	}
@@ -216,16 +216,16 @@ func (p *pair) checkSilence() {
 	if plan.Changed || !plan.RequeueTime.IsZero() {
 		return
 	}
-	said := func(slug string) bool {
+	reported := func(slug string) bool {
 		return slices.ContainsFunc(plan.Notes, func(n release.Note) bool { return !n.Event && (n.Slug == slug || n.Slug == "") })
 	}
 	for _, g := range plan.State.Groups {
-		if g.Phase == release.Expired || said(g.Slug) {
+		if g.Phase == release.Expired || reported(g.Slug) {
 			continue
 		}
 		if run := g.Rollout; run != nil {
 			if k := p.objects[run.Release]; k != nil && !p.denied[run.Release] && k.Available >= k.Replicas && k.Replicas > 0 {
-				p.fail("silent: %s is in progress, nothing happens, and no state shows why (paused: %t)", run.Release, p.spec.Paused)
+				p.fail("silent: the rollout of %s does not continue, and no state shows why (paused: %t)", run.Release, p.spec.Paused)
 			}
 			continue
 		}
@@ -237,7 +237,7 @@ func (p *pair) checkSilence() {
 		}
 		for _, c := range p.observe().Candidates {
 			if r := g.Row(c.Release); c.Slug == g.Slug && g.ActiveRow() == nil && (r == nil || r.Status != release.Error) && !p.deniedIn(&g, c.Version) {
-				p.fail("silent: group %s has nothing active, %s is offered, and no state shows why: %+v", g.Slug, c.Version, g)
+				p.fail("silent: group %s has no active release although %s is offered, and no state shows why: %+v", g.Slug, c.Version, g)
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
 			}
 		}
 		if k := p.objects[last.Release]; k != nil && k.Available > 0 && !k.Unsettled {
-			p.fail("return: %s is opened again, %s has pods, and nothing is active", g.Slug, last.Release)
+			p.fail("return: %s is reopened without an active release, although %s has pods", g.Slug, last.Release)
 		}
 	}
 	for _, r := range g.Releases {

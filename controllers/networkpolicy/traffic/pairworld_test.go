@@ -36,7 +36,7 @@ type pair struct {
 	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. They pass by default.
 	pulls     bool                            // pulls reports whether versions are heads of pull requests.
 	hooks     map[release.Point]string        // hooks contains the responses of hooks: "" for yes, "no", or "away" for no response.
-	// misled contains the hooks that reached another release than the release that they should test, by
+	// misled contains the hooks that reached a release other than the one that they should test, by
 	// name of the latter.
 	misled map[string]misled
 
@@ -56,7 +56,7 @@ type pair struct {
 	stats     pairStats
 }
 
-// misled describes the release that a hook reached, and the time since which the hook is asked.
+// misled describes the release that a hook reached, and the time of the first call of the hook.
 type misled struct {
 	since time.Time
 	what  string
@@ -294,7 +294,7 @@ func (p *pair) autoscalers() {
 	}
 }
 
-// pods starts pods, as far as the cluster has room, and updates the status of the objects.
+// pods starts pods, as far as the cluster has capacity, and updates the status of the objects.
 func (p *pair) pods() (did bool) {
 	p.autoscalers()
 	for _, name := range SortedKeys(p.objects) {
@@ -480,7 +480,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 }
 
 // plan runs a whole reconcile of the planner; stop is the number of the write before which the
-// manager ends, or 0.
+// manager stops, or 0.
 func (p *pair) plan(stop int) (did bool) {
 	o, plan := p.make()
 	p.stats.plans++
@@ -847,7 +847,7 @@ func (p *pair) turnBack(d time.Duration) {
 func (p *pair) settle() {
 	for i := 0; p.err == nil; i++ {
 		if i > 100 {
-			p.fail("there is no rest")
+			p.fail("the simulation does not become stable")
 			return
 		}
 		did := p.plan(0)
@@ -916,7 +916,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 		for _, b := range r.Backends {
 			of := d.releases[b.Service]
 			if !f.ready(of) {
-				p.fail("policy %s: route %s of %v gives %d to %s without endpoints while %s has some", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
+				p.fail("policy %s: route %s of %v gives %d to %s without endpoints, although %s has endpoints", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
 			}
 			if row := d.rollout.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
 				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)
@@ -934,7 +934,7 @@ func (p *pair) deniedIn(g *release.Group, version string) bool {
 func (p *pair) checkDenied(g *release.Group) {
 	for _, r := range g.Releases {
 		if g.Phase == release.Live && !p.spec.Paused && r.Status == release.Canary && (r.Weight > 0 || r.Match || r.Mirror > 0) && p.deniedIn(g, r.Version) {
-			p.fail("%s is denied, and keeps %d%%", r.Release, r.Weight)
+			p.fail("%s is denied but keeps %d%%", r.Release, r.Weight)
 		}
 	}
 }
@@ -985,7 +985,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 			continue // A group without routes splits its work by pods, which the simulation of the planner checks.
 		}
 		if x.Delete || k.ready > 0 && k.Available > 0 && !p.withholds(x.Release) {
-			p.fail("%s while it is active, with %d pods ready", what, k.ready)
+			p.fail("%s is active and has %d ready pods", what, k.ready)
 		}
 		return // The release has no ready pods, and is replaced.
 	}
@@ -994,7 +994,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 	}
 	for name, n := range p.nets {
 		if by := n.names()[x.Release]; by != "" && (x.Delete || x.Replicas == 0) {
-			p.fail("%s while %s of policy %s names it", what, by, name)
+			p.fail("%s while %s of policy %s refers to it", what, by, name)
 		}
 	}
 	if at, ok := p.named[x.Release]; ok && (x.Delete || x.Replicas == 0) && p.now.Sub(at) < 5*time.Second {

@@ -9,9 +9,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestParentThatAdmitsNoRouteTakesNothingAway checks that a route keeps the parent that serves it although the gateway
+// TestParentThatRejectsRoutesRemovesNoRoute checks that a route keeps the parent that serves it although the gateway
 // reports the status of one parent for all parents of the route, as Traefik 3.6 does.
-func TestParentThatAdmitsNoRouteTakesNothingAway(t *testing.T) {
+func TestParentThatRejectsRoutesRemovesNoRoute(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 2
 	w.settle()
@@ -38,7 +38,7 @@ func TestParentThatAdmitsNoRouteTakesNothingAway(t *testing.T) {
 	want(t, "programmed", w.condition("Programmed"), "True Programmed")
 }
 
-func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
+func TestMissingParentRemovesNoRoute(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 2
 	w.settle()
@@ -56,17 +56,17 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 
-// TestListenerThatDoesNotExistTakesNothingAway checks that a listener that does not exist removes
+// TestMissingListenerRemovesNoRoute checks that a listener that does not exist removes
 // no parent from a route, regardless of how the serving parent is specified and what the gateway
 // reports.
-func TestListenerThatDoesNotExistTakesNothingAway(t *testing.T) {
+func TestMissingListenerRemovesNoRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to string
 		// meanwhile contains the sections of the parents, and then the sections after the Gateway
 		// got the listener.
 		meanwhile, then string
 	}{
-		"from another one":        {"http", "later", "later http", "later"},
+		"from another listener":   {"http", "later", "later http", "later"},
 		"from the Gateway itself": {"", "later", "", "later"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -115,7 +115,7 @@ func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 			w.ready["a"], w.ready["b"] = 2, 2
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost}, {Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.1.0"}}}
 			w.settle()
-			want(t, "what the domain gets", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "1.1.0=100")
+			want(t, "backends of the domain", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "1.1.0=100")
 			w.goTo(&byNginx)
 			w.pass()
 			failed := group("1-x", 2, "b 1.1.0 "+status+" 0", "a 1.0.0 active 100")
@@ -126,7 +126,7 @@ func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 				w.now = w.now.Add(time.Minute)
 			}
 			w.settle()
-			want(t, "what the domain gets", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "")
+			want(t, "backends of the domain", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "")
 			want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
 			want(t, "routes by", w.routesBy(), "ingress")
 			want(t, "switching", w.switching(), "")
@@ -153,18 +153,18 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	want(t, "its Service is there", w.services[service] != nil, false)
 }
 
-// TestDrainOfPrevious checks that the drain delay is that of the policy, otherwise that of the
-// Microservice, and that it starts again with each switch.
+// TestDrainOfPrevious checks that the policy or, if it does not, the Microservice sets the drain
+// delay, and that the delay starts again with each switch.
 func TestDrainOfPrevious(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy, microservice v1alpha1.Duration
 		drain                time.Duration
 	}{
-		"nothing is specified":    {"", "", 30 * time.Second},
-		"by the Microservice":     {"", "90s", 90 * time.Second},
-		"by the policy":           {"10m", "90s", 10 * time.Minute},
-		"never by accident short": {"", "1s", 5 * time.Second},
-		"short on purpose":        {"1s", "90s", time.Second},
+		"nothing is specified":              {"", "", 30 * time.Second},
+		"by the Microservice":               {"", "90s", 90 * time.Second},
+		"by the policy":                     {"10m", "90s", 10 * time.Minute},
+		"default interval is not shortened": {"", "1s", 5 * time.Second},
+		"configured short interval":         {"1s", "90s", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byGateway)
@@ -174,7 +174,7 @@ func TestDrainOfPrevious(t *testing.T) {
 			want(t, "switching", w.switching(), "True Draining")
 			f := w.facts()
 			_, requeueAfter := Status(f, Plan(f), Applied{})
-			want(t, "looked at again", requeueAfter, tc.drain)
+			want(t, "checked again", requeueAfter, tc.drain)
 			w.now = w.now.Add(tc.drain - time.Millisecond)
 			w.settle()
 			want(t, "routes before the end", w.routesBy(), "gateway ingress")
@@ -202,7 +202,7 @@ func TestDrainOfPrevious(t *testing.T) {
 		w.settle()
 		want(t, "routes at the end", w.routesBy(), "apisix")
 	})
-	t.Run("broken off", func(t *testing.T) {
+	t.Run("interrupted", func(t *testing.T) {
 		w := routedBy(t, byNginx)
 		w.goTo(&byGateway)
 		w.settle()
@@ -241,7 +241,7 @@ func TestNextCannotServe(t *testing.T) {
 		"a host that another policy holds": {
 			byGateway, byNginx, func(w *world) { w.claims = []Claim{{host: shopHost, path: "/", policy: "other/older"}} }, func(w *world) { w.claims = nil }, "is already used by",
 		},
-		"matches without words": {
+		"matches without annotations": {
 			byGateway, byNginx,
 			func(w *world) {
 				w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -262,18 +262,18 @@ func TestNextCannotServe(t *testing.T) {
 				w.settle()
 				w.now = w.now.Add(time.Hour)
 			}
-			want(t, "what serves", w.splitBy(from), "1.0.0=90 1.1.0=10")
+			want(t, "serving routes", w.splitBy(from), "1.0.0=90 1.1.0=10")
 			want(t, "switching", w.switching(), "True Replacing")
 			ready := slices.IndexFunc(w.policy.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionProviderSwitching })
 			if m := w.policy.Status.Conditions[ready].Message; !strings.Contains(m, tc.message) {
 				t.Errorf("message: %s", m)
 			}
 			if w.condition("Ready") == "True Programmed" {
-				t.Error("it is Ready")
+				t.Error("condition Ready is True")
 			}
 			w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 			w.settle()
-			want(t, "an abort reaches what serves", w.splitBy(from), "1.0.0=100")
+			want(t, "an abort changes the serving route", w.splitBy(from), "1.0.0=100")
 			tc.fix(w)
 			w.settle()
 			want(t, "draining", w.switching(), "True Draining")
@@ -318,7 +318,7 @@ func TestToServicesAndBack(t *testing.T) {
 	w.goTo(nil)
 	w.settle()
 	want(t, "switching", w.switching(), "True Replacing")
-	want(t, "split of what cannot be split any more", w.splitBy("gateway"), "1.0.0=100")
+	want(t, "split of a route that can no longer split traffic", w.splitBy("gateway"), "1.0.0=100")
 	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
 	delete(w.lag, "shop-1-x")
 	w.settle()
@@ -399,10 +399,10 @@ func TestPreviousKindRemoved(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// TestPreviousStaysAsItIs checks that the parents, filters, timeouts, TLS settings and annotations
+// TestPreviousIsNotChanged checks that the parents, filters, timeouts, TLS settings and annotations
 // of other owners stay on routes whose weights change, and that routes without a change are not
 // written.
-func TestPreviousStaysAsItIs(t *testing.T) {
+func TestPreviousIsNotChanged(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 		w.ready["a"], w.ready["b"] = 1, 1
@@ -453,7 +453,7 @@ func TestPreviousStaysAsItIs(t *testing.T) {
 		w := routedBy(t, byPlain)
 		w.goTo(&byGateway)
 		w.settle()
-		want(t, "split of what cannot be split", w.splitBy("ingress"), "1.0.0=100")
+		want(t, "split of a route that cannot split traffic", w.splitBy("ingress"), "1.0.0=100")
 		want(t, "split", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
 	})
 }

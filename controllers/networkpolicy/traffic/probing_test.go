@@ -78,7 +78,7 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
 	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier version of the route", "confirm to Status"} {
 		if message := w.groupTraffic("1-x").Message; !strings.Contains(message, part) {
-			t.Errorf("message %q does not say %q", message, part)
+			t.Errorf("message %q, want %q", message, part)
 		}
 	}
 	want(t, "revision after the grace", w.groupTraffic("1-x").Revision, 1)
@@ -107,7 +107,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 				t.Fatalf("probes are %v, want one", ask)
 			}
 			if seen[ask[0].Answer] {
-				t.Errorf("answer %q was one before", ask[0].Answer)
+				t.Errorf("result %q differs from the previous result", ask[0].Answer)
 			}
 			seen[ask[0].Answer] = true
 			before := w.writes
@@ -122,9 +122,9 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// TestARestartIsQuiet checks that a manager without results sends probes again, and reports no
+// TestProbesAfterARestart checks that a manager without results sends probes again, and reports no
 // problem until the gateway has had time to respond.
-func TestARestartIsQuiet(t *testing.T) {
+func TestProbesAfterARestart(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
 	w.ask(true)
@@ -138,8 +138,8 @@ func TestARestartIsQuiet(t *testing.T) {
 	w.ask(false)
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
-	want(t, "condition when no one answers", w.condition("Programmed"), "False ProbeUnanswered")
-	want(t, "revision when no one answers", w.groupTraffic("1-x").Revision, 1)
+	want(t, "condition without a response", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "revision without a response", w.groupTraffic("1-x").Revision, 1)
 	w.ask(true)
 	w.pass()
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
@@ -176,9 +176,9 @@ func TestAGatewayWithoutAddress(t *testing.T) {
 	}
 }
 
-// TestAReplacementServesBeforeTheOldRouteGoes checks that a route is deleted only when its
+// TestReplacementServesBeforeTheOldRouteIsDeleted checks that a route is deleted only when its
 // replacement is served: acceptance is not sufficient.
-func TestAReplacementServesBeforeTheOldRouteGoes(t *testing.T) {
+func TestReplacementServesBeforeTheOldRouteIsDeleted(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
 	w.ask(true)

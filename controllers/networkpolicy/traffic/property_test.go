@@ -35,8 +35,8 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	})
 }
 
-// playTheSame makes a run without its own seed play the same histories each time: a test that gates a change must not
-// fail randomly. "make sim-policies" plays other histories, and docs/design/findings.md lists their open findings.
+// playTheSame makes a run without its own seed run the same histories each time: a test that gates a change must not
+// fail randomly. "make sim-policies" runs other histories, and docs/design/findings.md lists their open findings.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
 	if seed.String() != "0" {
@@ -114,7 +114,7 @@ func (h history) play() {
 	before := h.w.writes
 	h.w.pass()
 	if h.w.writes != before {
-		h.Fatalf("a reconcile stable writes")
+		h.Fatalf("a reconcile in the stable state writes")
 	}
 	h.noGroupIsStuck()
 	h.nothingSharedRemains()
@@ -149,7 +149,7 @@ func (h history) listenersExist() {
 	for name, route := range h.w.routes {
 		for _, p := range route.Spec.ParentRefs {
 			if deref(p.Kind) == "ListenerSet" && h.w.others[string(p.Name)] == nil {
-				h.Fatalf("route %s names ListenerSet %s, which is not there", name, p.Name)
+				h.Fatalf("route %s refers to ListenerSet %s, which does not exist", name, p.Name)
 			}
 		}
 	}
@@ -312,13 +312,13 @@ func (h history) pass() {
 	out, now := h.w.pass()
 	for _, name := range out.DeleteServices {
 		if named[name] {
-			h.Fatalf("Service %s is deleted while a route names it", name)
+			h.Fatalf("Service %s is deleted while a route refers to it", name)
 		}
 	}
 	for name, route := range h.routes() {
 		s, _ := resources.StampOf(route)
 		if old, ok := stamps[name]; ok && old.Group == s.Group && old.Revision > s.Revision {
-			h.Fatalf("route %s goes back from revision %d to %d", name, old.Revision, s.Revision)
+			h.Fatalf("the revision of route %s decreases from %d to %d", name, old.Revision, s.Revision)
 		}
 	}
 	h.hostsAreObserved(f, out)
@@ -356,7 +356,7 @@ func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 				continue // The release has no row, or no gateway has ever accepted a route of the group.
 			}
 			if !slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return slices.Contains(g.References, release) }) {
-				h.Fatalf("the gateway routes to %s by route %s, and it is in no references: %s", release, name, mustJSON(now.Groups))
+				h.Fatalf("the gateway routes to %s with route %s, but the references do not contain it: %s", release, name, mustJSON(now.Groups))
 			}
 		}
 	}
@@ -370,7 +370,7 @@ func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
 	}
 	for _, g := range now.Groups {
 		if len(g.Withheld) > 0 {
-			h.Fatalf("%v of group %s are withheld, and nothing was ever confirmed", g.Withheld, g.Slug)
+			h.Fatalf("%v of group %s are withheld, although nothing was confirmed", g.Withheld, g.Slug)
 		}
 	}
 }
@@ -402,7 +402,7 @@ func (h history) hostsAreObserved(f *Observed, out *Decision) {
 	hosts := Hosts(f)
 	for _, r := range out.rows {
 		if host, _ := r.holds(); host != "" && !slices.Contains(hosts, host) {
-			h.Fatalf("%s asks for %q, and other policies were asked for %q only", r.field, host, hosts)
+			h.Fatalf("%s uses host %q, but claims were read only for %q", r.field, host, hosts)
 		}
 	}
 }
@@ -416,10 +416,10 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 			continue
 		}
 		if x := h.readyCanary(f, r.newer, r.group); x != "" && route.Pinned != x {
-			h.Fatalf("%s routes to %q, and %s is the canary", r.field, route.Pinned, x)
+			h.Fatalf("%s routes to %q, but the canary is %s", r.field, route.Pinned, x)
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
-			h.Fatalf("%s has a route, and there is no canary", r.field)
+			h.Fatalf("%s has a route, although there is no canary", r.field)
 		}
 	}
 }
@@ -466,13 +466,13 @@ func (h history) bothRouteToTheSame(out *Decision) {
 			present := d.backendsOf(d.Live[route.Name])
 			if one, many := oneAndMany(live, weights, d.Live[route.Name], present); one != "" {
 				if many[one] == 0 {
-					h.Fatalf("of routes %s and %s one, which cannot split, gives all to %s, and the other one nothing", route.Name, previous.Name, one)
+					h.Fatalf("of routes %s and %s, a route that cannot split traffic gives all to %s, and the other route gives it nothing", route.Name, previous.Name, one)
 				}
 				continue
 			}
 			for name, weight := range present {
 				if weights[name] != weight {
-					h.Fatalf("route %s gives %d to %s, and %s of the provider that was left gives %d", route.Name, weight, name, previous.Name, weights[name])
+					h.Fatalf("route %s gives %d to %s, but route %s of the previous provider gives %d", route.Name, weight, name, previous.Name, weights[name])
 				}
 			}
 		}
@@ -504,7 +504,7 @@ func (h history) nothingRemains() {
 	vanished := newPlanner(f).vanished() // The routes of vanished groups stay until another group serves.
 	for _, name := range f.previousRoutes() {
 		if out.replaced && !vanished[f.Live[name].Group()] {
-			h.Fatalf("route %s of a provider that was left is there: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
+			h.Fatalf("route %s of a previous provider exists: %s", name, mustJSON(h.w.policy.Status.ProviderSwitch))
 		}
 	}
 }
@@ -535,13 +535,13 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	for name, route := range h.routes() {
 		for _, release := range d.releasesOf(readRoute(route).Services) {
 			if !reported[release] {
-				h.Fatalf("route %s names %s, which is in no references", name, release)
+				h.Fatalf("route %s refers to %s, which the references do not contain", name, release)
 			}
 		}
 	}
 	for name, s := range h.w.services {
 		if release := s.Spec.Selector[v1alpha1.LabelRelease]; !OfRelease(s) && !reported[release] {
-			h.Fatalf("Service %s names %s, which is in no references", name, release)
+			h.Fatalf("Service %s selects %s, which the references do not contain", name, release)
 		}
 	}
 }
@@ -576,7 +576,7 @@ func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {
 		report := h.w.groupTraffic(g.Slug)
 		if report.Revision != g.TrafficRevision && (report.Reason == "" || report.Reason == ReasonPending) {
-			h.Fatalf("group %s rests at revision %d of %d: %s %s", g.Slug, report.Revision, g.TrafficRevision, report.Reason, report.Message)
+			h.Fatalf("group %s stays at revision %d of %d: %s %s", g.Slug, report.Revision, g.TrafficRevision, report.Reason, report.Message)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func listener(port, section string) v1alpha1.Listener {
 	return v1alpha1.Listener{Name: port, Port: port, ParentRef: v1alpha1.ParentReference{Namespace: "infra", Name: "public", SectionName: section}}
 }
 
-func TestAKindThatIsMissingIsNamedAndHoldsNothingElseUp(t *testing.T) {
+func TestMissingKindIsReportedAndBlocksNothingElse(t *testing.T) {
 	for kind, port := range map[string]string{"GRPCRoute": "grpc", "TLSRoute": "tls", "TCPRoute": "tcp", "UDPRoute": "udp"} {
 		t.Run(kind, func(t *testing.T) {
 			w := manyPorts(t)
@@ -53,7 +53,7 @@ func TestAKindThatIsMissingIsNamedAndHoldsNothingElseUp(t *testing.T) {
 			want(t, "the kind is named", strings.Contains(message, kind), true)
 			want(t, "the other domain", w.policy.Status.Domains[0].Programmed, true)
 			want(t, "accepted", w.condition("Accepted"), "False GatewayAPIMissing")
-			want(t, "revision continues with what is routed", w.groupTraffic("1-x").Revision, 1)
+			want(t, "revision follows the routes", w.groupTraffic("1-x").Revision, 1)
 
 			w.lacks = nil
 			w.settle()
@@ -116,9 +116,9 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 }
 
-// TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere checks that after a change of a port's
+// TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted checks that after a change of a port's
 // protocol the previous route is deleted when the new route is accepted.
-func TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere(t *testing.T) {
+func TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Ports = w.policy.Spec.Ports[:1]
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com"}}
@@ -167,7 +167,7 @@ func TestListenerConflicts(t *testing.T) {
 		reasons = append(reasons, l.Reason)
 	}
 	want(t, "reasons", cmp.Diff([]string{"", reasonDomainConflict, reasonDomainConflict}, reasons), "")
-	want(t, "who holds it", strings.Contains(now.Listeners[2].Message, `"other/first"`) && strings.Contains(now.Listeners[1].Message, "spec.listeners[0]"), true)
+	want(t, "owner of the host", strings.Contains(now.Listeners[2].Message, `"other/first"`) && strings.Contains(now.Listeners[1].Message, "spec.listeners[0]"), true)
 	want(t, "ready", w.condition("Ready"), "False DomainConflict")
 
 	other := *w.policy.DeepCopy()
@@ -272,7 +272,7 @@ func TestSettingsThatHaveNoFieldAreNamed(t *testing.T) {
 	}
 }
 
-func TestAffinityByAddressIsOfTheServices(t *testing.T) {
+func TestAddressAffinityIsSetOnServices(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.SessionAffinity = &v1alpha1.SessionAffinity{ClientIP: &v1alpha1.AffinityClientIP{}}
 	w.settle()

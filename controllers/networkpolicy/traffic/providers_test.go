@@ -38,19 +38,19 @@ func (w *world) splitOf(host string) string {
 	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
 }
 
-// TestWholeMoves checks that a class without weights routes to the active release regardless of the
+// TestClassWithoutWeights checks that a class without weights routes to the active release regardless of the
 // rollout state, and that the policy reports that there is no split.
-func TestWholeMoves(t *testing.T) {
+func TestClassWithoutWeights(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases []string
 		unready  string
 		split    string
 	}{
-		"a canary":              {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
-		"a canary of all":       {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
-		"a promotion":           {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
-		"the active is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // The canary replaces the active release.
-		"the next is unready":   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
+		"a canary":                  {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
+		"a canary with all traffic": {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
+		"a promotion":               {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
+		"the active is unready":     {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // The canary replaces the active release.
+		"the next is unready":       {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byPlain)
@@ -92,7 +92,7 @@ func TestProviderKindMissing(t *testing.T) {
 	w.lacks = map[string]bool{"ApisixRoute": true}
 	w.settle()
 	want(t, "Accepted", w.condition("Accepted"), "False "+providers.ReasonProviderAPIMissing)
-	want(t, "what is live", w.split(shopHost), "1.0.0=90 1.1.0=10")
+	want(t, "live routes", w.split(shopHost), "1.0.0=90 1.1.0=10")
 	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
 	want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
@@ -101,7 +101,7 @@ func TestProviderKindMissing(t *testing.T) {
 	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
 		t.Errorf("message: %s", m)
 	}
-	want(t, "what is live follows", w.split(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "live routes follow", w.split(shopHost), "1.0.0=50 1.1.0=50")
 	want(t, "switching", w.condition(v1alpha1.ConditionProviderSwitching), "True Replacing")
 	w.lacks = nil
 	w.settle()
@@ -126,7 +126,7 @@ func TestProviderCannotExpress(t *testing.T) {
 	if !strings.HasPrefix(d.Message, "spec.domains[0].canaryMatches[0]: ") {
 		t.Errorf("message: %s", d.Message)
 	}
-	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+	want(t, "live routes", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
 
 	// The domain with the problem prevents the group from being confirmed, even if another domain
 	// has none.

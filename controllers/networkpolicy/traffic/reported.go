@@ -208,10 +208,10 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// asked returns the time since which the addresses that have not responded are probed, or zero.
+// probedSince returns the time from which the addresses that have not responded have been probed, or zero.
 // Addresses that are new to this reconcile are probed from now on, so that a manager that was just
 // started does not report an address that it has never probed as unresponsive.
-func (r *reporter) asked(route *RouteDecision) time.Time {
+func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	var since time.Time
 	for _, p := range r.probesOf(route) {
 		known, ok := r.Probed[p]
@@ -225,12 +225,12 @@ func (r *reporter) asked(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten returns the time since which a response to a route is expected.
+// routeWritten returns the time from which a response to a route is expected.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now
 	}
-	return later(r.Observed.Written[route.Name], r.asked(route))
+	return later(r.Observed.Written[route.Name], r.probedSince(route))
 }
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }

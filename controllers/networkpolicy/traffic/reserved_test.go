@@ -9,7 +9,7 @@ import (
 )
 
 // TestCanaryOfPolicyMadeAgain checks that a canary of an incoming group keeps its steps when its policy is deleted and
-// re-created, even if the manager ends after it has written the routes and before it has reported them.
+// re-created, even if the manager stops after it has written the routes and before it has reported them.
 func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	p := newPair()
 	p.spec.Replicas, p.startup = 4, 5*time.Second

@@ -89,7 +89,7 @@ func restored(t *testing.T, name, want string, play func(p *pair)) {
 				p.reportRelease()
 				p.settle()
 				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != want {
-					t.Errorf("active is %v, served was %s; the gateway serves %v", a, want, p.nets["shop"].serves)
+					t.Errorf("active release %v, before %s; the gateway serves %v", a, want, p.nets["shop"].serves)
 				}
 				if p.err != nil {
 					t.Error(p.err)
@@ -116,7 +116,7 @@ func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	maps.DeleteFunc(p.objects, func(_ string, o *object) bool { return o.Slug == "1-x" })
 	p.run(time.Hour)
 	if len(p.rollout.Groups) > 0 {
-		t.Errorf("left of the groups: %+v", p.rollout.Groups)
+		t.Errorf("remaining groups: %+v", p.rollout.Groups)
 	}
 	if p.err != nil {
 		t.Error(p.err)
@@ -143,7 +143,7 @@ func TestDomainOfACanaryInAGroupThatIsGone(t *testing.T) {
 	p.run(time.Hour)
 	for _, d := range p.nets["shop"].policy.Status.Domains {
 		if len(d.Backends) != 2 || d.Backends[0].Weight+d.Backends[1].Weight != 100 || d.Backends[0].Version != "1.0.0" || d.Backends[1].Version != "1.1.0" {
-			t.Errorf("status of %s is %+v; the gateway serves %v", d.Domain, d, p.nets["shop"].serves)
+			t.Errorf("status of %s is %+v, but the gateway serves %v", d.Domain, d, p.nets["shop"].serves)
 		}
 	}
 	p.checkTruth()

@@ -150,5 +150,5 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 	return out
 }
 
-// asks returns the TLS settings of a row, by host.
-func (r *Row) asks() map[string]providers.TLS { return tlsOf([]*Row{r}) }
+// tlsByHost returns the TLS settings of a row, by host.
+func (r *Row) tlsByHost() map[string]providers.TLS { return tlsOf([]*Row{r}) }

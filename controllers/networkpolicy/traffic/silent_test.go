@@ -10,10 +10,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSilenceOfANewPolicy checks that the status of a new policy is not written while it would only
+// TestFirstStatusIsDelayed checks that the status of a new policy is not written while it would only
 // report progress, so that a policy that is applied with its Microservice gets the status of the
 // result.
-func TestSilenceOfANewPolicy(t *testing.T) {
+func TestFirstStatusIsDelayed(t *testing.T) {
 	group := func(revision int64, references ...string) []v1alpha1.GroupTraffic {
 		return []v1alpha1.GroupTraffic{{Slug: "1-x", Revision: revision, References: references}}
 	}
@@ -29,42 +29,42 @@ func TestSilenceOfANewPolicy(t *testing.T) {
 		before, now status
 		want        time.Duration
 	}{
-		"nothing yet":                    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
-		"an object is written":           {3 * time.Second, status{}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
-		"confirmed":                      {3 * time.Second, status{}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
-		"a user must do something":       {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
-		"ready":                          {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
-		"what it said must stay true":    {3 * time.Second, status{Provider: "gateway"}, status{Conditions: conditions("Reconciling")}, 0},
-		"it takes long":                  {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
-		"the server's clock is ahead":    {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
-		"it adopts a Service":            {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
-		"it comes from another provider": {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
+		"nothing yet":                      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"an object is written":             {3 * time.Second, status{}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"confirmed":                        {3 * time.Second, status{}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
+		"a user must do something":         {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
+		"ready":                            {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
+		"the previous status is not empty": {3 * time.Second, status{Provider: "gateway"}, status{Conditions: conditions("Reconciling")}, 0},
+		"no result after ten seconds":      {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"the server's clock is ahead":      {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"the policy adopts a Service":      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
+		"the policy switches providers":    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			f := w.facts()
 			f.Policy.Status, f.Policy.CreationTimestamp = test.before, metav1.NewTime(f.Now.Add(-test.age))
-			want(t, "it can wait for", Silent(f, test.now), test.want)
+			want(t, "can wait for", Silent(f, test.now), test.want)
 		})
 	}
 }
 
-// TestSilenceSinceTheLastProgress checks that the first status is delayed after the last step of the first rollout, for at most half a
+// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step of the first rollout, for at most half a
 // minute. Each step takes a while, especially if many services are created at the same time.
-func TestSilenceSinceTheLastProgress(t *testing.T) {
+func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
-		"as long after the last progress": {12 * time.Second, 3 * time.Second, 7 * time.Second},
-		"and no longer":                   {12 * time.Second, 10 * time.Second, 0},
-		"progress before its creation":    {4 * time.Second, time.Hour, 6 * time.Second},
-		"half a minute at most":           {28 * time.Second, time.Second, 2 * time.Second},
-		"which is over":                   {30 * time.Second, time.Second, 0},
+		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
+		"beyond that time":                       {12 * time.Second, 10 * time.Second, 0},
+		"progress before the policy was created": {4 * time.Second, time.Hour, 6 * time.Second},
+		"at most half a minute":                  {28 * time.Second, time.Second, 2 * time.Second},
+		"progress that is over":                  {30 * time.Second, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 pending 0"))
 			f := w.facts()
 			f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-test.age))
 			f.Microservice.Status.ReleaseGroups[0].TrafficTime = new(metav1.NewMicroTime(f.Now.Add(-test.progress)))
-			want(t, "it can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), test.want)
+			want(t, "can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), test.want)
 		})
 	}
 }
@@ -105,6 +105,6 @@ func TestServicesOfTheOnlyGroup(t *testing.T) {
 
 	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
-	want(t, "what is there stays", slices.Contains(names(w), "shop-release"), true)
-	want(t, "and is followed", w.groupTraffic("release").Active, "b")
+	want(t, "existing objects stay", slices.Contains(names(w), "shop-release"), true)
+	want(t, "follows the releases", w.groupTraffic("release").Active, "b")
 }

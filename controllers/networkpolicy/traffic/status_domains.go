@@ -166,7 +166,7 @@ func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
 		out.Domain = r.Policy.Spec.Domains[row.entry].Domain
 		return out
 	}
-	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents, TLS: row.asks()}
+	asked := providers.Route{Protocol: row.port.Protocol, Path: row.path, Parents: row.parents, TLS: row.tlsByHost()}
 	var unserved *providers.Problem
 	out.URL, unserved = r.address(asked, row.host)
 	if refused := r.refused(row.host); refused != nil {

@@ -62,17 +62,17 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
 }
 
-// TestNewestDomainComesBack checks that a rejected release keeps its pods until the route of the
+// TestNewestDomainReturns checks that a rejected release keeps its pods until the route of the
 // older group does not route to it any more.
-func TestNewestDomainComesBack(t *testing.T) {
+func TestNewestDomainReturns(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
 	want(t, "split", w.split(newestHost), "1.0.0=50 2.0.0=50")
 	w.rollout(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
-	want(t, "taken out", w.split(newestHost), "1.0.0=100")
+	want(t, "removed from the route", w.split(newestHost), "1.0.0=100")
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "")
-	want(t, "still named", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	want(t, "still referenced", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	w.pass()
 	want(t, "not before it is accepted", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	want(t, "not confirmed", w.groupTraffic("2-x").Revision, 3)
@@ -82,10 +82,10 @@ func TestNewestDomainComesBack(t *testing.T) {
 	want(t, "its Service", w.services["shop-2-x"] == nil, true)
 }
 
-// TestNewestDomainComesBackToNothing rolls back or supersedes the canary of a newer group while the older group has no endpoints
+// TestNewestDomainReturnsToAGroupWithoutRelease rolls back or supersedes the canary of a newer group while the older group has no endpoints
 // and the domain routes only to the canary. The domain returns to the older group, and serves as soon as that group has an
 // endpoint. Its route is not deleted.
-func TestNewestDomainComesBackToNothing(t *testing.T) {
+func TestNewestDomainReturnsToAGroupWithoutRelease(t *testing.T) {
 	for back, named := range map[string][]string{"b 2.0.0 error 0": nil, "b 2.0.0 deprecated 0": {"b"}} {
 		w, route := onlyNewest(t)
 		w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -102,10 +102,10 @@ func TestNewestDomainComesBackToNothing(t *testing.T) {
 	}
 }
 
-// TestNewestDomainComesBackAndItsGroupEnds rolls back the canary of a newer group while the gateway is stuck. The group to which its
+// TestNewestDomainReturnsAndItsGroupEnds rolls back the canary of a newer group while the gateway is stuck. The group to which its
 // domain returns ends and is opened again, while a quota prevents the deletion of its route. The canary keeps its pods until the
 // gateway has accepted the route without it.
-func TestNewestDomainComesBackAndItsGroupEnds(t *testing.T) {
+func TestNewestDomainReturnsAndItsGroupEnds(t *testing.T) {
 	w, route := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
@@ -120,7 +120,7 @@ func TestNewestDomainComesBackAndItsGroupEnds(t *testing.T) {
 		w.rollout(groups...)
 		for range 3 {
 			w.pass()
-			want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+			want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 		}
 	}
 	w.settle()
@@ -135,13 +135,13 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 		split    string
 		withheld []string
 	}{
-		"both have a canary":            {"50", []string{"c 1.1.0 canary 10", "a 1.0.0 active 90"}, nil, "1.0.0=45 1.1.0=5 2.0.0=50", nil},
-		"the newer answers nothing":     {"50", nil, []string{"b"}, "1.0.0=100", []string{"b"}},
-		"the older answers nothing":     {"10", nil, []string{"a"}, "2.0.0=100", nil},
-		"the older answers nothing, 0":  {"0", nil, []string{"a"}, "2.0.0=100", nil},
-		"weight 0":                      {"0", nil, nil, "1.0.0=100", nil},
-		"all of it":                     {"100", nil, nil, "2.0.0=100", nil},
-		"nothing answers: all it stays": {"10", nil, []string{"a", "b"}, "1.0.0=100", []string{"b"}},
+		"both have a canary":                         {"50", []string{"c 1.1.0 canary 10", "a 1.0.0 active 90"}, nil, "1.0.0=45 1.1.0=5 2.0.0=50", nil},
+		"the newer group has no endpoints":           {"50", nil, []string{"b"}, "1.0.0=100", []string{"b"}},
+		"the older group has no endpoints":           {"10", nil, []string{"a"}, "2.0.0=100", nil},
+		"the older group has no endpoints, weight 0": {"0", nil, []string{"a"}, "2.0.0=100", nil},
+		"weight 0":               {"0", nil, nil, "1.0.0=100", nil},
+		"weight 100":             {"100", nil, nil, "2.0.0=100", nil},
+		"no group has endpoints": {"10", nil, []string{"a", "b"}, "1.0.0=100", []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := moving(t, tc.weight, tc.older...)
@@ -180,7 +180,7 @@ func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {
 	want(t, "of an older state", Behind(w.ms, f), true)
 }
 
-func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
+func TestCanaryOfTheNewestGroupIsIncoming(t *testing.T) {
 	w := moving(t, "0", "c 1.1.0 canary 10", "a 1.0.0 active 90")
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
 	w.settle()
@@ -277,7 +277,7 @@ func TestReserves(t *testing.T) {
 	names, more = note()
 	want(t, "first", names, "a")
 	want(t, "more", more, true)
-	want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, ReasonPending)
+	want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, ReasonPending)
 	_, more = note()
 	want(t, "once", more, false)
 	w.pass() // The route is not accepted yet.
@@ -296,9 +296,9 @@ func TestReserves(t *testing.T) {
 	want(t, "of a group that is confirmed", more, false)
 }
 
-// TestNewestDomainIsEditedOnTheWay edits a path during a move, which requires a new route. The old
+// TestNewestDomainIsEditedDuringAMove edits a path during a move, which requires a new route. The old
 // route continues the move until the gateway has accepted the new route.
-func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
+func TestNewestDomainIsEditedDuringAMove(t *testing.T) {
 	w := moving(t, "10")
 	w.settle()
 	old := SortedKeys(w.routes)
@@ -321,9 +321,9 @@ func TestNewestDomainIsEditedOnTheWay(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
 }
 
-// TestNewestDomainIsOrphanedOnTheWay checks that a route that is orphaned during a move routes only
+// TestNewestDomainIsOrphanedDuringAMove checks that a route that is orphaned during a move routes only
 // to the older group.
-func TestNewestDomainIsOrphanedOnTheWay(t *testing.T) {
+func TestNewestDomainIsOrphanedDuringAMove(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
 	w.policy.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
@@ -360,10 +360,10 @@ func onlyNewest(t *testing.T) (w *world, route string) {
 	return w, onlyRoute(t, w).Name
 }
 
-// TestReplacedRouteBeginsNoMove checks that a route that stays until its replacement is accepted
+// TestReplacedRouteIgnoresANewMove checks that a route that stays until its replacement is accepted
 // does not route to a newer group that starts a canary meanwhile, because no report would contain
 // that traffic.
-func TestReplacedRouteBeginsNoMove(t *testing.T) {
+func TestReplacedRouteIgnoresANewMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
 	w.pass()
@@ -385,10 +385,10 @@ func TestReplacedRouteBeginsNoMove(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 6)
 }
 
-// TestReplacedRouteStaysOnItsMove checks that, if the canary started before, the replaced route
+// TestReplacedRouteFollowsItsMove checks that, if the canary started before, the replaced route
 // follows its weights, and that the canary keeps its pods until the gateway has accepted a route
 // without it.
-func TestReplacedRouteStaysOnItsMove(t *testing.T) {
+func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
@@ -405,17 +405,17 @@ func TestReplacedRouteStaysOnItsMove(t *testing.T) {
 	for range 5 { // The gateway is stuck with both.
 		w.pass()
 		want(t, "rolled back", splitOf(w, w.routes[old]), "1.0.0=100")
-		want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
 	want(t, "left", len(w.groupTraffic("2-x").References), 0)
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
 
-// TestReplacedRouteLeavesAMoveWithItsDomain checks that a domain that does not follow the newest
+// TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that does not follow the newest
 // group any more gives no traffic to a newer group, even while the gateway has not accepted its new
 // route.
-func TestReplacedRouteLeavesAMoveWithItsDomain(t *testing.T) {
+func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
 	const other = "other.example.com"
 	w, old := onlyNewest(t)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -502,7 +502,7 @@ func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	}
 	want(t, "split", w.split("shop.example.com"), "2.0.0=100")
 	if g := w.groupTraffic("1-x"); g.Revision == 2 || !slices.Contains(g.References, "a") {
-		t.Errorf("revision %d, references %v: nothing has accepted the route that replaces that of a", g.Revision, g.References)
+		t.Errorf("revision %d, references %v: no gateway has accepted the route that replaces the route of a", g.Revision, g.References)
 	}
 	w.gateways["infra/public"] = gateway(80, "HTTP", "")
 	w.settle()

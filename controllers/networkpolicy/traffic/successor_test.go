@@ -10,20 +10,20 @@ import (
 
 const versionHost = "3.0.0.example.com"
 
-// TestExcludedGroupLeavesItsHostToItsSuccessor changes groupBy so that an excluded group and its
+// TestHostOfAnExcludedGroupMovesToItsSuccessor changes groupBy so that an excluded group and its
 // successor have the same version, and their domains render the same host. The host is served at
 // all times and moves to the successor, and the excluded group closes.
-func TestExcludedGroupLeavesItsHostToItsSuccessor(t *testing.T) {
+func TestHostOfAnExcludedGroupMovesToItsSuccessor(t *testing.T) {
 	for name, way := range map[string]struct {
 		schemes []string // An empty scheme groups by major version.
 		heir    string
 	}{
-		"to one group":             {[]string{"", "all"}, "release"},
-		"to groups":                {[]string{"all", ""}, "3-x"},
-		"to finer groups":          {[]string{"", "minor"}, "3-0-x"},
-		"to coarser groups":        {[]string{"minor", ""}, "3-x"},
-		"there and back":           {[]string{"", "all", ""}, "3-x"},
-		"twice before it is taken": {[]string{"", "minor", "all"}, "release"},
+		"to one group":          {[]string{"", "all"}, "release"},
+		"to groups":             {[]string{"all", ""}, "3-x"},
+		"to finer groups":       {[]string{"", "minor"}, "3-0-x"},
+		"to coarser groups":     {[]string{"minor", ""}, "3-x"},
+		"to one group and back": {[]string{"", "all", ""}, "3-x"},
+		"two changes before the routes are accepted": {[]string{"", "minor", "all"}, "release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair()
@@ -124,7 +124,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 				for range 3 {
 					w.pass() // The gateway does not report on the written routes.
 					if got := w.groupTraffic("3-x"); got.Revision == 5 || !slices.Contains(got.References, "a") {
-						t.Errorf("confirmed at %d with references %v, and the gateway serves a", got.Revision, got.References)
+						t.Errorf("confirmed at %d with references %v, although the gateway serves a", got.Revision, got.References)
 					}
 				}
 			}

@@ -46,7 +46,7 @@ func TestTakenNameOfAService(t *testing.T) {
 				f := n.facts()
 				now, more := Reserve(f, Plan(f))
 				if wrote := p.pass("shop", 0); wrote && i > 1 {
-					t.Errorf("pass %d writes the status again, twice (Reserve adds: %t): %s\nand back: %s", i, more, cmp.Diff(before, now), cmp.Diff(now, n.policy.Status))
+					t.Errorf("reconcile %d writes the status twice (Reserve adds: %t): %s\nand back: %s", i, more, cmp.Diff(before, now), cmp.Diff(now, n.policy.Status))
 				}
 			}
 		})
@@ -77,11 +77,11 @@ func TestTakenNameOfAServiceIsInNoRoute(t *testing.T) {
 	}
 	for _, r := range n.facts().Live {
 		if slices.Contains(r.Services, taken) {
-			t.Errorf("route of %v names %s", r.Hostnames, taken)
+			t.Errorf("route of %v refers to %s", r.Hostnames, taken)
 		}
 	}
 	if g := Find(n.policy.Status.Groups, "1-x"); g.Reason != "NameConflict" || len(g.References) == 0 {
-		t.Errorf("what the policy waits for is not reported: %+v", g)
+		t.Errorf("the wait of the policy is not reported: %+v", g)
 	}
 	clear(n.foreign)
 	p.run(time.Hour)

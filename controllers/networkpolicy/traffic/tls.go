@@ -81,7 +81,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	}
 	before := *r
 	before.tls = nil
-	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Parents: r.parents, TLS: r.asks()}
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Parents: r.parents, TLS: r.tlsByHost()}
 	if d.placed(keyOf(&before), r.host) < 0 || d.unready(asked, r.host) == nil {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 
 // unsupported returns the problem of a row that the provider does not support, or nil.
 func (d *planner) unsupported(r *Row) *providers.Problem {
-	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
+	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.tlsByHost()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
 		return problem
 	}
@@ -142,7 +142,7 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	return url, problem
 }
 
-// unready returns the problem due to which TLS of a host is not served, or nil.
+// unready returns the reason why TLS of a host is not served, or nil.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil

@@ -256,7 +256,7 @@ func TestSharedSecret(t *testing.T) {
 		}
 	})
 	w.settle()
-	want(t, "certificates that no one asks for", len(w.certificates()), 0)
+	want(t, "certificates that no domain requests", len(w.certificates()), 0)
 	want(t, "programmed", w.domain(firstHost).Programmed, true)
 }
 
@@ -291,7 +291,7 @@ func TestKindOfTLSMissing(t *testing.T) {
 				t.Errorf("message: %s", m)
 			}
 			want(t, "Accepted", w.condition("Accepted"), "False "+reason)
-			want(t, "what is live", w.split(firstHost), "1.0.0=90 1.1.0=10")
+			want(t, "live routes", w.split(firstHost), "1.0.0=90 1.1.0=10")
 			w.lacks = nil
 			w.settle()
 			want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)
@@ -353,7 +353,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "listeners that routes name", len(w.sets()), 2)
 	w.settle()
 	want(t, "routes at the Gateway", toGateway(), 2)
-	want(t, "what remains", len(w.others), 0)
+	want(t, "remaining routes", len(w.others), 0)
 }
 
 // TestListenerSetRefused checks that the message about a Gateway that does not accept ListenerSets
@@ -443,7 +443,7 @@ func TestIngressClassMissing(t *testing.T) {
 	w.settle()
 	want(t, "ResolvedRefs", w.condition("ResolvedRefs"), "False "+reasonParentNotFound)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
-	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+	want(t, "live routes", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
 	w.lacks = map[string]bool{"IngressClass": true} // The manager has no permission to read IngressClasses.
 	w.settle()
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
@@ -463,15 +463,15 @@ func TestApisixTLS(t *testing.T) {
 	want(t, "SettingsNotApplied", w.condition("SettingsNotApplied"), "True NotSupported")
 	for _, o := range w.others {
 		if r, ok := o.(*apisix.ApisixRoute); ok {
-			want(t, "annotation that no one reads", r.Annotations["external-dns.kubernetes.io/ttl"], "")
+			want(t, "annotation without effect", r.Annotations["external-dns.kubernetes.io/ttl"], "")
 		}
 	}
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains[0].TLS = &byGateway, nil })
 	w.settle()
-	want(t, "TLS of what still serves", w.others[resources.TLSName("shop", "shop-tls")] != nil, true)
+	want(t, "TLS of the serving route", w.others[resources.TLSName("shop", "shop-tls")] != nil, true)
 	w.now = w.now.Add(time.Hour)
 	w.settle()
-	want(t, "what the previous provider left", len(w.others), 0)
+	want(t, "routes of the previous provider", len(w.others), 0)
 }
 
 // TestRecordTTL checks that hosts with different TTLs of their DNS records are in separate routes,
@@ -507,14 +507,14 @@ func TestListenersOfTheGateway(t *testing.T) {
 		url       string
 		reason    string
 	}{
-		"http alone":                    {nil, nil, nil, "http://" + firstHost, ""},
-		"http alone, and TLS asked for": {&v1alpha1.DomainTLS{}, nil, nil, "https://" + firstHost, reasonNoMatchingListener},
-		"https":                         {nil, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
-		"https asked for":               {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
-		"https without a certificate":   {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
-		"the same, and asked for":       {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
-		"of an earlier generation":      {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
-		"https in conflict":             {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
+		"http only":                   {nil, nil, nil, "http://" + firstHost, ""},
+		"http only, TLS requested":    {&v1alpha1.DomainTLS{}, nil, nil, "https://" + firstHost, reasonNoMatchingListener},
+		"https":                       {nil, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https requested":             {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https without a certificate": {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
+		"the same, requested":         {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
+		"of an earlier generation":    {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
+		"https in conflict":           {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := encrypted(t, byGateway, tc.tls)

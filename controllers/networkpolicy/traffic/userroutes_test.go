@@ -105,20 +105,20 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 		"a kind that is missing": {[]string{"main"}, func(w *world) {
 			w.ref().Kind, w.lacks = "UDPRoute", map[string]bool{"UDPRoute": true}
 		}, "a=100", kept, "False GatewayAPIMissing"},
-		"another rule":         {[]string{"main"}, func(w *world) { w.ref().RuleNames = []string{"static"} }, "users-old=3", "a=100", "True Programmed"},
-		"a rule less":          {[]string{"main", "static"}, func(w *world) { w.ref().RuleNames = []string{"main"} }, "a=100", kept, "True Programmed"},
-		"a rule that is wrong": {[]string{"main"}, func(w *world) { w.ref().RuleNames = []string{"mine"} }, "a=100", kept, "False RuleNotFound"},
-		"Services alone":       {[]string{"main"}, func(w *world) { w.policy.Spec.Provider = nil }, "users-old=3", kept, "True Programmed"},
-		"set back by the user": {[]string{"main"}, func(w *world) {
+		"another rule":    {[]string{"main"}, func(w *world) { w.ref().RuleNames = []string{"static"} }, "users-old=3", "a=100", "True Programmed"},
+		"one rule fewer":  {[]string{"main", "static"}, func(w *world) { w.ref().RuleNames = []string{"main"} }, "a=100", kept, "True Programmed"},
+		"an unknown rule": {[]string{"main"}, func(w *world) { w.ref().RuleNames = []string{"mine"} }, "a=100", kept, "False RuleNotFound"},
+		"Services only":   {[]string{"main"}, func(w *world) { w.policy.Spec.Provider = nil }, "users-old=3", kept, "True Programmed"},
+		"reverted by the user": {[]string{"main"}, func(w *world) {
 			w.users["HTTPRoute/web"].Object["spec"] = parse(usersRoute).Object["spec"]
 		}, "a=100", kept, "True Programmed"},
-		"its mark taken off": {[]string{"main"}, func(w *world) { w.users["HTTPRoute/web"].SetAnnotations(nil) }, "a=100", kept, "True Programmed"},
+		"its annotation removed": {[]string{"main"}, func(w *world) { w.users["HTTPRoute/web"].SetAnnotations(nil) }, "a=100", kept, "True Programmed"},
 		"no parent": {[]string{"main"}, func(w *world) {
 			unstructured.RemoveNestedField(w.users["HTTPRoute/web"].Object, "spec", "parentRefs")
 		}, "a=100", kept, "False NotAccepted"},
-		"no Gateway":     {[]string{"main"}, func(w *world) { delete(w.gateways, "prod/public") }, "a=100", kept, "False ParentNotFound"},
-		"an older rival": {[]string{"main"}, func(w *world) { w.rival("main") }, "a=100", kept, "True Programmed"},
-		"an older rival that has it": {[]string{"main"}, func(w *world) {
+		"no Gateway":                          {[]string{"main"}, func(w *world) { delete(w.gateways, "prod/public") }, "a=100", kept, "False ParentNotFound"},
+		"an older policy that names the rule": {[]string{"main"}, func(w *world) { w.rival("main") }, "a=100", kept, "True Programmed"},
+		"an older policy that owns the rule": {[]string{"main"}, func(w *world) {
 			w.rival("main")
 			w.annotate("hlnr.io/rules.shop", "")
 			w.annotate("hlnr.io/rules.older", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":null}}`)
@@ -144,7 +144,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 			want(t, "static", w.shares("static"), tc.static)
 			want(t, "ready", w.condition("Ready"), tc.ready)
 			route := mustJSON(w.users["HTTPRoute/web"].Object)
-			want(t, "what no one knows is kept", strings.Contains(route, `"fromTheFuture":{"keep":"me"}`), true)
+			want(t, "unknown fields are kept", strings.Contains(route, `"fromTheFuture":{"keep":"me"}`), true)
 			want(t, "a filter is kept", strings.Contains(route, `"remove":["Server"]`), true)
 		})
 	}
@@ -174,9 +174,9 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 	}
 }
 
-// TestADeletedPolicyTakesNothing checks that a policy that is being deleted updates its rules, but
+// TestDeletedPolicyTakesNoFurtherRule checks that a policy that is being deleted updates its rules, but
 // takes no further rule, and does not route to a release without a Service.
-func TestADeletedPolicyTakesNothing(t *testing.T) {
+func TestDeletedPolicyTakesNoFurtherRule(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
 	w.policy.DeletionTimestamp = &metav1.Time{Time: w.now}
@@ -212,8 +212,8 @@ func (w *world) annotate(key, value string) {
 	u.SetAnnotations(annotations)
 }
 
-// TestAnOlderRivalComesFirst checks that a policy does not get a rule that an older policy names.
-func TestAnOlderRivalComesFirst(t *testing.T) {
+// TestOlderPolicyGetsTheRule checks that a policy does not get a rule that an older policy names.
+func TestOlderPolicyGetsTheRule(t *testing.T) {
 	w := borrowing(t, "main")
 	w.rival("main")
 	w.settle()
@@ -224,14 +224,14 @@ func TestAnOlderRivalComesFirst(t *testing.T) {
 	want(t, "main without the rival", w.shares("main"), "a=100")
 }
 
-// TestARuleIsTakenFromAYoungerPolicy checks that a policy that takes a rule from a younger policy
+// TestRuleTakenFromAYoungerPolicy checks that a policy that takes a rule from a younger policy
 // also gets the stored original backendRefs.
-func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
+func TestRuleTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
 	w.settle()
 	want(t, "main", w.shares("main"), "a=100")
-	want(t, "what the younger one has", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"static":null}}`)
+	want(t, "routes of the younger policy", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"static":null}}`)
 	w.policy.Spec.Provider = nil
 	w.settle()
 	w.now = w.now.Add(time.Hour)
@@ -239,12 +239,12 @@ func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	want(t, "main restored", w.shares("main"), "users-first=1")
 }
 
-// TestARouteIsNotedBeforeItIsRouted checks that nothing is written to a route before the status
+// TestRouteIsReportedBeforeItIsWritten checks that nothing is written to a route before the status
 // lists it, or before there is a ready endpoint.
-func TestARouteIsNotedBeforeItIsRouted(t *testing.T) {
+func TestRouteIsReportedBeforeItIsWritten(t *testing.T) {
 	w := borrowing(t, "main")
 	w.pass()
-	want(t, "main after the first pass", w.shares("main"), "users-old=3")
+	want(t, "main after the first reconcile", w.shares("main"), "users-old=3")
 	want(t, "noted", w.policy.Status.Routes[0].Name, "web")
 	delete(w.ready, "a")
 	w.settle()

@@ -498,11 +498,11 @@ func (w *world) accept() {
 				continue
 			}
 			a := answer(p, route.Generation, metav1.ConditionTrue, "Accepted")
-			said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
+			parent, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&a)
 			if err != nil {
 				panic(err)
 			}
-			parents = append(parents, said)
+			parents = append(parents, parent)
 		}
 		users[name].Object["status"] = map[string]any{"parents": parents}
 		if mustJSON(users[name]) == mustJSON(u) {
@@ -650,7 +650,7 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 			return w.policy.Status
 		}
 	}
-	w.t.Fatalf("still writing after 12 passes")
+	w.t.Fatalf("still writing after 12 reconciles")
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
@@ -686,7 +686,7 @@ func (w *world) check() {
 		}
 		for _, service := range seen.Services {
 			if w.services[service] == nil {
-				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+				w.t.Fatalf("route %s refers to Service %s, which does not exist", name, service)
 			}
 		}
 		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
@@ -709,7 +709,7 @@ func (w *world) check() {
 		}
 		for _, service := range route.Services {
 			if w.services[service] == nil && !strings.HasPrefix(service, "users-") {
-				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+				w.t.Fatalf("route %s refers to Service %s, which does not exist", name, service)
 			}
 		}
 		if n := len(route.Hostnames); n > 16 {

@@ -55,7 +55,7 @@ type Spec struct {
 // image contains neither a time nor a host name.
 func Build(spec Spec) (v1.Image, error) {
 	if spec.Binary == "" {
-		return nil, errors.New("build image: binary is empty: give the path of a static binary")
+		return nil, errors.New("build image: binary is empty: set it to the path of a static binary")
 	}
 	if spec.Platform == "" {
 		spec.Platform = "linux/amd64"

@@ -271,8 +271,8 @@ func TestEventsFollowChanges(t *testing.T) {
 	}
 }
 
-// said returns a field of a response.
-func said(t *testing.T, response *http.Response, field string) any {
+// fieldOf returns a field of a response.
+func fieldOf(t *testing.T, response *http.Response, field string) any {
 	t.Helper()
 	var body any
 	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
@@ -291,8 +291,8 @@ func TestMergesAreLate(t *testing.T) {
 	r := s.AddRepository("acme/shop")
 	r.SetLateMerges(true)
 	n := r.Open(PullRequest{HeadRef: "topic"})
-	list := func() any { return said(t, ask(t, s, "GET", "/repos/acme/shop/pulls", ""), "merge_commit_sha") }
-	single := func() any { return said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", ""), "merge_commit_sha") }
+	list := func() any { return fieldOf(t, ask(t, s, "GET", "/repos/acme/shop/pulls", ""), "merge_commit_sha") }
+	single := func() any { return fieldOf(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", ""), "merge_commit_sha") }
 	first := list()
 	r.Push(n)
 	if got := list(); got != first || got == nil {
@@ -330,14 +330,14 @@ func TestLagOfReads(t *testing.T) {
 	if got := ask(t, s, "PATCH", address, `{"body":"again"}`, auth...).StatusCode; got != 200 {
 		t.Errorf("status %d of a write, want 200", got)
 	}
-	if got := said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got == "later" {
+	if got := fieldOf(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got == "later" {
 		t.Error("a read that lags sees the new title")
 	}
 	c.Step(5 * time.Second)
-	if got := said(t, ask(t, s, "GET", address, "", auth...), "body"); got != "again" {
+	if got := fieldOf(t, ask(t, s, "GET", address, "", auth...), "body"); got != "again" {
 		t.Errorf("body %q after the lag", got)
 	}
-	if got := said(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got != "later" {
+	if got := fieldOf(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got != "later" {
 		t.Errorf("title %q after the lag", got)
 	}
 }

@@ -82,8 +82,8 @@ LEVEL = warn
 	} {
 		command := exec.Command(p.program, append(arguments, "--config", config)...)
 		command.Dir, command.Env = p.data, p.environment()
-		if said, err := command.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("gitea %s: %w: %s", arguments[0], err, said)
+		if out, err := command.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("gitea %s: %w: %s", arguments[0], err, out)
 		}
 	}
 	return []string{"web", "--config", config}, os.WriteFile(done, nil, 0o600)

@@ -129,11 +129,11 @@ func (p *Process) run(deadline time.Time) error {
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", p.product.Name, err)
 	}
-	said := &output{}
+	logs := &output{}
 	ctx, cancel := context.WithCancel(context.Background())
-	process := exec.CommandContext(ctx, p.program, arguments...) // The process ends by being killed.
+	process := exec.CommandContext(ctx, p.program, arguments...) // The process exits by being killed.
 	process.Dir, process.Env = p.data, p.environment()
-	process.Stdout, process.Stderr = said, said
+	process.Stdout, process.Stderr = logs, logs
 	if err := process.Start(); err != nil {
 		cancel()
 		return fmt.Errorf("start %s: %w", p.product.Name, err)
@@ -154,15 +154,15 @@ func (p *Process) run(deadline time.Time) error {
 		select {
 		case <-ended:
 			cancel()
-			if strings.Contains(said.String(), "address already in use") {
+			if strings.Contains(logs.String(), "address already in use") {
 				return fmt.Errorf("start %s: %w", p.product.Name, errPortTaken)
 			}
-			return fmt.Errorf("start %s: it ended:\n%s", p.product.Name, said)
+			return fmt.Errorf("start %s: it ended:\n%s", p.product.Name, logs)
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			p.stop()
-			return fmt.Errorf("start %s: it does not respond:\n%s", p.product.Name, said)
+			return fmt.Errorf("start %s: it does not respond:\n%s", p.product.Name, logs)
 		}
 	}
 }

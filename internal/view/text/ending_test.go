@@ -18,7 +18,7 @@ func TestTreeOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("previews", "shop")
 	if !ok {
-		t.Fatal("no story")
+		t.Fatal("no history")
 	}
 	ms := s.Input.Microservices[0].DeepCopy()
 	s.Input.Microservices = []v1alpha1.Microservice{*ms}

@@ -17,7 +17,7 @@ func TestFollowers(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("promoted", "shop")
 	if !ok {
-		t.Fatal("no story")
+		t.Fatal("no history")
 	}
 	job := func(namespace, name, follows, release, message string, suspend bool) batchv1.CronJob {
 		return batchv1.CronJob{

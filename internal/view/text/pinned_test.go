@@ -14,10 +14,10 @@ func TestPinOfOneOfTwoGroups(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")
 	if !ok {
-		t.Fatal("no story")
+		t.Fatal("no history")
 	}
 	o := Options{Now: s.Now}
-	said := func(what string, write func(b *strings.Builder) error) {
+	check := func(what string, write func(b *strings.Builder) error) {
 		var b strings.Builder
 		if err := write(&b); err != nil {
 			t.Fatal(err)
@@ -26,11 +26,11 @@ func TestPinOfOneOfTwoGroups(t *testing.T) {
 			t.Errorf("%s does not name the pin:\n%s", what, b.String())
 		}
 	}
-	said("tree", func(b *strings.Builder) error {
+	check("tree", func(b *strings.Builder) error {
 		return Tree(b, view.New(s.Input, s.Now).Services[0], o, TreeOptions{})
 	})
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		said("why "+v, func(b *strings.Builder) error {
+		check("why "+v, func(b *strings.Builder) error {
 			a, err := view.WhyVersion(s.Input, "shop", "shop", v, s.Now)
 			if err != nil {
 				return err

@@ -15,7 +15,7 @@ func TestRollbackThatStarts(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")
 	if !ok {
-		t.Fatal("no story")
+		t.Fatal("no history")
 	}
 	ms := s.Input.Microservices[0].DeepCopy()
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}}}
@@ -42,7 +42,7 @@ func TestRollbackThatStarts(t *testing.T) {
 	}
 	for _, wrong := range []string{"pinned to 1.1.0", "next: 10 %"} {
 		if strings.Contains(b.String(), wrong) {
-			t.Errorf("the tree says %q:\n%s", wrong, b.String())
+			t.Errorf("the tree contains %q:\n%s", wrong, b.String())
 		}
 	}
 }

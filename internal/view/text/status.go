@@ -119,7 +119,7 @@ func (p *page) groupRow(g view.Group) row {
 	if g.CanaryWeight != nil {
 		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 		if slices.ContainsFunc(g.Releases, func(x view.Release) bool { return x.Version == g.Canary && x.Share.Since != nil }) {
-			r.share = "asked " + r.share // The weight is not programmed yet.
+			r.share = "requested " + r.share // The weight is not programmed yet.
 		}
 	}
 	if v := short(g.State.Version); (g.State.Class == view.Failed || g.State.Word == view.WordAborted) && v != "" && v != r.canary && !strings.HasPrefix(r.text, v) {

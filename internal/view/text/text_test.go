@@ -93,7 +93,7 @@ func TestCommandsOfAllNamespaces(t *testing.T) {
 		}
 		return
 	}
-	t.Fatal("there is no story of previews")
+	t.Fatal("there is no history of previews")
 }
 
 // TestWidths checks that only words and commands that cannot be broken are wider than the terminal,

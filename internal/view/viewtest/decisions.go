@@ -15,7 +15,7 @@ type Moment struct {
 	Decide func(action, release string) string
 }
 
-// Decisions plays all histories, and returns the moments at which something changed.
+// Decisions runs all histories, and returns the moments at which something changed.
 func Decisions() (out []Moment) {
 	for _, all := range []map[string]func(*world){stories, situations} {
 		for _, name := range slices.Sorted(maps.Keys(all)) {

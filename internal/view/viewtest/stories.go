@@ -21,7 +21,7 @@ type Story struct {
 	Now   time.Time
 }
 
-// twoSteps are the steps of most stories.
+// twoSteps are the steps of most histories.
 var twoSteps = []release.Step{{Name: "tenth", Weight: 10, Pause: 10 * time.Minute}, {Name: "half", Weight: 50, Pause: 10 * time.Minute}}
 
 // live makes a release active and waits for an hour.
@@ -186,7 +186,7 @@ var stories = map[string]func(w *world){
 	},
 }
 
-// Stories plays all histories. The service in each is named shop.
+// Stories runs all histories. The service in each is named shop.
 func Stories() []Story {
 	out := make([]Story, 0, len(stories))
 	for _, name := range slices.Sorted(maps.Keys(stories)) {
@@ -203,7 +203,7 @@ func historyOf(name string) func(*world) {
 	return situations[name]
 }
 
-// Play returns a service at the end of a story or situation. It returns false if there is none with this name.
+// Play returns a service at the end of a history or situation. It returns false if there is none with this name.
 func Play(name, service string) (Story, bool) {
 	if historyOf(name) == nil {
 		return Story{}, false
@@ -211,8 +211,8 @@ func Play(name, service string) (Story, bool) {
 	return play(name, service), true
 }
 
-// Moments returns a service at each moment of a story at which something changed. The last moment is the end of
-// the story.
+// Moments returns a service at each moment of a history at which something changed. The last moment is the end of
+// the history.
 func Moments(name, service string) (out []Story) {
 	w := newWorld(service)
 	moment := func() { out = append(out, Story{Name: name, Input: w.input(), Now: w.now}) }

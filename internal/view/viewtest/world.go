@@ -1,4 +1,4 @@
-// Package viewtest plays small histories with the real planner, and returns the resulting objects,
+// Package viewtest runs small histories with the real planner, and returns the resulting objects,
 // for tests of views. The environment of the planner is simple. Pods become available when they
 // are created, or never, and a policy confirms immediately, or never.
 //
@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The namespace and the host of all stories.
+// The namespace and the host of all histories.
 const (
 	namespace = "shop"
 	domain    = "example.com"

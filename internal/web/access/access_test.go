@@ -347,7 +347,7 @@ func TestMayFreeze(t *testing.T) {
 	}
 	for _, q := range s.asked {
 		if strings.Contains(q, "clusterfreezes") && !strings.HasSuffix(q, " ") {
-			t.Errorf("asked %q: a permission in a namespace says nothing about the cluster", q)
+			t.Errorf("asked %q, want a cluster-wide review: a permission in a namespace does not apply to the cluster", q)
 		}
 	}
 }

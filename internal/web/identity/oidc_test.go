@@ -181,7 +181,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestExpiry checks that a session ends with the token, and at the latest after the maximum duration. The user is then logged in again without noticing.
+// TestExpiry checks that a session ends with the token, or after the maximum duration. The user is then logged in again without noticing.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -247,7 +247,7 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%d, want %d and %q in %s", code, tc.status, tc.text, page)
 			}
 			if code != http.StatusOK && strings.Contains(page, "waits for") {
-				t.Error("a person who was refused sees data")
+				t.Error("a rejected user sees data")
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func newRelease(namespace string) *hlnr.VersionedMicroservice {
 	}
 }
 
-// TestDecision checks what a person with all RBAC permissions may change in a release.
+// TestDecision checks what a user with all RBAC permissions may change in a release.
 func TestDecision(t *testing.T) {
 	adopt := `"decision": {"action": "Adopt", "id": "1"}`
 	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
@@ -216,7 +216,7 @@ func TestOnlyTheManagerMakesReleases(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
 	for name, user := range map[string]string{
-		"a person":                           alice,
+		"a user":                             alice,
 		"another account of the namespace":   "system:serviceaccount:heighliner-system:default",
 		"the same name in another namespace": "system:serviceaccount:shop:heighliner",
 		"the garbage collector":              "system:serviceaccount:kube-system:generic-garbage-collector",
@@ -251,7 +251,7 @@ func TestTheManagerChangesItsReleases(t *testing.T) {
 	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
 }
 
-// TestReleasesAreDeleted checks the deletion of releases by people, by the garbage collector in each of its modes, and
+// TestReleasesAreDeleted checks the deletion of releases by users, by the garbage collector in each of its modes, and
 // with the namespace.
 func TestReleasesAreDeleted(t *testing.T) {
 	owned := func(t *testing.T, namespace string) (*corev1.ConfigMap, *hlnr.VersionedMicroservice) {
@@ -293,7 +293,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 			t.Errorf("orphaned release: owners %v, %v, want one without owners", made.OwnerReferences, err)
 		}
 	})
-	t.Run("by a person, in the foreground", func(t *testing.T) {
+	t.Run("by a user, in the foreground", func(t *testing.T) {
 		t.Parallel()
 		made := release(t, env.Namespace(t), nil)
 		if err := env.As(t, alice, masters).Delete(t.Context(), made, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
@@ -301,7 +301,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 		}
 		gone(t, made)
 	})
-	t.Run("with a finalizer that a person takes off", func(t *testing.T) {
+	t.Run("with a finalizer that a user removes", func(t *testing.T) {
 		t.Parallel()
 		made := release(t, env.Namespace(t), func(r *hlnr.VersionedMicroservice) { r.Finalizers = []string{"hlnr.io/stuck"} })
 		person := env.As(t, alice, masters)

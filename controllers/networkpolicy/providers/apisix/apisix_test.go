@@ -170,9 +170,9 @@ status: {}
 	}
 }
 
-// TestReadsWhatItBuilds checks that the view reads the object of Build as the decided route, for
+// TestBuiltObjectsAreRead checks that the view reads the object of Build as the decided route, for
 // any path.
-func TestReadsWhatItBuilds(t *testing.T) {
+func TestBuiltObjectsAreRead(t *testing.T) {
 	for _, path := range []string{"/", "/api", "/api/", "/a/b"} {
 		r := route()
 		r.Path = path
@@ -188,7 +188,7 @@ func TestReadsWhatItBuilds(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	said := func(kind string, status metav1.ConditionStatus, generation int64) metav1.Condition {
+	condition := func(kind string, status metav1.ConditionStatus, generation int64) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, ObservedGeneration: generation, Reason: "Why", Message: "so."}
 	}
 	for name, tc := range map[string]struct {
@@ -198,21 +198,21 @@ func TestVerdict(t *testing.T) {
 		message    string
 	}{
 		"no answer":              {want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: `className "apisix"`},
-		"taken over":             {conditions: []metav1.Condition{said("ResourcesAvailable", "True", 3)}, want: providers.Verdict{Accepted: true}},
-		"accepted":               {conditions: []metav1.Condition{said("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true}},
-		"of an older generation": {conditions: []metav1.Condition{said("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "has version 2 or later"},
-		"refusal of an older":    {conditions: []metav1.Condition{said("ResourcesAvailable", "False", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "earlier generation"},
-		"unknown":                {conditions: []metav1.Condition{said("Accepted", "Unknown", 3)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "no controller has reported the status"},
-		"refused":                {conditions: []metav1.Condition{said("ResourcesAvailable", "False", 3)}, want: providers.Verdict{Reason: "NotAccepted"}, message: "Why: so: see its status"},
+		"taken over":             {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 3)}, want: providers.Verdict{Accepted: true}},
+		"accepted":               {conditions: []metav1.Condition{condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true}},
+		"of an older generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "has version 2 or later"},
+		"refusal of an older":    {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "earlier generation"},
+		"unknown":                {conditions: []metav1.Condition{condition("Accepted", "Unknown", 3)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "no controller has reported the status"},
+		"refused":                {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 3)}, want: providers.Verdict{Reason: "NotAccepted"}, message: "Why: so: see its status"},
 		"an older version's left": {
-			conditions: []metav1.Condition{said("ResourcesAvailable", "False", 2), said("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true},
+			conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2), condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true},
 		},
 		"changed": {
-			conditions: []metav1.Condition{said("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.Spec.HTTP[3].Backends[0].Weight = 1 },
+			conditions: []metav1.Condition{condition("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.Spec.HTTP[3].Backends[0].Weight = 1 },
 			want: providers.Verdict{Pending: true, Reason: "Pending"}, message: "is being written",
 		},
 		"going": {
-			conditions: []metav1.Condition{said("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.DeletionTimestamp = new(metav1.Now()) },
+			conditions: []metav1.Condition{condition("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.DeletionTimestamp = new(metav1.Now()) },
 			want: providers.Verdict{Pending: true, Reason: "Pending"}, message: "is being written",
 		},
 	} {

@@ -104,7 +104,7 @@ func seen() providers.View {
 	return Provider{}.NewView(s)
 }
 
-func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
+func TestEachRuleHasTheSettingsOfAllRequests(t *testing.T) {
 	route := seen().Build(fullRoute(v1alpha1.ProtocolHTTP))[0].(*gatewayv1.HTTPRoute)
 	if n := len(route.Spec.Rules); n != 3 {
 		t.Fatalf("%d rules, want one for each match, because a prefix is replaced, and that of the weights", n)

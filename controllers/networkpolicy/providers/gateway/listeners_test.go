@@ -59,8 +59,8 @@ func TestParentsFit(t *testing.T) {
 
 // TestListenerProblem checks the problems that conditions of a listener report.
 func TestListenerProblem(t *testing.T) {
-	said := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said.", ObservedGeneration: 3}
+	condition := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "reported.", ObservedGeneration: 3}
 	}
 	for name, tc := range map[string]struct {
 		conditions []metav1.Condition
@@ -68,13 +68,13 @@ func TestListenerProblem(t *testing.T) {
 		message    string
 	}{
 		"nothing specified": {nil, "", ""},
-		"in order":          {[]metav1.Condition{said("Accepted", "Accepted", "True"), said("Programmed", "Programmed", "True"), said("Conflicted", "NoConflicts", "False")}, "", ""},
-		"unknown":           {[]metav1.Condition{said("Programmed", "Pending", "Unknown")}, "", ""},
-		"conflict":          {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: said: see its status"},
-		"no Secret":         {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: said: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
-		"no grant":          {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
-		"kinds of routes":   {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: said: see its status"},
-		"port unavailable":  {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: said: see its status"},
+		"in order":          {[]metav1.Condition{condition("Accepted", "Accepted", "True"), condition("Programmed", "Programmed", "True"), condition("Conflicted", "NoConflicts", "False")}, "", ""},
+		"unknown":           {[]metav1.Condition{condition("Programmed", "Pending", "Unknown")}, "", ""},
+		"conflict":          {[]metav1.Condition{condition("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: condition: see its status"},
+		"no Secret":         {[]metav1.Condition{condition("ResolvedRefs", "InvalidCertificateRef", "False"), condition("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: condition: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
+		"no grant":          {[]metav1.Condition{condition("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: condition: a ReferenceGrant in the namespace of the Secret must permit it"},
+		"kinds of routes":   {[]metav1.Condition{condition("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: condition: see its status"},
+		"port unavailable":  {[]metav1.Condition{condition("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: condition: see its status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got providers.Problem

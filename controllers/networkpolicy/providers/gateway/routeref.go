@@ -350,11 +350,11 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 		if !sameParent(a.ParentRef, p, namespace) {
 			continue
 		}
-		switch said := judge(a.Conditions, u.object.GetGeneration()); {
-		case said.Accepted:
-			return said
-		case !said.Pending:
-			out = said
+		switch judged := judge(a.Conditions, u.object.GetGeneration()); {
+		case judged.Accepted:
+			return judged
+		case !judged.Pending:
+			out = judged
 		}
 	}
 	if out.Pending {
@@ -403,8 +403,8 @@ func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 // settled reports whether all existing parents of a route have accepted its current generation.
 func (v *userView) settled(u user) bool {
 	return !slices.ContainsFunc(u.parents, func(parent gatewayv1.ParentReference) bool {
-		said := v.accepted(u, parent)
-		return !said.Accepted && said.Reason != providers.ReasonParentNotFound
+		judged := v.accepted(u, parent)
+		return !judged.Accepted && judged.Reason != providers.ReasonParentNotFound
 	})
 }
 

@@ -339,31 +339,31 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	if second == "" || v.prefix == "" {
 		return out
 	}
-	said := map[string]string{canary: "true", canaryWeight: strconv.Itoa(int(weight)), canaryTotal: "100"}
+	extra := map[string]string{canary: "true", canaryWeight: strconv.Itoa(int(weight)), canaryTotal: "100"}
 	if r.Canary == second {
 		for _, m := range r.Matches {
 			for _, h := range m.Headers {
-				said[canaryHeader] = h.Name
+				extra[canaryHeader] = h.Name
 				if providers.MatchType(h.Type) == v1alpha1.MatchExact {
-					said[canaryValue] = h.Value
+					extra[canaryValue] = h.Value
 				} else {
-					said[canaryPattern] = h.Value
+					extra[canaryPattern] = h.Value
 				}
 			}
 			if m.Cookie != nil {
-				said[canaryCookie] = m.Cookie.Name
+				extra[canaryCookie] = m.Cookie.Name
 			}
 		}
 	}
-	return append(out, v.build(r, r.Name+canarySuffix, second, said))
+	return append(out, v.build(r, r.Name+canarySuffix, second, extra))
 }
 
-func (v *view) build(r providers.Route, name, service string, said map[string]string) *networkingv1.Ingress {
+func (v *view) build(r providers.Route, name, service string, extra map[string]string) *networkingv1.Ingress {
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
-	for key, value := range said {
+	for key, value := range extra {
 		annotations[v.prefix+"/"+key] = value
 	}
-	if v.prefix != "" && said == nil {
+	if v.prefix != "" && extra == nil {
 		annotations[AnnotationPrefix] = v.prefix
 	}
 	if r.Protocol == v1alpha1.ProtocolHTTPS {

@@ -1,4 +1,4 @@
-// Command standin is a small program with Go build information, which tests use in place of the binaries of a release.
+// Command standin is a small program with Go build information, which tests use instead of the binaries of a release.
 package main
 
 import "sigs.k8s.io/yaml"

@@ -1,4 +1,4 @@
--- Pause and resume what starts automatically. Self-heal restores the value of Git, if Git has one.
+-- Pause and resume everything that starts automatically. Self-heal restores the value in Git, if Git contains the field.
 local paused = obj.spec.paused == true
 return {
   ["pause"] = {disabled = paused},

@@ -1,3 +1,3 @@
--- Stops what starts automatically: no version starts, and no canary advances.
+-- Stops everything that starts automatically: no version starts, and no canary advances.
 obj.spec.paused = true
 return obj

@@ -1,3 +1,3 @@
--- Lets versions start and canaries advance again.
+-- Allows versions to start and canaries to advance again.
 obj.spec.paused = nil
 return obj

@@ -1,4 +1,4 @@
--- Makes the release active without further steps, once it is available.
+-- Makes the release active without further steps, as soon as it is available.
 -- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
 if obj.metadata.annotations == nil then
   obj.metadata.annotations = {}

@@ -1,6 +1,6 @@
 -- Approves the current step of the canary.
 -- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
--- Actions have no library of strings: a text begins with "2/" if it sorts from "2/" to below "20".
+-- Actions cannot use the string library: a string begins with "2/" if it is at least "2/" and less than "20".
 local step
 for n = 1, 64 do
   if obj.status.step >= n .. "/" and obj.status.step < n .. "0" then

@@ -1,4 +1,4 @@
--- The decisions that a release can get now.
+-- The decisions that are possible for a release now.
 local release, step = "", ""
 if obj.status ~= nil then
   release, step = obj.status.release or "", obj.status.step or ""

@@ -5,7 +5,7 @@ package acme
 import "errors"
 
 // ErrNotBuilt is the error of all operations of this module.
-var ErrNotBuilt = errors.New("this build of Traefik has no ACME client: give certificates by Secret")
+var ErrNotBuilt = errors.New("this build of Traefik has no ACME client: provide certificates in Secrets")
 
 // Account is an account with an authority.
 type Account struct{}
