@@ -1,5 +1,5 @@
 # The manager's image, over what "make build" makes: a static binary and the
-# certificates of public authorities.
+# certificates of public CAs.
 #
 #   make build && docker build -t registry.example.com/heighliner:v0.1.0 .
 FROM scratch

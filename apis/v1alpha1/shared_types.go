@@ -172,8 +172,8 @@ const (
 	// that the CronJob follows. Defaults to the newest group with an active release.
 	AnnotationFollowGroup = "hlnr.io/follow-group"
 	// AnnotationFollowContainer on a CronJob with LabelFollow is the container that runs the image
-	// of the release. Defaults to the only container, or to the container with the name of the
-	// container of the release or of the Microservice.
+	// of the release. Defaults to the only container, or to the container that has the name
+	// of the release's container or of the Microservice.
 	AnnotationFollowContainer = "hlnr.io/follow-container"
 	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration
 	// the CronJob uses. The controller sets it.

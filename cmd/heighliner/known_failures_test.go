@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// values are a valid and an invalid value for each type of flag.
+// values contains a valid and an invalid value for each type of flag.
 var values = map[string]struct{ good, bad string }{
 	"bool": {"true", "perhaps"}, "int": {"3", "three"}, "duration": {"7s", "7"}, "string": {"x", ""}, "stringSlice": {"a,b", ""},
 }

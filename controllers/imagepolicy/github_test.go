@@ -123,7 +123,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	})
 	p, _ = s.pass("shop") // the watch enqueues the policy
 	same(t, "offered when the list changed", offered(p), []string{"1.4.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
-	same(t, "detail of what is not on the list any more", p.Status.Releases[1], rel)
+	same(t, "detail of what is no longer on the list", p.Status.Releases[1], rel)
 
 	// The list is empty, and then GitHub is unavailable: nothing changes.
 	writes := s.writes

@@ -148,8 +148,8 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written, and removes the weight of the canary,
-// although the API server rejects a write to a release that should be revived or about which a user decides.
+// TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written and the canary loses its weight, although the API server
+// rejects a write to the release that should be revived or that has the decision of a user.
 func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	decide := func(s *story, version string, action v1alpha1.DecisionAction) {

@@ -84,7 +84,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 }
 
 // awaitsJobs reports whether a failed release calls PostRollout hooks whose Jobs cannot be created yet. The hooks of a release without a
-// row are not called any more.
+// row are no longer called.
 func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
 	canary := ms.Spec.UpdateStrategy.Canary
 	listed := slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {

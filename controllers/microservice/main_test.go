@@ -243,8 +243,8 @@ func (s *story) pass() (ctrl.Result, error) {
 	return result, err
 }
 
-// play reconciles, simulates the neighbours, and advances the clock until nothing changes any
-// longer or done returns true. A reconcile that crashes is followed by a restart.
+// play reconciles, simulates the neighbors, and advances the clock until nothing changes
+// or done returns true. A reconcile that crashes is followed by a restart.
 func (s *story) play(done ...func() bool) {
 	s.Helper()
 	for range 500 {

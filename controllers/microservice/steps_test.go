@@ -64,7 +64,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 	})
 }
 
-// rest reconciles and simulates the neighbours until nothing changes, without advancing the clock to the next
+// rest reconciles and simulates the neighbors until nothing changes, without advancing the clock to the next
 // requeue time: for rollouts that wait for an answer.
 func (s *story) rest() {
 	s.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPolicyThatReadsNoRoutesHasNotReported checks a policy that lost its status, and whose kind of routes cannot be read: its routes are
-// still unknown. The status is the one of controllers/networkpolicy.blind.
+// still unknown. The status is the same as in controllers/networkpolicy.blind.
 func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
 	t.Parallel()
 	var s v1alpha1.NetworkPolicyStatus

@@ -150,7 +150,7 @@ func TestServerOrphansServingObjects(t *testing.T) {
 }
 
 // TestServerOrphansTheActiveRelease checks that objects that remain during a canary route only to
-// the active release, because no controller will change the weights any more.
+// the active release, because controllers will no longer change the weights.
 func TestServerOrphansTheActiveRelease(t *testing.T) {
 	t.Parallel()
 	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }

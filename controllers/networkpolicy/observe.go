@@ -118,7 +118,7 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 // readMicroservice reads the rollout state. If it is older than the state from which routes were
 // written, the cache lags, and the state is read from the API server, so that no decision is based
 // on an old state. If the state of the API server is older as well, the rollout state was lost and
-// recovered, and the state in the routes does not count any more.
+// recovered, and the state in the routes no longer counts.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
 	var m v1alpha1.Microservice

@@ -148,7 +148,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		t.Errorf("heighliner_route_confirmation_seconds has %d times of Probe, want those of 5 writes", n)
 	}
 
-	gateway.stick(true) // The gateway serves no changes any more, but routes are still accepted.
+	gateway.stick(true) // The gateway no longer serves changes, but routes are still accepted.
 	p.rollout(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
 	asked := gateway.requests()
 	await.Until(t, "the gateway to be asked", func() bool { return gateway.requests() > asked+5 })

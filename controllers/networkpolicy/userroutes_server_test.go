@@ -236,7 +236,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	})
 	p.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	p.eventually("shop", "abort", confirmed("1-x", 3, "a"))
-	p.pod("c") // The policy does not create the Service of this release any more.
+	p.pod("c") // The policy no longer creates the Service of this release.
 	p.rollout(group("1-x", 4, "c 1.2.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "a new canary", func(h *v1alpha1.NetworkPolicy) bool {
 		return confirmed("1-x", 4, "a")(h) && slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"c"})
@@ -377,7 +377,7 @@ func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) },
 		kinds: &kinds{now: time.Now, seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
-	// The running controller also writes to the policy, so a conflict is retried, as by a queue.
+	// The running controller also writes to the policy, so a conflict is retried, as a work queue does.
 	await.Nil(t, func(ctx context.Context) error {
 		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return client.IgnoreNotFound(err)

@@ -132,7 +132,7 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write writes the Microservice of a moment of a history into a namespace.
+// write writes the Microservice at one point of a history into a namespace.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()

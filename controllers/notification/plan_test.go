@@ -35,7 +35,7 @@ func newWorld(t testing.TB, receivers ...v1alpha1.NotificationReceiver) *world {
 	return &world{TB: t, policy: policy, state: map[string]receiverState{}, failing: map[string]string{}, sent: map[string][]notify.Message{}}
 }
 
-// observe returns the observed state of a moment, like the reconciler.
+// observe returns the observed state at the given time, as the reconciler does.
 func (w *world) observe(in view.Input, now time.Time) *observed {
 	o := &observed{policy: w.policy.DeepCopy(), services: map[[2]string]bool{}, existing: map[[2]string]bool{}, chosen: func(ns string) bool { return ns == "shop" }, state: w.state}
 	o.releases = view.ReleaseStates(in, now, func(ms *v1alpha1.Microservice) bool {

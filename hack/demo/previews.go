@@ -142,7 +142,7 @@ func (s *story) pushes(ctx context.Context) error {
 			return err
 		}
 	}
-	s.note("each of three pushes took over when it was ready", true, "")
+	s.note("each of the three commits replaced the previous one when it was ready", true, "")
 	return s.show(ctx)
 }
 
@@ -185,7 +185,7 @@ func (s *story) fork(ctx context.Context) error {
 	if err := s.get(ctx, &ms); err != nil {
 		return err
 	}
-	s.note("the approval applies only to the commit that was read", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
+	s.note("the approval applies only to the reviewed commit", release(&ms, forkSlug, sha) == nil, fmt.Sprintf("approved %.7s, pushed %.7s", approved, sha))
 	return nil
 }
 

@@ -72,8 +72,8 @@ func basicAuth(credential string, next http.Handler) http.Handler {
 	})
 }
 
-// manifestKeeper stores the manifests of writes on disk, because the registry behind it keeps them
-// only in memory, and replays them at the start.
+// manifestKeeper stores the pushed manifests on disk, because the registry behind it keeps them
+// only in memory, and replays them at startup.
 type manifestKeeper struct {
 	next   http.Handler
 	folder string

@@ -4,13 +4,13 @@
 //	release -version v0.2.0 -image registry.example.com/heighliner -install
 //
 // The second form prints only install.yaml. The folder of binaries contains heighliner-OS-ARCH and hlnr-OS-ARCH, and the
-// certificates of public authorities as ca-certificates.crt.
+// certificates of public CAs as ca-certificates.crt.
 //
 //	main.go        flags, and the list of files
 //	archive.go     archives with fixed times and owners
 //	image.go       the images of all architectures as an OCI layout
 //	sbom.go        contents of a binary, as SPDX
-//	provenance.go  origin of the files, as a statement of in-toto
+//	provenance.go  origin of the files, as an in-toto statement
 //	manifests.go   the chart and install.yaml
 //	notes.go       release notes from the changelog
 package main

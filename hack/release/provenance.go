@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// resource is a resource in a statement of in-toto.
+// resource is a resource in an in-toto statement.
 type resource struct {
 	Name   string            `json:"name,omitempty"`
 	URI    string            `json:"uri,omitempty"`
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-// provenance returns a statement of in-toto 1 with a predicate of SLSA provenance 1. It records the built files, the
+// provenance returns an in-toto v1 statement with an SLSA provenance v1 predicate. It records the built files, the
 // commit, the version of Go and the settings of the build. It is not signed and contains no times, so that a second
 // build gives the same bytes.
 func provenance(in input, binaries []binary, files map[string][]byte, index string) ([]byte, error) {

@@ -131,7 +131,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "latency that is added to every response, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait then for requests in progress")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait for requests in progress after --shutdown-delay")
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "respond to /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")

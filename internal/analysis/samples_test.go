@@ -246,7 +246,7 @@ func exactP(canary, active []float64) float64 {
 	return float64(extreme) / float64(all)
 }
 
-// TestTies checks that the p-value for equal values is the one of the definition, and that it is the same from both sides.
+// TestTies checks that the p-value for equal values matches the definition, and that it is the same from both sides.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -87,7 +87,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	case strings.Contains(block.Type, "PRIVATE KEY"):
 		return nil, errPrivate
 	case block.Type == "CERTIFICATE":
-		return nil, fmt.Errorf("contains a certificate: store the public key instead; signatures by certificates (keyless) are not supported")
+		return nil, fmt.Errorf("contains a certificate: store the public key instead; certificate-based (keyless) signatures are not supported")
 	case block.Type == "RSA PUBLIC KEY":
 		return nil, fmt.Errorf("contains an RSA key: %s", use)
 	case block.Type != "PUBLIC KEY":

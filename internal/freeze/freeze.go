@@ -244,7 +244,7 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 }
 
 // Of returns the freeze that applies to a Microservice at a time, or nil. If several freezes apply, the result refers to the one that ends
-// last, and its end is the time at which none of them applies any more.
+// last, and its end is the time from which none of them applies.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {

@@ -880,7 +880,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestNamesThatShowNothing checks that names of users do not make a list fail. A pull request is omitted and counted if the name of its branch has no
+// TestNamesThatShowNothing checks that names without visible characters, or with the same visible characters, do not make a list fail. A pull request is omitted and counted if the name of its branch has no
 // printable character. A tag is omitted if its shown name would be that of another tag.
 func TestNamesThatShowNothing(t *testing.T) {
 	w := newWorld(t)

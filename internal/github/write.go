@@ -233,7 +233,7 @@ type Comment struct {
 	// Key identifies one writer of comments on any number of pull requests. It never changes. Users of GitHub must not know the key, because the
 	// mark that identifies a comment is derived from it, and every user can read the mark in the comment.
 	Key string
-	// Body is Markdown of less than 65 KB. Escape text of users with EscapeMarkdown.
+	// Body is Markdown of less than 65 KB. Escape user text with EscapeMarkdown.
 	Body string
 }
 

@@ -92,7 +92,7 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the maximum time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether the last pod of a Job has ended, so that no pod becomes ready any more, but the Job has not ended.
+// ends reports whether the last pod of a Job has ended, so that no further pod becomes ready, but the Job has not ended.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
 		return true

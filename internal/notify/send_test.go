@@ -206,7 +206,7 @@ func TestSlack(t *testing.T) {
 		t.Error(diff)
 	}
 	if text := string(s.bodies[0]); strings.Contains(text, "<database>") || !strings.Contains(text, `no \u0026lt;database\u0026gt;`) {
-		t.Errorf("texts of users are not escaped: %s", text)
+		t.Errorf("user text is not escaped: %s", text)
 	}
 	for token, want := range map[string]string{"xoxb-2": "Slack: not_authed"} {
 		if _, failure := s.Send(t.Context(), r, Credentials{Token: token}, m, ""); failure == nil || failure.Error() != want || failure.Rejected {

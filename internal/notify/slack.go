@@ -74,7 +74,7 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// The errors of Slack about a single message, and about a message that cannot be edited any more, for example because its channel was deleted.
+// The errors of Slack about a single message, and about a message that can no longer be edited, for example because its channel was deleted.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}

@@ -118,7 +118,7 @@ const (
 	maxHeader      = 64 << 10
 )
 
-// Client returns a client that connects only to addresses that p allows. It ignores proxies of the environment, because a proxy would connect
+// Client returns a client that connects only to addresses that p allows. It ignores proxy environment variables, because a proxy would connect
 // instead of the client. Share clients. A client with its own CA keeps no connections and may be discarded. Client returns an error if the
 // certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {

@@ -419,7 +419,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNoProxy checks that proxies of the environment are not used, because a proxy would connect instead of the client.
+// TestNoProxy checks that proxy environment variables are ignored, because a proxy would connect instead of the client.
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	transport := client(t, nil, Options{}).Transport.(limited).next.(*http.Transport)

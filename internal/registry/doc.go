@@ -5,8 +5,8 @@
 // bytes, JSON elements and time have upper limits, and the rate of a response has a lower limit. A request ends when no caller waits for it.
 //
 // The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, so that redirects and token
-// servers cannot reach a refused address either. Private addresses are allowed, because clusters have registries there. Proxies of the environment are
-// used, except for refused addresses. The registry refers to its token server. The token server may have a private address, but only if the challenge
+// servers cannot reach a refused address either. Private addresses are allowed, because clusters have registries there. The proxy environment
+// variables are used, except for refused addresses. The registry refers to its token server. The token server may have a private address, but only if the challenge
 // refers to it by name, or if it is on the host of the registry. A challenge that contains a private address itself is rejected.
 //
 // A failure proves nothing. A list that cannot be read, even because of a 404, is an error and never an empty list. The caller decides what a shorter
@@ -26,6 +26,6 @@
 // body.go             limits on the size and rate of responses
 // credential.go       credentials from pull Secrets
 // tls.go              certificates of registries
-// proxy.go            proxies of the environment
+// proxy.go            proxy environment variables
 // errors.go           errors, classified by their remedy
 package registry

@@ -93,8 +93,8 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	}
 }
 
-// TestProxyOfTheEnvironment checks that the proxy of the environment is used for all registries except those in NO_PROXY. The environment is read only once
-// in a process, so the test runs itself in another process.
+// TestProxyOfTheEnvironment checks that the proxy in the environment variables is used for all registries except those in NO_PROXY. A process reads these variables only
+// once, so the test runs itself in another process.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv("REGISTRY_TEST_PROXIED") != "" {
 		proxied(t)

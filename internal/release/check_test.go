@@ -95,7 +95,7 @@ func (w *world) checkGroup(g *Group) {
 	if active > 0 {
 		w.begun[g.Slug] = true
 	} else if g.Phase == Live && w.begun[g.Slug] && !w.lost[g.Slug] && len(g.Releases) > 0 {
-		w.fail("invariant 1: group %s has no active release any more", g.Slug)
+		w.fail("invariant 1: group %s no longer has an active release", g.Slug)
 	}
 	if g.Rollout != nil && g.Row(g.Rollout.Release) == nil {
 		w.fail("group %s runs %s, which has no row", g.Slug, g.Rollout.Release)
@@ -474,7 +474,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			w.fail("rule 40: %s was never active and goes from deprecated to error", r.Release)
 		}
 		if was.Status == Active && h.Phase == Live && h.ActiveRow() == nil {
-			w.fail("invariant 1: %s is not active any more, and nothing is", r.Release)
+			w.fail("invariant 1: %s is no longer active, and no other release is", r.Release)
 		}
 		if r.Status == Active {
 			w.stats.promotions++

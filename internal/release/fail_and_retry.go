@@ -70,8 +70,8 @@ func (s *scope) stable() bool {
 		return true
 	}
 	_, r, _ := s.rollout()
-	// The canary is out of the routes that it gave back, as far as a policy that counts can confirm
-	// this.
+	// A canary that lost its traffic must no longer be in a route. This is required only if a policy
+	// that counts can confirm it.
 	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) || !slices.ContainsFunc(s.reports, s.counts)
 	return gone && from.confirmed(from.g.TrafficRevision)
 }

@@ -814,7 +814,7 @@ func TestPauseBeforeTheFirstCall(t *testing.T) {
 }
 
 // TestJobsOfReplacedRelease checks that the Job of a release that was active does not keep the next version from being migrated, even when
-// the release is not retained any more.
+// the release is no longer retained.
 func TestJobsOfReplacedRelease(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()

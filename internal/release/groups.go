@@ -271,7 +271,7 @@ func (s *scope) endWait() *wait {
 	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
 		return nil
 	}
-	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
+	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for it, or, to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
 }
 
 // endsNewer reports whether a user also ends a newer group, which may be gone already.

@@ -376,7 +376,7 @@ var knownFailures = []scene{
 		h.run(time.Hour)
 		h.want("one step, and not two", map[string]string{"1.1.0": "canary 50"})
 	}},
-	{"52 a rollback waits for no measurements", func(h tale) {
+	{"52 a rollback does not wait for measurements", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)

@@ -284,7 +284,7 @@ type Object struct {
 type EndFact struct {
 	// Since is the time of the End to which the hooks respond.
 	Since time.Time
-	// Done reports whether no hook is called any more. Failed reports whether a hook failed.
+	// Done reports whether no further hook is called. Failed reports whether a hook failed.
 	Done, Failed bool
 	// Message contains details.
 	Message string
@@ -396,7 +396,7 @@ type Report struct {
 	// route, as accepted by the gateway.
 	CanaryDomains bool
 	Canary        string
-	// Unrouted reports whether no route of the group is programmed any more. Revision remains: it describes the required
+	// Unrouted reports whether the group no longer has a programmed route. Revision remains: it describes the required
 	// routes, and releases that it removed from the routes are still in no route.
 	Unrouted bool
 	// Reason and Message describe why the revision is not confirmed. They are empty if it is confirmed.

@@ -560,7 +560,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 			if p.Global == named || !p.Expire.IsZero() && !p.Expire.After(w.now) {
 				continue
 			}
-			ends := func(slug, level string) bool { // None of its releases starts any more.
+			ends := func(slug, level string) bool { // Its releases no longer start.
 				return level == preview && slices.ContainsFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
 			}
 			c, held := w.offers[p.Version]

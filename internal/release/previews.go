@@ -347,7 +347,7 @@ func (s *scope) noteEndLost(r Row) {
 	if !s.callsEndHooks() || s.g.Phase == Live || s.g.End.Release != r.Release && (s.g.End.Release != "" || r.Promoted == 0 || len(s.g.Releases) > 1) {
 		return
 	}
-	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are not called any more, because its VersionedMicroservice was deleted: remove the resources that they would have removed", r.Version))
+	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are no longer called, because its VersionedMicroservice was deleted: remove the resources that they would have removed", r.Version))
 }
 
 // ending reports whether a preview waits for its end hooks, and therefore does not start again yet.

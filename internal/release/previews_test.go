@@ -274,7 +274,7 @@ var previews = []scene{
 		h.want("waits", map[string]string{"pr-7-a": "deprecated 0"})
 		h.remove(h.object("pr-7-a"))
 		h.collect()
-		h.events("deleted", EndFailed, "the hooks of type PostPreview of pr-7-a are not called any more, because its VersionedMicroservice was deleted: remove the resources that they would have removed")
+		h.events("deleted", EndFailed, "the hooks of type PostPreview of pr-7-a are no longer called, because its VersionedMicroservice was deleted: remove the resources that they would have removed")
 		h.run(time.Minute)
 		h.empty("the end")
 	}},
@@ -649,7 +649,7 @@ var previews = []scene{
 			}
 		}
 		h.phase("too old", "pr-7", "Expired MaxAge")
-		h.neighbours()
+		h.neighbors()
 		h.loseState()
 		h.run(time.Second)
 		if len(h.objects) != 1 {

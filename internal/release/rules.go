@@ -481,7 +481,7 @@ func (s *scope) onlyFailures() bool {
 }
 
 // stayWithinLimits keeps a group within its share of the status. It drops the mark of forgotten failures
-// when no version that the mark covers could be chosen any more.
+// when no version that the mark covers could still be chosen.
 func stayWithinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}

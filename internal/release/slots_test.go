@@ -28,7 +28,7 @@ func TestPreviewResumesWithItsSlot(t *testing.T) {
 	}
 }
 
-// TestReopenedPreviewTakesAnUnusedSlot checks that a reopened preview gets the slot of a preview that has nothing to serve any more.
+// TestReopenedPreviewTakesAnUnusedSlot checks that a reopened preview gets the slot of a preview that no longer has anything to serve.
 func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

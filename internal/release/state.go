@@ -180,7 +180,7 @@ type Zero struct {
 	Time     time.Time
 	// Named reports whether an object of a policy that never confirmed the group still refers to the release, for example the
 	// route of a canary domain, or may refer to it, because the policy has no status. Time is set when no object
-	// refers to the release any more.
+	// still refers to the release.
 	Named bool
 }
 

@@ -510,7 +510,7 @@ func TestConfirmedDuringAMove(t *testing.T) {
 }
 
 // TestLeavingDuringAMove checks which policies must confirm that 2.0.0, which was aborted at revision 5, is
-// in no route any more, before it loses its pods.
+// no longer in any route, before it loses its pods.
 func TestLeavingDuringAMove(t *testing.T) {
 	for name, tc := range map[string]struct {
 		newest, active bool

@@ -197,7 +197,7 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 		w.fail("invariant 2: the newest domains route to %v", n.stream.written)
 	}
 	if had && len(n.stream.written) == 0 {
-		w.fail("invariant 3: the newest domains do not route to any release any more")
+		w.fail("invariant 3: the newest domains no longer route to a release")
 	}
 	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 && !serves {
 		w.fail("invariant 3: the newest domains route to %v, and %s has endpoints", n.stream.written, a.Release)

@@ -118,7 +118,7 @@ type net struct {
 	stuck  bool // its gateway accepts nothing
 	room   int  // how many releases a route may split; 0 means any number
 	never  bool // its gateway never accepts anything, because there is no such gateway
-	away   bool // its gateway was deleted, so that accepted routes serve nothing any more
+	away   bool // its gateway was deleted, so that accepted routes no longer serve anything
 	seen   int64
 	pins   []string
 	pass   *pass
@@ -1035,7 +1035,7 @@ func (w *world) snap() {
 	}
 	if len(w.past) < maxLag {
 		w.past = append(w.past, &snapshot{})
-	} else { // The oldest snapshot, which is not read any more, becomes the newest.
+	} else { // The oldest snapshot, which is no longer read, becomes the newest.
 		oldest := w.past[0]
 		copy(w.past, w.past[1:])
 		w.past[maxLag-1] = oldest
@@ -1503,7 +1503,7 @@ func (w *world) forget(n *net) {
 
 // --- fair play ---
 
-// settle lets all parts of the world act until nothing changes, while the time stands still. It returns the
+// settle lets all parts of the world act until nothing changes, without advancing the clock. It returns the
 // time of the next requested requeue.
 func (w *world) settle() time.Time {
 	before := w.fingerprint()
@@ -1522,7 +1522,7 @@ func (w *world) settle() time.Time {
 				}
 			}
 		}
-		w.neighbours()
+		w.neighbors()
 		now := w.fingerprint()
 		if w.err != nil || now == before {
 			return w.soonest(w.requeueAt)
@@ -1533,8 +1533,8 @@ func (w *world) settle() time.Time {
 	return time.Time{}
 }
 
-// neighbours lets all parts of the world except the manager act.
-func (w *world) neighbours() {
+// neighbors lets all parts of the world except the manager act.
+func (w *world) neighbors() {
 	w.collect()
 	w.autoscalers()
 	for _, name := range w.names() {
@@ -1583,7 +1583,7 @@ func (w *world) soonest(at time.Time) time.Time {
 	return at
 }
 
-// run lets all parts of the world act for a time.
+// run lets all parts of the world act for the given time.
 func (w *world) run(d time.Duration) {
 	end := w.now.Add(d)
 	for turns := 0; w.err == nil; turns++ {

@@ -15,7 +15,7 @@ const (
 	Denied Reason = "Denied"
 	// Excluded means that the rules no longer admit the version, or no longer make its group.
 	Excluded Reason = "Excluded"
-	// Gone means that the caller proved that the image does not exist any more.
+	// Gone means that the caller proved that the image no longer exists.
 	Gone Reason = "Gone"
 )
 

@@ -26,7 +26,7 @@ func (f *slowFreezes) Freeze(ctx context.Context, x Freeze) (Outcome, error) {
 	return f.fakeActs.Freeze(ctx, x)
 }
 
-// TestDoubleSubmissionOfAFreeze checks that the form of a freeze that is submitted twice at the same time, as by a double click, creates one freeze, and
+// TestDoubleSubmissionOfAFreeze checks that the form of a freeze that is submitted twice at the same time, for example by a double-click, creates one freeze, and
 // that both submissions show its result.
 func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	t.Parallel()

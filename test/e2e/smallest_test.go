@@ -35,7 +35,7 @@ spec:
 // TestSmallestUseful applies the smallest useful set unchanged with kubectl, and sends requests to its domain.
 func TestSmallestUseful(t *testing.T) {
 	s := newService(t, "smallest")
-	// The set has no security settings, so that its namespace must not require them.
+	// The set has no security settings, so its namespace must not require them.
 	kubectl(t, "", "label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
 	s.push("1.0.0")
 	s.push("2.0.0") // This version is out of range.

@@ -117,7 +117,7 @@ func withoutManager(t *testing.T) {
 	})
 }
 
-// fresh prepares an object that was read for creation.
+// fresh removes the fields that the API server set, so that an object that was read can be created again.
 func fresh(o client.Object) {
 	o.SetResourceVersion("")
 	o.SetUID("")

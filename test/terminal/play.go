@@ -82,7 +82,7 @@ func (s *Stage) first() {
 		}
 	}
 	s.wait(cli.ExitYes, "1.0.0", []string{"found", "started", "active"})
-	s.wait(cli.ExitNo, "1.0.0", []string{"1.0.0 is active, and waits for no approval"}, "--for", "approval")
+	s.wait(cli.ExitNo, "1.0.0", []string{"1.0.0 is active, and does not wait for approval"}, "--for", "approval")
 	s.wait(cli.ExitUsage, "1.0.0", []string{`"none"`, "tenth"}, "--for", "step=none")
 	s.want(cli.ExitTimeout, []string{"9.9.9 is not active after 1s"}, "wait", s.Name, "9.9.9", "--timeout", "1s")
 	s.want(cli.ExitNo, []string{"no release to continue"}, "continue", s.Name)

@@ -40,7 +40,7 @@ func (p *person) aimed(version string) {
 }
 
 // TestWaitForAPinToASupersededVersion checks a pin to a version that was superseded before it was active. The pin starts the version, unless
-// a pause or a freeze delays the start. hlnr wait, which pin prints, then reports that the version waits, and not that it was superseded.
+// a pause or a freeze delays the start. The command hlnr wait in the output of pin then reports that the version waits, not that it was superseded.
 func TestWaitForAPinToASupersededVersion(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"paused": {"pause", "shop"}, "frozen": {"freeze", "--until", "4h", "--reason", "trade fair"}} {

@@ -295,7 +295,7 @@ func TestExplainCertificates(t *testing.T) {
 	}
 }
 
-// TestExplainNotes checks that the output lists the checks that the run does not make.
+// TestExplainNotes checks that the output lists the checks that the run does not perform.
 func TestExplainNotes(t *testing.T) {
 	t.Parallel()
 	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, minAge: 1h, suspend: true, limits: {tags: 1, groups: 1}, versioning: {groupBy: Major},

@@ -45,7 +45,7 @@ type report struct {
 	Refused []refusedCount `json:"refused,omitempty"`
 	// Hidden is the number of candidates that are not printed.
 	Hidden int `json:"hidden,omitempty"`
-	// Notes describes checks that the command did not make.
+	// Notes describes checks that the command did not perform.
 	Notes []string `json:"notes,omitempty"`
 	// Candidates contains the tags with their results, in the order of selection.
 	Candidates []judged `json:"candidates"`
@@ -119,7 +119,7 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes describes the checks that a cluster would make, and that this run did not make.
+// notes describes the checks that a cluster would perform, but this run did not.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {

@@ -134,7 +134,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s loses its traffic: its group %s ends", q.version, g.Name)}
 		}
 		if q.state == forApproval {
-			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and does not wait for approval", q.version)}
 		}
 		if text := s.unrouted(g); text != "" {
 			return append(lines, line{What: "routes", Text: text}), nil

@@ -213,7 +213,7 @@ func TestJudge(t *testing.T) {
 		"version with the same suffix is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("11.3.0 is waiting at 10%")(s) }, none, ""},
 		"another version is frozen":              {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
 		"active":                                 {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
-		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
+		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and does not wait for approval"},
 		"pending":                                {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
 		"canary":                                 {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
 		"its step":                               {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},

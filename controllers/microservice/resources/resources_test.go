@@ -137,7 +137,7 @@ func TestConfig(t *testing.T) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}}}
 		},
 		"a great number": func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1<<53 + 1) },
-		"its neighbour":  func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1 << 53) },
+		"its neighbor":   func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1 << 53) },
 	} {
 		got := config(edit)
 		if other, ok := seen[got]; ok {

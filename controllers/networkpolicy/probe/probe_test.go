@@ -380,7 +380,7 @@ func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 	}
 	s.Ask(shop, []providers.Probe{second, never})
 	if _, known := s.Known(shop)[first]; known {
-		t.Error("what is not asked any more is remembered")
+		t.Error("what is no longer asked is remembered")
 	}
 	s.until("a round without success", func() bool { return s.count(Earlier) > 0 })
 	s.Forget(shop)

@@ -96,7 +96,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 	w.Ready["b"] = 1
 	w.Settle()
 	w.Rollout(Group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	delete(w.Ready, "a") // No route may route to the active release any more if the canary can replace it.
+	delete(w.Ready, "a") // Routes may no longer route to the active release if the canary can replace it.
 	w.Settle()
 	for name, live := range w.Observed().Live {
 		if weight := live.Weights[w.Observed().ReleaseService("a")]; weight > 0 && !c.Whole {
@@ -106,7 +106,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 }
 
 func namedServicesStay(t *testing.T, _ Case, w *World) {
-	w.Rollout(Group("1-x", 2, "a 1.0.0 active 100")) // The canary does not exist any more.
+	w.Rollout(Group("1-x", 2, "a 1.0.0 active 100")) // The canary no longer exists.
 	for range 4 {
 		named := map[string]bool{}
 		for _, live := range w.Observed().Live {

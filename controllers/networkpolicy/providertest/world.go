@@ -32,7 +32,7 @@ func (w *World) Pass() (*traffic.Decision, v1alpha1.NetworkPolicyStatus) {
 	return out, now
 }
 
-// Settle repeats Pass and Accept until nothing is written any more.
+// Settle repeats Pass and Accept until nothing more is written.
 func (w *World) Settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {

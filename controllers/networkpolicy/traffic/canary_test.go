@@ -53,7 +53,7 @@ func TestDomainOfTheCanary(t *testing.T) {
 }
 
 // TestDomainOfTheCanaryIsPartOfARevision checks that a release keeps its pods until the route of
-// the canary's domain does not route to it any more.
+// the canary's domain no longer routes to it.
 func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	const try = "try.example.com"
 	for name, tc := range map[string]struct {
@@ -171,7 +171,7 @@ func TestCanaryDomainThatIsNotAccepted(t *testing.T) {
 }
 
 // TestDomainOfTheCanaryAfterHooksRejectIt checks that a release that hooks reject keeps its pods
-// until the domain of the canary does not route to it any more.
+// until the domain of the canary no longer routes to it.
 func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))

@@ -109,7 +109,7 @@ func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Re
 // ClaimsOf returns the claims of policies whose routes could conflict with those of the policy: the
 // hosts that are or will be served for older policies, and the hosts that younger policies name in
 // their specification and serve. A policy that is being deleted keeps its hosts until the policy
-// and its routes do not exist any more.
+// and its routes no longer exist.
 func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	var out []Claim
 	p := f.Policy

@@ -262,7 +262,7 @@ type Row struct {
 	newer  *v1alpha1.ReleaseGroup
 	// reason and message explain why a row is not routed or has an error.
 	reason, message string
-	// kept reports whether the row stays although the specification does not render it any more (it
+	// kept reports whether the row stays although the specification no longer renders it (it
 	// renders an invalid host name, or has no target), or although it is unknown whether the host
 	// is allowed.
 	kept bool

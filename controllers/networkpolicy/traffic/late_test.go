@@ -135,7 +135,7 @@ func TestPausesAndTheReasonsOfReports(t *testing.T) {
 		"the Gateway is deleted": {func(p *pair) {
 			delete(p.nets["shop"].gateways, pairGateway)
 		}, reasonParentNotFound, "canary 10"},
-		"the Gateway does not admit the namespace any more": {func(p *pair) {
+		"the Gateway no longer admits the namespace": {func(p *pair) {
 			p.nets["shop"].gateways[pairGateway].Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
 		}, ReasonNotAccepted, "canary 10"},
 		"a domain is added that its Gateway does not admit": {func(p *pair) {

@@ -91,7 +91,7 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 }
 
 // TestGroupThatIsGoneHasNoCanaryDomains deletes the releases of the older group while the active release of the newer
-// group has no endpoints and its fix waits for its PreRollout hooks. The deleted group has no canary domains any more,
+// group has no endpoints and its fix waits for its PreRollout hooks. The deleted group no longer has canary domains,
 // which would block these hooks.
 func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	for name, lose := range map[string]bool{"its releases are deleted": false, "the rollout state is lost too": true} {

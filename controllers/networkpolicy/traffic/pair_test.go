@@ -558,7 +558,7 @@ func pairHistory(seed uint64) (ops []pairOp, start int) {
 	return ops, random.IntN(1 << 20)
 }
 
-// playPair runs the events, ends the faults, lets all controllers work, and checks the result.
+// playPair runs the events, ends the faults, runs all controllers until they are stable, and checks the result.
 func playPair(ops []pairOp, start int) (p *pair) {
 	p = newPair()
 	defer func() {

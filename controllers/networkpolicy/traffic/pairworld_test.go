@@ -29,7 +29,7 @@ type pair struct {
 	refuse    bool            // refuse reports whether an admission webhook is unavailable, so that creations fail.
 	room      int             // room is the number of pods that fit into the cluster; a negative number means any.
 	load      int             // load is the number of pods that all traffic of a group needs, if releases have autoscalers.
-	// denied contains the releases whose objects the API server does not allow to change.
+	// denied contains the releases for whose objects the API server rejects changes.
 	denied map[string]bool
 	// unstamped contains the denied releases that the last plan could not stamp.
 	unstamped map[string]bool
@@ -358,7 +358,7 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 				return d.Release != nil && d.Release.Version == "" && slices.Contains(s.hosts, d.Domain)
 			}
 			if s.deleted || !slices.ContainsFunc(n.policy.Spec.Domains, asked) {
-				continue // The policy has no domain of a canary any more.
+				continue // The policy no longer has a canary domain.
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
@@ -777,7 +777,7 @@ func (n *front) names() map[string]string {
 			out[r] = "route " + name
 		}
 		if d.previous(live) {
-			continue // The gateway does not serve the route any more.
+			continue // The gateway no longer serves the route.
 		}
 		if was := n.serves[name]; !was.deleted {
 			for r := range was.releases {
@@ -843,7 +843,7 @@ func (p *pair) turnBack(d time.Duration) {
 
 // --- the passage of time ---
 
-// settle lets all controllers work until nothing changes, without a change of the time.
+// settle runs all controllers until nothing changes, without advancing the clock.
 func (p *pair) settle() {
 	for i := 0; p.err == nil; i++ {
 		if i > 100 {
@@ -865,7 +865,7 @@ func (p *pair) settle() {
 	}
 }
 
-// run lets all controllers work for a time.
+// run runs all controllers for the given time.
 func (p *pair) run(d time.Duration) {
 	end := p.now.Add(d)
 	doze, sequence := 10*time.Second, int64(0)

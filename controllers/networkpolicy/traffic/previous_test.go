@@ -63,7 +63,7 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 }
 
 // TestPreviousIsWaitedFor checks that a group is not confirmed while the previous gateway may still
-// respond, so that a canary that it serves keeps its pods. A gateway that does not exist any more
+// respond, so that a canary that it serves keeps its pods. A gateway that no longer exists
 // blocks nothing.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
@@ -141,7 +141,7 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	w.goTo(&byNginx)
 	w.settle()
 	service := newPlanner(w.facts()).ReleaseService("b")
-	// The rollout state does not contain the release any more while the previous route refers to
+	// The rollout state no longer contains the release while the previous route refers to
 	// it.
 	w.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	out := Plan(w.facts())
@@ -337,7 +337,7 @@ func TestToServicesAndBack(t *testing.T) {
 }
 
 // TestHostTakenOutWithItsProvider checks that a host that is removed together with the provider is
-// not served any more, while the other hosts drain.
+// no longer served, while the other hosts drain.
 func TestHostTakenOutWithItsProvider(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {

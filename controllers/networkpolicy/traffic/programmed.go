@@ -217,7 +217,7 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 }
 
 // previousVerdict reports whether the last change of a route of a previous provider is accepted.
-// The route matters only for a limited time after the write: a gateway that does not exist any more
+// The route matters only for a limited time after the write: a gateway that no longer exists
 // must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)

@@ -62,7 +62,7 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 			continue // The route is deleted with its group, and does not route to another group.
 		}
 		if g := groups[old.Group()]; g != nil && g.absent && len(kept.Backends) == 0 {
-			continue // The group of the route must not be reachable any more.
+			continue // The group of the route must no longer be reachable.
 		}
 		for _, r := range replacing {
 			route := routeOf[r]

@@ -95,7 +95,7 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 
 // follow adds a Service that routes to a group's active release. The Service moves only to a
 // release that has a ready endpoint, and does not change until then, unless the release that it
-// selects has no row any more, was rejected, or belongs to a closing group.
+// selects no longer has a row, was rejected, or belongs to a closing group.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]

@@ -63,7 +63,7 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 }
 
 // TestNewestDomainReturns checks that a rejected release keeps its pods until the route of the
-// older group does not route to it any more.
+// older group no longer routes to it.
 func TestNewestDomainReturns(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -412,8 +412,8 @@ func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	want(t, "it is replaced", w.routes[old] == nil, true)
 }
 
-// TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that does not follow the newest
-// group any more gives no traffic to a newer group, even while the gateway has not accepted its new
+// TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that no longer follows the newest
+// group gives no traffic to a newer group, even while the gateway has not accepted its new
 // route.
 func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
 	const other = "other.example.com"

@@ -639,7 +639,7 @@ func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.Condi
 	}}
 }
 
-// settle repeats pass and accept until nothing is written any more.
+// settle repeats pass and accept until nothing more is written.
 func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	w.t.Helper()
 	for range 12 {
@@ -682,7 +682,7 @@ func (w *world) check() {
 		}
 		seen := live[name]
 		if seen == nil {
-			seen = readRoute(route) // The API server does not serve the kind any more.
+			seen = readRoute(route) // The API server no longer serves the kind.
 		}
 		for _, service := range seen.Services {
 			if w.services[service] == nil {

@@ -97,7 +97,7 @@ func toASCII(text string) string {
 	}, ascii.Replace(text))
 }
 
-// Clean removes control characters from texts of users, because these could control the terminal. The result is
+// Clean removes control characters from user text, because these could control the terminal. The result is
 // one line. Tabs and line breaks become spaces.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -168,7 +168,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestHostileTexts checks that texts of users cannot control a terminal.
+// TestHostileTexts checks that user text cannot control a terminal.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	s := viewtest.Stories()[0]

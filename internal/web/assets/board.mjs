@@ -63,7 +63,7 @@ function start() {
   source.onopen = () => show('● live', false)
   source.onerror = () => {
     show('○ not connected, trying again', true)
-    // The server refused the stream, because the session ended or the page does not exist any more. Loading the page again shows the reason.
+    // The server refused the stream, because the session ended or the page no longer exists. Loading the page again shows the reason.
     if (source.readyState === EventSource.CLOSED) again()
   }
   source.addEventListener('patch', e => { apply(JSON.parse(e.data)); state = e.lastEventId })

@@ -341,7 +341,7 @@ func TestManyTabs(t *testing.T) {
 	s.want("/", 200, "oidc:ana")
 }
 
-// TestOptions checks that invalid options are rejected at the start.
+// TestOptions checks that invalid options are rejected at startup.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := OIDCOptions{Claims: Claims{User: "sub"}, Issuer: "https://id.example.com", ClientID: "board", URL: "https://board.example.com", Length: time.Hour}

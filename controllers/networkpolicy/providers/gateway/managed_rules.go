@@ -40,7 +40,7 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 // holders returns the names under which a policy has rules, by index. A rule that was renamed or
 // copied after the policy took it still splits between releases of the policy, and only the policy
 // can end that. The policy has such a rule under the name of the rule if that name is recorded,
-// otherwise under a recorded name that no rule has any more, otherwise under the first recorded
+// otherwise under a recorded name that no longer belongs to a rule, otherwise under the first recorded
 // name. A rule that routes to the policy's Services in another way, such as a user's own rule for a
 // preview, is not included.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
@@ -130,7 +130,7 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 }
 
 // Restore returns a route in which the rules of a policy have their previous backendRefs, and the
-// names of rules that do not exist any more.
+// names of rules that no longer exist.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
