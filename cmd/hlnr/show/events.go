@@ -125,7 +125,7 @@ With several pods, each line begins with the name of its pod.`,
 	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "print the logs of the previous instances of the containers")
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "number of lines to print from the end of each log; -1 means all lines")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "print only lines newer than this duration, such as 10m")
-	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; by default the default container of kubectl")
+	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; defaults to the container that kubectl selects")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		namespace, err := f.Namespace()
 		if err != nil {
