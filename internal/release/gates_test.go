@@ -1004,3 +1004,40 @@ func TestSupersededAsItsJobStarts(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortedAsItsJobStarts checks that a version does not begin its migration next to that of a version which a user aborted a moment before
+// the controller of the latter started its Job. No Job reverts the migration.
+func TestAbortedAsItsJobStarts(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.jobs = true
+	h.gates(ConfirmRollout)
+	h.edit("Jobs", func(s *Spec) { s.GateJobs = true })
+	plan := func() {
+		h.snap()
+		h.plan(h.leaders[0], lags{})
+		for h.perform(h.leaders[0]) {
+		}
+		h.snap()
+	}
+	h.push("1.1.0")
+	plan()
+	plan()
+	o := h.object("1.1.0")
+	h.measure(o, 0)
+	h.snap()
+	h.decideOn("1.1.0", Deprecate, "")
+	h.push("1.2.0")
+	plan()
+	h.measure(o, 3)
+	if o.kind != "migrate" {
+		t.Fatal("no Job")
+	}
+	h.run(10 * time.Second)
+	h.want("the Job of 1.1.0 runs", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0", "1.2.0": "pending 0"})
+	h.run(time.Hour)
+	h.want("an hour ago", map[string]string{"1.2.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}

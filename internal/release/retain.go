@@ -187,10 +187,10 @@ func (s *scope) keptByJobs(r *Row) bool {
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)
 }
 
-// startsJobs reports whether a Job of a gate may start for a release that is superseded, because its controller has not reported
-// that yet. The report also counts the Jobs that have started.
+// startsJobs reports whether a Job of a gate may start for a release that failed or is superseded, because its controller has not
+// reported that yet. The report also counts the Jobs that have started.
 func (s *scope) startsJobs(r *Row, c Object) bool {
-	return s.o.Spec.GateJobs && r.Status == Deprecated && r.Promoted == 0 && c.Reported != Deprecated
+	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
 }
 
 // endWaitsForJobs returns the wait of a group that ends for Jobs of hooks of a release, or nil.

@@ -452,7 +452,7 @@ func (w *world) begin(start int) {
 		return x
 	}
 	w.jobs = start >= starts/2
-	w.spec.Drain, w.spec.FailureJobs, w.spec.GateJobs = 5*time.Second, w.jobs, w.jobs
+	w.spec.Drain, w.spec.FailureJobs, w.spec.GateJobs = 5*time.Second, w.jobs && start%2 == 0, w.jobs
 	w.spec.Steps = someSteps(choose(len(manySteps)))
 	w.spec.MinimumAvailable = 1 + choose(3)
 	w.startup = time.Duration(choose(3)) * 5 * time.Second

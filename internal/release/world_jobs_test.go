@@ -85,7 +85,7 @@ func (w *world) checkJobs(o Observed, g, h *Group) {
 		if r.Status != Error || h.Row(r.Release) != nil || live == nil || live.Terminating || !hasObject(o, r.Release) {
 			continue
 		}
-		if live.Reported != Error || live.owed {
+		if o.Spec.FailureJobs && live.Reported != Error || live.owed {
 			w.fail("the row of %s, which failed, is gone before its revert is called", r.Release)
 		}
 	}
@@ -106,8 +106,8 @@ func (w *world) checkJobs(o Observed, g, h *Group) {
 		if x.ActiveJobs && live.kind != "" {
 			w.fail("the migration of %s begins, and a Job to %s of %s runs", h.Rollout.Release, live.kind, x.Release)
 		}
-		if r := h.Row(x.Release); r != nil && r.Status == Error && x.Reported != Error {
-			w.fail("the migration of %s begins before the revert of %s", h.Rollout.Release, x.Release)
+		if r := h.Row(x.Release); r != nil && r.Status == Error && (r.Promoted == 0 || o.Spec.FailureJobs) && x.Reported != Error {
+			w.fail("the migration of %s begins before the failure of %s is reported", h.Rollout.Release, x.Release)
 		}
 	}
 }
