@@ -217,9 +217,10 @@ func (p *play) ensure(e release.Ensure, state release.State) bool {
 	return true
 }
 
-// world satisfies the conditions that block a plan: routes, measurements, hooks and approvals.
+// world satisfies the conditions that block a plan: routes, reports, measurements, hooks and approvals.
 func (p *play) world(r release.Result) bool {
 	moved := p.routes()
+	moved = p.report() || moved
 	for i := range p.o.State.Groups {
 		g := &p.o.State.Groups[i]
 		run := g.Rollout
@@ -237,6 +238,18 @@ func (p *play) world(r release.Result) bool {
 		moved = p.measure(c, run) || moved
 		moved = p.gates(c, run) || moved
 		moved = p.approve(c, g, run, r) || moved
+	}
+	return moved
+}
+
+// report simulates that the status of each release shows its status in the rollout state.
+func (p *play) report() (moved bool) {
+	for _, g := range p.o.State.Groups {
+		for i := range p.objects {
+			if row := g.Row(p.objects[i].Release); row != nil && p.objects[i].Slug == g.Slug && p.objects[i].Reported != row.Status {
+				p.objects[i].Reported, moved = row.Status, true
+			}
+		}
 	}
 	return moved
 }
@@ -297,7 +310,7 @@ func (p *play) routes() bool {
 		newest := slices.ContainsFunc(policy.Groups, func(r release.Report) bool { return r.Newest })
 		var reports []release.Report
 		for _, g := range p.o.State.Groups {
-			reports = append(reports, p.report(policy, g))
+			reports = append(reports, p.reportOf(policy, g))
 		}
 		if newest {
 			markNewest(reports, p.o.State.Groups)
@@ -308,8 +321,8 @@ func (p *play) routes() bool {
 	return moved
 }
 
-// report returns the report of a policy about one group, with the required weights as programmed.
-func (p *play) report(policy *release.Policy, g release.Group) release.Report {
+// reportOf returns the report of a policy about one group, with the required weights as programmed.
+func (p *play) reportOf(policy *release.Policy, g release.Group) release.Report {
 	r := release.Report{Slug: g.Slug}
 	if at := slices.IndexFunc(policy.Groups, func(x release.Report) bool { return x.Slug == g.Slug }); at >= 0 {
 		old := policy.Groups[at]

@@ -146,3 +146,30 @@ func TestDecide(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// TestPlayOfJobs checks that the forecast does not wait for the report of a release that another version supersedes, or that a user aborts, before
+// the hooks of the next version, which have Jobs, are called.
+func TestPlayOfJobs(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(f *Facts){
+		"superseded": func(*Facts) {},
+		"aborted": func(f *Facts) {
+			f.Decide("shop-1.1.0", release.Decision{Action: release.Deprecate, ID: "1", By: "ana"})
+		},
+	} {
+		f := shop(release.Step{Weight: 10, Pause: time.Minute}, release.Step{Weight: 50, Pause: time.Minute})
+		f.Spec.Gates, f.Spec.GateJobs, f.Spec.FailureJobs = []release.Point{release.ConfirmRollout}, true, true
+		p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
+		for range 4 { // until the canary is in its step
+			r := p.plan()
+			p.apply(r)
+			p.world(r)
+		}
+		f.Observed, f.objects = p.o, p.objects
+		end(f)
+		f.Candidates = append(slices.Clone(f.Candidates), release.Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.2.0", Release: "shop-1.2.0"})
+		if got := f.Play(start); got.Open != "" {
+			t.Errorf("%s: open %q:\n%s", what, got.Open, strings.Join(got.Lines(), "\n"))
+		}
+	}
+}
