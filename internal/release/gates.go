@@ -84,6 +84,9 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 // next version never run at the same time (rule 49). Of a release that was active, only Jobs of gates count: a user adopted it
 // while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
+	if w := s.reportWait(r); w != nil {
+		return w
+	}
 	for _, c := range s.sorted {
 		row := s.g.Row(c.Release)
 		jobs := c.ActiveJobs || row != nil && s.ownJobs(row, c)
@@ -98,6 +101,16 @@ func (s *scope) jobsWait(r *Row) *wait {
 		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended%s", r.Version, ConfirmRollout, c.Version, why)
 	}
 	return nil
+}
+
+// reportWait returns the wait of a release that starts again until its controller has reported that. Otherwise the report of its earlier
+// end would count if it ended again, and a Job of a gate could start after that.
+func (s *scope) reportWait(r *Row) *wait {
+	c, there := s.object(r.Release)
+	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
+		return nil
+	}
+	return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when its VersionedMicroservice reports that it starts again", r.Version, ConfirmRollout)
 }
 
 // nextGate returns the gate at which a rollout waits, the time from which its hooks are called, and

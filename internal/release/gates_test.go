@@ -1041,3 +1041,41 @@ func TestAbortedAsItsJobStarts(t *testing.T) {
 		t.Error(h.err)
 	}
 }
+
+// TestAbortedAgainAsItsJobStarts checks that the report of an earlier failure does not count: a user starts the release again, and aborts it a
+// moment before its controller starts its Job.
+func TestAbortedAgainAsItsJobStarts(t *testing.T) {
+	h := tale{newWorld()}
+	h.live()
+	h.jobs = true
+	h.gates(ConfirmRollout)
+	h.edit("Jobs", func(s *Spec) { s.GateJobs = true })
+	h.push("1.1.0")
+	h.run(10 * time.Second)
+	o := h.object("1.1.0")
+	h.decideOn("1.1.0", Deprecate, "")
+	h.run(time.Hour)
+	h.want("aborted", map[string]string{"1.1.0": "error 0"})
+	plan := func() {
+		h.snap()
+		h.plan(h.leaders[0], lags{})
+		for h.perform(h.leaders[0]) {
+		}
+		h.snap()
+	}
+	h.decideOn("1.1.0", Retry, "")
+	plan()
+	h.want("started again", map[string]string{"1.1.0": "pending 0"})
+	h.decideOn("1.1.0", Deprecate, "")
+	h.push("1.2.0")
+	plan()
+	h.want("aborted again", map[string]string{"1.1.0": "error 0", "1.2.0": "pending 0"})
+	for range 2 {
+		h.measure(o, 2)
+	}
+	h.run(time.Hour)
+	h.want("an hour ago", map[string]string{"1.2.0": "active 100"})
+	if h.err != nil {
+		t.Error(h.err)
+	}
+}
