@@ -316,6 +316,32 @@ func TestRevertOfTheGuide(t *testing.T) {
 			fail(o, "Aborted")
 			o.jobs = nil
 		}, false},
+		"retried during a pause while the migration was being reverted, and aborted before the end of the pause": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "AnalysisFailed")
+			o.startJob(t, "revert", at)
+			o.release.Status.Release = v1alpha1.ReleaseError
+			retry(o)
+			pass(o)
+			o.jobs[1].end(at)
+			pass(o)
+			fail(o, "Aborted")
+			o.jobs = nil
+		}, false},
+		"reverted, retried during a pause while another hook was being called, and aborted before the end of the pause": {func(o *observed) {
+			hooks := &o.microservice.Spec.UpdateStrategy.Canary.Hooks
+			*hooks = append(*hooks, v1alpha1.Hook{Name: "chat", Type: v1alpha1.HookPostRollout})
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "AnalysisFailed")
+			pass(o)
+			answered(o, "revert")
+			retry(o)
+			pass(o)
+			fail(o, "Aborted")
+			o.jobs = nil
+		}, false},
 		"aborted while the migration ran, retried during a pause, and aborted after the migration": {func(o *observed) {
 			fail(o, "Aborted")
 			pass(o)

@@ -104,12 +104,12 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 
 // ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release that gave its traffic back begins
 // another rollout of the same attempt: gates that it has passed count until they are called again. A release that waits for its
-// retry has passed no gate, unless hooks of PostRollout, which may revert what a gate did, were not called for its failure.
+// retry has passed no gate, unless hooks of PostRollout, which may revert what a gate did, still wait to be called for its failure.
 func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
 	run := p.Rollout
 	switch {
 	case run == nil:
-		reverts := slices.ContainsFunc(known, func(h v1alpha1.HookStatus) bool { return h.Type == v1alpha1.HookPostRollout && !final(&h) })
+		reverts := slices.ContainsFunc(known, func(h v1alpha1.HookStatus) bool { return h.Type == v1alpha1.HookPostRollout && uncalled(&h) })
 		return p.Row.Status == v1alpha1.ReleasePending && final(s) && !reverts
 	case s.Run == run.Sequence:
 		return false
@@ -117,6 +117,10 @@ func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.Hook
 	begins := run.Gate == v1alpha1.GateConfirmRollout || p.Row.Reason == string(release.Started) || p.Row.Reason == string(release.RetriedAutomatically)
 	return s.Phase != v1alpha1.HookOpen || begins || p.Row.Promoted > 0
 }
+
+// uncalled reports whether a call has not begun: it waits for another Job, or the API server rejects its Job. The message shows for what it
+// waits. A call that has begun has a Job or, until the receiver responds, no message.
+func uncalled(s *v1alpha1.HookStatus) bool { return !final(s) && s.Job == "" && s.Message != "" }
 
 // SetPassed sets Passed in the calls. These are the hooks that let the release pass a gate, in the current or the last rollout.
 func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
