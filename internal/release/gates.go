@@ -94,11 +94,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !jobs || served && !c.GateJobs {
 			continue
 		}
-		why := ""
-		if c.UncreatedJob != "" {
-			why = fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or what rejects it", c.UncreatedJob)
-		}
-		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended%s", r.Version, ConfirmRollout, c.Version, why)
+		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended%s", r.Version, ConfirmRollout, c.Version, c.whyUncreated())
 	}
 	return nil
 }

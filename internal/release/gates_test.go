@@ -862,6 +862,11 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
 	o.Reported = Error // The revert has been called,
 	h.run(time.Hour)
+	o.UncreatedJob = "revert" // The API server rejects its Job.
+	h.run(time.Hour)
+	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	o.UncreatedJob = "" // It is accepted,
+	h.run(time.Hour)
 	o.ActiveJobs = false // and has ended.
 	h.run(time.Hour)
 	if g := h.rolloutState.group("1-x"); g != nil {

@@ -198,7 +198,16 @@ func (s *scope) endWaitsForJobs(r *Row) *wait {
 	if s.g.Phase == Live {
 		return nil
 	}
-	return newWait(r, false, AwaitingJobs, "group %s has ended, and %s is removed when the Jobs of its hooks have ended", s.g.Name, r.Version)
+	c, _ := s.object(r.Release)
+	return newWait(r, false, AwaitingJobs, "group %s has ended, and %s is removed when the Jobs of its hooks have ended%s", s.g.Name, r.Version, c.whyUncreated())
+}
+
+// whyUncreated returns the end of a message about a wait for Jobs, if the API server rejects one of them.
+func (c Object) whyUncreated() string {
+	if c.UncreatedJob == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or what rejects it", c.UncreatedJob)
 }
 
 // ownJobs reports whether Jobs of hooks of a release have not ended, or Jobs for its failure are created next.
