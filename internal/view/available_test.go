@@ -458,6 +458,30 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
+// TestGateBehindOtherJobs checks that a release whose hooks of ConfirmRollout are not called yet shows for the Jobs of which release it waits.
+func TestGateBehindOtherJobs(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]v1alpha1.VersionedMicroserviceStatus{
+		"a migration": {Release: v1alpha1.ReleaseDeprecated, ActiveJobs: 1},
+		"a revert that the API server rejects": {Release: v1alpha1.ReleaseError, Hooks: []v1alpha1.HookStatus{
+			{Name: "revert", Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookWaiting, Message: "cannot create Job shop-1: forbidden"},
+		}},
+	} {
+		s, _ := viewtest.Play("gate confirm", "shop")
+		ms := s.Input.Microservices[0].DeepCopy()
+		s.Input.Microservices = []v1alpha1.Microservice{*ms}
+		run := ms.Status.ReleaseGroups[0].Rollout
+		run.GateTime = nil
+		other := objectOf(&s, run.Release).DeepCopy()
+		other.Name, other.Spec.SemVer.Version, other.Status = "shop-1-0-9-0a1b2c3d", "1.0.9", status
+		s.Input.Releases = append(slices.Clone(s.Input.Releases), *other)
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		if got, want := svc.State.Sentence, "waits for the Jobs of hooks of 1.0.9, before the hooks of ConfirmRollout are called"; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestGateOfAJob checks that a gate that waits for a Job shows the state of the Job, and not an answer.
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()

@@ -467,6 +467,9 @@ func (r *rollout) gated() *State {
 		return r.peers()
 	}
 	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the hooks of " + string(r.gate)}
+	if of := r.otherJobs(); of != "" {
+		s.Detail = fmt.Sprintf("the Jobs of hooks of %s, before the hooks of %s are called", of, r.gate)
+	}
 	if hooks := r.waitingHooks(); len(hooks) > 0 {
 		names := make([]string, len(hooks))
 		for i, h := range hooks {
@@ -477,6 +480,24 @@ func (r *rollout) gated() *State {
 	}
 	s.Next = r.skipOrAbort()
 	return s
+}
+
+// otherJobs returns the version of another release of the group whose Jobs of hooks must end before the hooks of ConfirmRollout are
+// called. It returns "" if there is none. The release may not be in the rollout state any more.
+func (r *rollout) otherJobs() (version string) {
+	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {
+		return ""
+	}
+	for _, o := range r.releases {
+		reverts := o.Status.Release == v1alpha1.ReleaseError && slices.ContainsFunc(o.Status.Hooks, func(h v1alpha1.HookStatus) bool {
+			return h.Type == v1alpha1.HookPostRollout && h.Phase == v1alpha1.HookWaiting
+		})
+		of := o.DeletionTimestamp.IsZero() && o.Namespace == r.ms.Namespace && o.Spec.MicroserviceName == r.ms.Name && o.Spec.Group == r.group.Slug && o.Name != r.run.release
+		if v := o.Spec.SemVer.Version; of && (o.Status.ActiveJobs > 0 || reverts) && (version == "" || v < version) {
+			version = v
+		}
+	}
+	return version
 }
 
 // waitingHooks returns the hooks of the current gate that have not agreed yet.
