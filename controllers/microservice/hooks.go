@@ -97,9 +97,22 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
-// runsForGate reports whether the Job of a gate has not ended. It may run after its rollout has ended.
-func runsForGate(h v1alpha1.HookStatus) bool {
-	return isGate(h.Type) && h.Job != "" && h.Phase == v1alpha1.HookWaiting
+// gateJobs reports whether Jobs of gates have not ended. They may run after their rollout has ended. A Job that no hook in the status has
+// counts as one of a gate: a user may have renamed or removed its hook.
+func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
+	messages := int32(0)
+	for _, h := range s.Hooks {
+		if h.Job == "" || h.Phase != v1alpha1.HookWaiting {
+			continue
+		}
+		if isGate(h.Type) {
+			return s.ActiveJobs > 0
+		}
+		if h.Type != v1alpha1.HookRollout { // The status does not count Jobs of rounds.
+			messages++
+		}
+	}
+	return s.ActiveJobs > messages
 }
 
 // isGate reports whether a rollout waits for hooks of a type.

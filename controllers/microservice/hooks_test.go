@@ -228,20 +228,23 @@ func TestJobsOfAFailure(t *testing.T) {
 // TestJobsOfGates checks that the Job of a gate counts until it has ended, also when the rollout has ended before it.
 func TestJobsOfGates(t *testing.T) {
 	t.Parallel()
+	cleanup := v1alpha1.HookStatus{Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookWaiting, Job: "c"}
 	for name, test := range map[string]struct {
-		jobs int32
-		hook v1alpha1.HookStatus
-		want bool
+		jobs  int32
+		hooks []v1alpha1.HookStatus
+		want  bool
 	}{
-		"a migration":                  {1, v1alpha1.HookStatus{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}, true},
-		"a test":                       {1, v1alpha1.HookStatus{Type: v1alpha1.HookPreRollout, Phase: v1alpha1.HookWaiting, Job: "a"}, true},
-		"a migration that succeeded":   {1, v1alpha1.HookStatus{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookOpen, Job: "a"}, false},
-		"a migration that was deleted": {0, v1alpha1.HookStatus{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}, false},
-		"a call of a URL":              {1, v1alpha1.HookStatus{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, false},
-		"a cleanup":                    {1, v1alpha1.HookStatus{Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookWaiting, Job: "a"}, false},
+		"a migration":                        {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, true},
+		"a test":                             {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookPreRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, true},
+		"a migration that succeeded":         {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookOpen, Job: "a"}, cleanup}, false},
+		"a migration whose hook was renamed": {1, nil, true},
+		"the same, next to a cleanup":        {2, []v1alpha1.HookStatus{cleanup}, true},
+		"a migration that was deleted":       {0, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, false},
+		"a call of a URL":                    {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, cleanup}, false},
+		"a cleanup":                          {1, []v1alpha1.HookStatus{cleanup}, false},
 	} {
 		c := &v1alpha1.VersionedMicroservice{}
-		c.Status.ActiveJobs, c.Status.Hooks = test.jobs, []v1alpha1.HookStatus{test.hook}
+		c.Status.ActiveJobs, c.Status.Hooks = test.jobs, test.hooks
 		if got := (&observed{ms: &v1alpha1.Microservice{}}).readObject(c).GateJobs; got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}

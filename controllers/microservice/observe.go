@@ -207,7 +207,7 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
 		ActiveJobs:  c.Status.ActiveJobs > 0 || awaitsJobs(o.ms, c),
-		GateJobs:    c.Status.ActiveJobs > 0 && slices.ContainsFunc(c.Status.Hooks, runsForGate),
+		GateJobs:    gateJobs(&c.Status),
 	}
 	if i := slices.IndexFunc(c.Status.Hooks, func(h v1alpha1.HookStatus) bool { return h.Type == v1alpha1.HookPostRollout && hook.Uncreated(h) }); i >= 0 && object.ActiveJobs {
 		object.UncreatedJob = c.Status.Hooks[i].Name
