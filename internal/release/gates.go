@@ -89,9 +89,8 @@ func (s *scope) jobsWait(r *Row) *wait {
 	}
 	for _, c := range s.sorted {
 		row := s.g.Row(c.Release)
-		jobs := c.ActiveJobs || row != nil && s.ownJobs(row, c)
 		served := row != nil && row.Status != Error && row.Promoted > 0
-		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !jobs || served && !c.GateJobs {
+		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !s.hasJobs(c) || served && !c.GateJobs {
 			continue
 		}
 		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended%s", r.Version, ConfirmRollout, c.Version, c.whyUncreated())

@@ -290,7 +290,7 @@ func endPreview(s *scope) {
 		return
 	}
 	for _, c := range s.sorted {
-		if c.Slug == s.g.Slug && !c.Terminating && (c.Replicas > 0 || c.Available > 0 || c.Unsettled || c.ActiveJobs) {
+		if c.Slug == s.g.Slug && !c.Terminating && (c.Replicas > 0 || c.Available > 0 || c.Unsettled || s.hasJobs(c)) {
 			return
 		}
 	}

@@ -803,3 +803,31 @@ func TestPinOfAPreviewThatEnds(t *testing.T) {
 		t.Errorf("it shows only %+v", p.Notes)
 	}
 }
+
+// TestEndOfAPreviewAsAJobStarts checks that the hooks of the end of a preview are not called while a Job may start for a release that the end
+// superseded or that failed, because its controller has not reported that yet.
+func TestEndOfAPreviewAsAJobStarts(t *testing.T) {
+	row := func(release string, status Status, promoted int64) Row {
+		return Row{Release: release, Name: "feature", Version: release, Config: "c1", Status: status, Promoted: promoted, Since: t0}
+	}
+	object := func(release string, reported Status) Object {
+		return Object{Release: release, Slug: "pr-8", Name: "feature", Level: preview, PullRequest: 8, Version: release, Config: "c1", Created: t0, Stamp: 1, Reported: reported}
+	}
+	for _, status := range []Status{Deprecated, Error} {
+		for reported, called := range map[Status]bool{Pending: false, status: true} {
+			o := Observed{
+				Spec:    Spec{Replicas: 2, EndHooks: true, GateJobs: true},
+				Config:  "c1",
+				Objects: []Object{object("a", Deprecated), object("b", reported)},
+				State: State{Sequence: 3, Groups: []Group{{
+					Slug: "pr-8", Name: "feature", Level: preview, PullRequest: 8, Phase: Closing, TrafficRevision: 3, TrafficTime: t0,
+					Releases: []Row{row("a", Deprecated, 1), row("b", status, 0)},
+				}}},
+			}
+			p := Plan(o, t0.Add(time.Hour))
+			if got := len(p.State.Groups) > 0 && p.State.Groups[0].End.Release != ""; got != called {
+				t.Errorf("b has status %s, and its controller has reported %s: the hooks are called: %t\n%s", status, reported, got, renderGroup(&p.State.Groups[0]))
+			}
+		}
+	}
+}

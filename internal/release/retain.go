@@ -214,3 +214,9 @@ func (c Object) whyUncreated() string {
 func (s *scope) ownJobs(r *Row, c Object) bool {
 	return c.ActiveJobs || s.startsJobs(r, c) || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }
+
+// hasJobs reports the same for a release that may have no row.
+func (s *scope) hasJobs(c Object) bool {
+	r := s.g.Row(c.Release)
+	return c.ActiveJobs || r != nil && s.ownJobs(r, c)
+}
