@@ -33,7 +33,7 @@ func TestConformanceOfSwitches(t *testing.T) {
 func TestAddedProvider(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // The flags are those of the Makefile, so that the build cache is used.
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance/story_of_a_service") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance/rollouts_of_a_service") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
