@@ -201,7 +201,7 @@ func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	return groups
 }
 
-// numberOf returns the number of the pull request of a version in use, or false if the version is not of a pull request.
+// numberOf returns the number of the pull request of a version in use, or false if the version is not from a pull request.
 func numberOf(h version.Held) (int64, bool) {
 	number, ok := preview.Number(h.Group)
 	return number, ok && preview.IsCommit(h.Version)

@@ -63,7 +63,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
 	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the idle phase, in which nothing changes")
-	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have not written for this time")
+	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have written nothing for this long")
 	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
 	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as \"bin/localcluster assets\" prints it; defaults to KUBEBUILDER_ASSETS")
 	f.StringVar(&o.kwok, "kwok", "", "binary of kwok, as \"bin/localcluster programs kwok\" prints it")

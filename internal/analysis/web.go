@@ -23,7 +23,7 @@ import (
 const (
 	// costLimit limits the cost of one evaluation, in units of CEL: about one unit for each step.
 	costLimit = 1_000_000
-	// checkEvery is the number of steps of a comprehension between two checks whether the context has ended.
+	// checkEvery is the number of steps of a comprehension between two checks of whether the context has ended.
 	checkEvery = 100
 )
 

@@ -414,8 +414,8 @@ func (w *world) offerGroup(slug string, versions ...string) {
 	w.push(versions...)
 }
 
-// edit changes the specification. The specification is in the same object as the rollout state, so that a write of
-// the rollout state that was planned before results in a conflict.
+// edit changes the specification. The specification is in the same object as the rollout state, so a write of the
+// rollout state that was planned before the edit results in a conflict.
 func (w *world) edit(what string, change func(*Spec)) {
 	w.say("edit %s", what)
 	spec := w.spec

@@ -204,9 +204,9 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and pushes its image when the commit was reported to GitHub. Until then, only the
-// previous commit is served, and no request fails until the next commit is served. The manager may be killed between the
-// commit and the image.
+// next pushes a commit to a pull request, and pushes its image after the commit is reported to GitHub as queued. Until
+// then, only the previous commit is served, and no request fails until the next commit is served. The manager may be
+// killed between the commit and the image.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
 	previous := repo.PullRequest(n).HeadSHA

@@ -140,7 +140,7 @@ func storedNotes(policy *v1alpha1.ImagePolicy) []string {
 		notes[0] = "this is the status of ImagePolicy " + policy.Namespace + "/" + policy.Name + ", as the manager wrote it"
 	}
 	if s.ObservedGeneration < policy.Generation {
-		notes = append(notes, "the manager has not applied the last change of the specification yet")
+		notes = append(notes, "the manager has not yet applied the latest change to the specification")
 	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionSourceReachable, v1alpha1.ConditionReady} {
 		c := meta.FindStatusCondition(s.Conditions, kind)

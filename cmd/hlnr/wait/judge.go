@@ -558,7 +558,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	if name, is := strings.CutPrefix(q.state, forStep); is {
 		text = fmt.Sprintf("%s is not in step %s after %s", q.version, name, timeout)
 	} else if q.state == forApproval {
-		text = fmt.Sprintf("%s does not wait for approval after %s", q.version, timeout)
+		text = fmt.Sprintf("%s is not waiting for approval after %s", q.version, timeout)
 	}
 	g, row := s.row(q.version)
 	switch {

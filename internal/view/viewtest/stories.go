@@ -172,7 +172,7 @@ var stories = map[string]func(w *world){
 	},
 	"previews": func(w *world) {
 		w.titles[19] = "From a fork"
-		w.verdicts = []v1alpha1.RefusedCandidate{{Version: fmt.Sprintf("%040x", 19), Verdict: "Fork", Reason: "pull request 19 (cart): it is from a fork and has no label preview"}}
+		w.verdicts = []v1alpha1.RefusedCandidate{{Version: fmt.Sprintf("%040x", 19), Verdict: "Fork", Reason: "pull request 19 (cart): it is from a fork and has no preview label"}}
 		w.pull(16, strings.Repeat("16", 20), "Old cart")
 		w.now = w.now.Add(time.Minute)
 		w.pull(17, strings.Repeat("17", 20), "New checkout")
