@@ -75,7 +75,7 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// requestChanged admits changes of the specification and of requests for a scan. It ignores changes of the status.
+// requestChanged admits changes to the specification and of requests for a scan. It ignores changes of the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
@@ -151,7 +151,7 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	return forMicroservice(ctx, &ms)
 }
 
-// repositoryStatusChanged admits changes of the specification or status of GitHubRepositories,
+// repositoryStatusChanged admits changes to the specification or status of GitHubRepositories,
 // except changes of feedback.
 func repositoryStatusChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{

@@ -127,7 +127,7 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged passes changes of the specification of a freeze, and the start and end of a period, which
+// freezeChanged passes changes to the specification of a freeze, and the start and end of a period, which
 // the status of the freeze shows.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {

@@ -33,7 +33,7 @@ type Image struct {
 	Tag string
 	// Binary is the path of the static binary that becomes /app. Required.
 	Binary string
-	// Env is the environment of the image. VERSION defaults to the tag; EXIT_AFTER and FAIL_READINESS make a version broken.
+	// Env is the environment of the image. VERSION defaults to the tag; EXIT_AFTER and FAIL_READINESS break a version.
 	Env map[string]string
 	// Architecture is the architecture of the image. Defaults to the architecture of this machine. The node cannot run images with another architecture.
 	Architecture string

@@ -8,7 +8,7 @@
 //	pin.go        pin, unpin and rollback
 //	pins.go       changes of the pins of a Microservice, as pure functions
 //	switches.go   pause, resume and end-group
-//	change.go     writes a change of the specification of a Microservice, shows it, or prints it for Git
+//	change.go     writes a change to the specification of a Microservice, shows it, or prints it for Git
 //	git.go        finds the fields that a GitOps tool owns
 //	freeze.go     freeze and thaw
 //	until.go      times in the future

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is a change of the specification of a Microservice, with the flags that all such commands have.
+// change is a change to the specification of a Microservice, with the flags that all such commands have.
 type change struct {
 	dryRun     bool
 	printPatch bool

@@ -67,7 +67,7 @@ func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*D
 	return done, err
 }
 
-// edit returns the change of the specification of a Microservice.
+// edit returns the change to the specification of a Microservice.
 func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	o := &pinOptions{group: r.Group, until: r.Until, reason: r.Reason}
 	switch r.Verb {

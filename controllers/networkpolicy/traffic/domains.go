@@ -88,7 +88,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 }
 
 // userRow returns the row of the rules in a user-managed route. The controller does not write to a
-// route before the status lists it: otherwise, after a change of the specification, there would be
+// route before the status lists it: otherwise, after a change to the specification, there would be
 // no record of the route.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}

@@ -373,7 +373,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	}
 	what, fix := "no controller has reported the status of ApisixRoute %q", "check that the APISIX ingress controller serves spec.provider.apisix.className %q"
 	if older {
-		what, fix = "the status of ApisixRoute %q is of an earlier generation", "check that the APISIX ingress controller runs, with class %q, and has version 2 or later: earlier versions do not report when they have applied a change"
+		what, fix = "the status of ApisixRoute %q is of an earlier generation", "check that the APISIX ingress controller runs, with class %q, and is version 2 or later: earlier versions do not report when they have applied a change"
 	}
 	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }
