@@ -15,7 +15,7 @@ import (
 
 // frugal is the garbage collection target percentage of a command that follows changes. Such a command runs for hours and does little
 // work, so that a low value saves memory.
-const frugal = 20
+const frugal = 10
 
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 	var pods, all, follow bool
