@@ -200,7 +200,7 @@ func TestVerdict(t *testing.T) {
 		"no answer":              {want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: `className "apisix"`},
 		"taken over":             {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 3)}, want: providers.Verdict{Accepted: true}},
 		"accepted":               {conditions: []metav1.Condition{condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true}},
-		"of an older generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "has version 2 or later"},
+		"of an older generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "is version 2 or later"},
 		"refusal of an older":    {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "earlier generation"},
 		"unknown":                {conditions: []metav1.Condition{condition("Accepted", "Unknown", 3)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "no controller has reported the status"},
 		"refused":                {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 3)}, want: providers.Verdict{Reason: "NotAccepted"}, message: "Why: so: see its status"},
