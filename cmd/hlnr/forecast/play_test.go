@@ -30,16 +30,24 @@ func shop(steps ...release.Step) *Facts {
 		panic("1.0.0 does not start")
 	}
 	// The plans until 1.0.0 is active result in the state that a cluster would have.
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start.Add(-time.Hour), asked: map[string]bool{}}
-	for range 20 {
-		r := p.plan()
-		p.apply(r)
-		p.world(r)
-	}
-	f.Observed, f.objects = p.o, p.objects
+	advance(f, start.Add(-time.Hour), 20, (*play).world)
 	f.Candidates = append(f.Candidates, candidate("1.1.0"))
 	return f
 }
+
+// advance replaces the facts with the facts after a number of plans at one time. respond changes the cluster after each plan.
+func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
+	for range plans {
+		r := p.plan()
+		p.apply(r)
+		respond(p, r)
+	}
+	f.Observed, f.objects = p.o, p.objects
+}
+
+// onlyRoutes confirms routes, and approves nothing.
+func onlyRoutes(p *play, _ release.Result) bool { return p.routes() }
 
 // TestPlay checks that a simulated rollout includes pauses and approvals, and that nothing else takes time.
 func TestPlay(t *testing.T) {
@@ -79,13 +87,7 @@ func TestPlayOfTwoApprovals(t *testing.T) {
 	if got := f.Play(start); got.People != 2 || got.Open != "" {
 		t.Errorf("%d approvals, open %q:\n%s", got.People, got.Open, strings.Join(got.Lines(), "\n"))
 	}
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-	for range 3 { // until the canary is in its step
-		r := p.plan()
-		p.apply(r)
-		p.routes()
-	}
-	f.Observed, f.objects = p.o, p.objects
+	advance(f, start, 3, onlyRoutes) // until the canary is in its step
 	f.Decide("shop-1.1.0", release.Decision{Action: release.Continue, ID: "1", Step: "half", By: "ana", Groups: []string{"managers"}})
 	got := f.Play(start)
 	if text := strings.Join(got.Lines(), "\n"); got.People != 1 || !strings.Contains(text, `waits in step "half" for 2 approvals by members of managers (1 so far: ana)`) {
@@ -116,13 +118,7 @@ func TestPlayOfAPause(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Pause: time.Minute})
 	f.Play(start)
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-	for range 3 { // until the canary is in its step
-		r := p.plan()
-		p.apply(r)
-		p.world(r)
-	}
-	f.Observed, f.objects = p.o, p.objects
+	advance(f, start, 3, (*play).world) // until the canary is in its step
 	f.Spec.Paused = true
 	if got := f.Play(start); !strings.Contains(got.Open, "paused") {
 		t.Errorf("open %q: %s", got.Open, strings.Join(got.Lines(), "\n"))
@@ -133,13 +129,7 @@ func TestPlayOfAPause(t *testing.T) {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Approval: true})
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-	for range 3 {
-		r := p.plan()
-		p.apply(r)
-		p.routes()
-	}
-	f.Observed, f.objects = p.o, p.objects
+	advance(f, start, 3, onlyRoutes)
 	f.Decide("shop-1.1.0", release.Decision{Action: release.Deprecate, ID: "1", By: "ana"})
 	got := strings.Join(f.Play(start).Lines(), "\n")
 	if !strings.Contains(got, "Deprecate") || !strings.Contains(got, "ana") {
@@ -159,13 +149,7 @@ func TestPlayOfJobs(t *testing.T) {
 	} {
 		f := shop(release.Step{Weight: 10, Pause: time.Minute}, release.Step{Weight: 50, Pause: time.Minute})
 		f.Spec.Gates, f.Spec.GateJobs, f.Spec.FailureJobs = []release.Point{release.ConfirmRollout}, true, true
-		p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-		for range 4 { // until the canary is in its step
-			r := p.plan()
-			p.apply(r)
-			p.world(r)
-		}
-		f.Observed, f.objects = p.o, p.objects
+		advance(f, start, 4, (*play).world) // until the canary is in its step
 		end(f)
 		f.Candidates = append(slices.Clone(f.Candidates), release.Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.2.0", Release: "shop-1.2.0"})
 		if got := f.Play(start); got.Open != "" {
