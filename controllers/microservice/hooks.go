@@ -12,6 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -100,24 +101,19 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 // gateJobs reports whether Jobs of gates have not ended. They may run after their rollout has ended. A Job that no hook in the status has
 // counts as one of a gate: a user may have renamed or removed its hook.
 func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
-	messages := int32(0)
+	others := int32(0)
 	for _, h := range s.Hooks {
 		if h.Job == "" || h.Phase != v1alpha1.HookWaiting {
 			continue
 		}
-		if isGate(h.Type) {
+		if hook.IsGate(h.Type) {
 			return s.ActiveJobs > 0
 		}
 		if h.Type != v1alpha1.HookRollout { // The status does not count Jobs of rounds.
-			messages++
+			others++
 		}
 	}
-	return s.ActiveJobs > messages
-}
-
-// isGate reports whether a rollout waits for hooks of a type.
-func isGate(t v1alpha1.HookType) bool {
-	return t == v1alpha1.HookConfirmRollout || t == v1alpha1.HookPreRollout || t == v1alpha1.HookConfirmTrafficIncrease || t == v1alpha1.HookConfirmPromotion
+	return s.ActiveJobs > others
 }
 
 // readEndHooks combines the answers of the hooks of the end of a preview. It returns nil if the release does not call these hooks.

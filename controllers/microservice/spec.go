@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/window"
 )
@@ -70,7 +71,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 		spec.SplitBy = release.SplitByRoutes
 	}
 	spec.FailureJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookPostRollout && h.Job != nil })
-	spec.GateJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Job != nil && isGate(h.Type) })
+	spec.GateJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Job != nil && hook.IsGate(h.Type) })
 	spec.EndHooks = hasHook(c, v1alpha1.HookPostPreview, "")
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {

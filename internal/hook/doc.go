@@ -16,8 +16,8 @@ package hook
 
 import "github.com/heighliner/heighliner/apis/v1alpha1"
 
-// gates reports whether a hook is a gate, which blocks a rollout.
-func gates(t v1alpha1.HookType) bool {
+// IsGate reports whether a hook is a gate, which blocks a rollout.
+func IsGate(t v1alpha1.HookType) bool {
 	switch t {
 	case v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion:
 		return true
@@ -27,7 +27,7 @@ func gates(t v1alpha1.HookType) bool {
 
 // polled reports whether a hook is called periodically until it agrees.
 func polled(t v1alpha1.HookType) bool {
-	return t == v1alpha1.HookRollback || gates(t) && t != v1alpha1.HookPreRollout
+	return t == v1alpha1.HookRollback || IsGate(t) && t != v1alpha1.HookPreRollout
 }
 
 // checks reports whether a hook is a check, for which a negative response counts as a failure.
@@ -37,7 +37,7 @@ func checks(t v1alpha1.HookType) bool {
 
 // refuses reports whether a hook is a gate that can abort a rollout by responding with
 // StatusRefused.
-func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
+func refuses(t v1alpha1.HookType) bool { return IsGate(t) && polled(t) }
 
 // message reports whether a hook is a notification, which has no effect on the rollout.
 func message(t v1alpha1.HookType) bool {

@@ -139,7 +139,7 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 		o.Yes, o.Message = true, fmt.Sprintf("Job %s succeeded%s", job.Name, took)
 		return o
 	}
-	o.Refused = gates(h.Type)
+	o.Refused = IsGate(h.Type)
 	o.Message = line(fmt.Sprintf("Job %s failed%s: %s", job.Name, took, firstLine(cmp.Or(lastLine(o.Log), end.Message, end.Reason))))
 	return o
 }
@@ -152,10 +152,10 @@ func NotCreated(q Call, why string) Outcome {
 // Lost returns the outcome of a call whose Job was deleted before the status contained its result. It is not known what the Job did, so
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
-	o := Outcome{Refused: gates(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
+	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
 	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, does not start again for it.
 	switch {
-	case gates(q.Hook.Type):
+	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"
 	case q.Hook.Type == v1alpha1.HookRollout:
 		then = "the next round has another Job"

@@ -95,10 +95,10 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 
 // obsolete reports whether the status of a hook that is not called now is removed. known is the status of all hooks.
 func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, outcomes map[string]Outcome) bool {
-	if gates(s.Type) && p.ofEarlierAttempt(s, known) {
+	if IsGate(s.Type) && p.ofEarlierAttempt(s, known) {
 		return true
 	}
-	continues := gates(s.Type) && outcomes[s.ID].Job != ""
+	continues := IsGate(s.Type) && outcomes[s.ID].Job != ""
 	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
 }
 
@@ -126,7 +126,7 @@ func uncalled(s *v1alpha1.HookStatus) bool { return !final(s) && s.Job == "" && 
 func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	passed := []string{}
 	for _, s := range known {
-		if gates(s.Type) && s.Phase == v1alpha1.HookOpen {
+		if IsGate(s.Type) && s.Phase == v1alpha1.HookOpen {
 			passed = append(passed, s.Name)
 		}
 	}
@@ -174,7 +174,7 @@ func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 		return v1alpha1.HookWaiting
 	case o.Refused:
 		return v1alpha1.HookFailed
-	case o.Yes && (gates(t) || t == v1alpha1.HookRollback):
+	case o.Yes && (IsGate(t) || t == v1alpha1.HookRollback):
 		return v1alpha1.HookOpen
 	case o.Yes:
 		return v1alpha1.HookDelivered

@@ -25,7 +25,7 @@ func one(t v1alpha1.HookType) *Rollout {
 		}
 	}
 	run := ms.Status.ReleaseGroups[0].Rollout
-	if gates(t) {
+	if IsGate(t) {
 		run.Gate, run.GateTime = v1alpha1.Gate(t), &gated
 	}
 	p := RolloutOf(ms, vsvc("new"))
