@@ -208,7 +208,7 @@ local-install: build $(LOCALCLUSTER) ## Install Heighliner from this repository 
 ##@ Long-running tests
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of tests, E2E='-run TestSplit' for one
+e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 95 minutes; GROUP=traffic for one group of tests, E2E='-run TestSplit' for one
 	@$(LOCALCLUSTER) packages tmux redis-server psql
 	@echo "compiling the end-to-end tests (the first time about a minute more)"
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 150m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
