@@ -185,7 +185,7 @@ func (s *scope) unreachable(r *Row) string {
 			}
 		}
 		if from := s.endingWithDomains(rep.policy); from != "" && s.reaches(rep) {
-			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q still belong to group %s, which ends", rep.policy, from))
+			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q still belong to group %s, which is ending", rep.policy, from))
 		}
 	}
 	return strings.Join(out, "; ")

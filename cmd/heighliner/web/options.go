@@ -155,7 +155,7 @@ func prefix(text string) string {
 	return text
 }
 
-// key returns the key of sessions, or nil for a random key.
+// key returns the session key, or nil for a random key.
 func (o *Options) key() ([]byte, error) {
 	text, err := fileText(o.sessionKeyFile, "--session-key-file")
 	if err != nil || text == "" {

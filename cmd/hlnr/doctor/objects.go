@@ -218,7 +218,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes of labels", end.UTC().Format(time.RFC3339))
+		return finding(Problem, "check that the manager runs and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes to labels", end.UTC().Format(time.RFC3339))
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)

@@ -150,7 +150,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
 		if s.ends(g) {
-			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is removed: its group %s ends", q.version, g.Name)}
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is being removed: its group %s is ending", q.version, g.Name)}
 		}
 		if view.Denied(s.policy, g, row.SemVer.Version) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can serve", q.version, s.policy.Name)}

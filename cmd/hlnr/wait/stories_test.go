@@ -114,7 +114,7 @@ func TestCommitOfAPreview(t *testing.T) {
 func TestGroupThatEnds(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "closing", "1.0.0")
-	if want := "1.0.0 is removed: its group 1.x ends"; a == nil || a.code != cli.ExitNo || a.text != want {
+	if want := "1.0.0 is being removed: its group 1.x is ending"; a == nil || a.code != cli.ExitNo || a.text != want {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }

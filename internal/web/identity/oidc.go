@@ -48,7 +48,7 @@ type OIDCOptions struct {
 	Scopes []string
 	// URL is the URL of the board for readers, without a path: https://board.example.com. The provider redirects to /login/callback of this URL.
 	URL string
-	// Key is the key of sessions, with [KeyLength] bytes. If it is nil, a random key is used.
+	// Key is the session key, with [KeyLength] bytes. If it is nil, a random key is used.
 	Key []byte
 	// Length is the maximum duration of a session. A session also ends when the token of the provider expires.
 	Length time.Duration

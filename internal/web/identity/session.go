@@ -22,7 +22,7 @@ const (
 // maxCookie is the maximum length in bytes that browsers accept for a cookie, minus some space for its name and attributes.
 const maxCookie = 3800
 
-// KeyLength is the length of the key of sessions, in bytes.
+// KeyLength is the length of the session key, in bytes.
 const KeyLength = 32
 
 // session is the content of a session cookie.
@@ -42,19 +42,19 @@ func newSealer(key []byte) (*sealer, error) {
 	if key == nil {
 		key = make([]byte, KeyLength)
 		if _, err := rand.Read(key); err != nil {
-			return nil, fmt.Errorf("make a key of sessions: %w", err)
+			return nil, fmt.Errorf("make a session key: %w", err)
 		}
 	}
 	if len(key) != KeyLength {
-		return nil, fmt.Errorf("the key of sessions has %d bytes: it must have %d", len(key), KeyLength)
+		return nil, fmt.Errorf("the session key has %d bytes: it must have %d", len(key), KeyLength)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("use the key of sessions: %w", err)
+		return nil, fmt.Errorf("use the session key: %w", err)
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("use the key of sessions: %w", err)
+		return nil, fmt.Errorf("use the session key: %w", err)
 	}
 	return &sealer{aead}, nil
 }
