@@ -18,7 +18,7 @@ const (
 )
 
 // Configuration defines which of the ConfigMaps and Secrets that the template references are part
-// of a release. A change of their content creates a new release of the same version, and each
+// of a release. A change to their content creates a new release of the same version, and each
 // release runs with its own copies.
 type Configuration struct {
 	// track defines which kinds are part of a release: ConfigMaps; All for ConfigMaps and Secrets,

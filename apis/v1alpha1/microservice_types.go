@@ -22,7 +22,7 @@ type MicroserviceSpec struct {
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
 	// template is the pod template of every release. The image of the container in containerName
-	// is set for each version. A change of the template creates a new release of the same version;
+	// is set for each version. A change to the template creates a new release of the same version;
 	// pods of existing releases never change.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`

@@ -57,7 +57,7 @@ spec:
 `
 
 // TestFollower tests that a CronJob runs the image and the configuration of the active release, through a promotion, a
-// rollback, a change of its manifest in Git, and the deletion of the Microservice.
+// rollback, a change to its manifest in Git, and the deletion of the Microservice.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

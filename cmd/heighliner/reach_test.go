@@ -30,7 +30,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
 	namespace := env.Namespace(t)
-	var closed atomic.Bool // While this is true, the Gateway accepts no change of the domain of the canary.
+	var closed atomic.Bool // While this is true, the Gateway accepts no change to the domain of the canary.
 	env.PlayKubelet(t, namespace, nil)
 	env.PlayGateway(t, namespace, func(r *gatewayv1.HTTPRoute) bool {
 		return !closed.Load() || !slices.Contains(r.Spec.Hostnames, try)

@@ -104,7 +104,7 @@ func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// activeChanged passes creations and deletions of Microservices, changes of their groups, and changes of
+// activeChanged passes creations and deletions of Microservices, changes to their groups, and changes to
 // the active releases of the groups.
 func activeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -220,7 +220,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	r.report(job, rejected)
 	err = r.Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	if class := status.Classify(client.IgnoreNotFound(err)); class != nil && class.Class != status.Terminal {
-		return fmt.Errorf("report the rejected change of CronJob %q: %w", job.Name, err)
+		return fmt.Errorf("report the rejected change to CronJob %q: %w", job.Name, err)
 	}
 	return nil // If the API server rejects the message too, the event shows it.
 }

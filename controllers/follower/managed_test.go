@@ -194,7 +194,7 @@ func TestAdditionalImageEnds(t *testing.T) {
 	s.wantImages("with an additional image", "shop@sha256:1", "proxy@sha256:2")
 	s.apply(strings.ReplaceAll(withProxy, "proxy:1", "proxy:2"))
 	s.follow()
-	s.wantImages("after a change of the manifest", "shop@sha256:1", "proxy@sha256:2")
+	s.wantImages("after a change to the manifest", "shop@sha256:1", "proxy@sha256:2")
 	s.release.Spec.Images = s.release.Spec.Images[:1]
 	s.follow()
 	s.wantImages("without it", "shop@sha256:1", "proxy:2")
@@ -202,7 +202,7 @@ func TestAdditionalImageEnds(t *testing.T) {
 	s.wantImages("later", "shop@sha256:1", "proxy:2")
 	s.apply(strings.ReplaceAll(withProxy, "proxy:1", "proxy:3"))
 	s.follow()
-	s.wantImages("after another change of the manifest", "shop@sha256:1", "proxy:3")
+	s.wantImages("after another change to the manifest", "shop@sha256:1", "proxy:3")
 	if got := stateOf(s.live()); !slices.Equal(got.Containers, []string{"shop"}) || len(got.Images) != 1 {
 		t.Errorf("the state is %+v", got)
 	}
@@ -224,7 +224,7 @@ func TestOtherContainerFollows(t *testing.T) {
 	s.wantImages("then", "shop@sha256:1", "proxy:1")
 }
 
-// TestRejectedCronJob checks that the annotation and one event show why the API server or a policy rejects a change of a CronJob, and that the change is retried.
+// TestRejectedCronJob checks that the annotation and one event show why the API server or a policy rejects a change to a CronJob, and that the change is retried.
 func TestRejectedCronJob(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)

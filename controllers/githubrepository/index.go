@@ -44,7 +44,7 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// sourceChanged admits changes of the source of ImagePolicies.
+// sourceChanged admits changes to the source of ImagePolicies.
 func sourceChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

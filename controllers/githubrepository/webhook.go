@@ -60,7 +60,7 @@ const (
 )
 
 // webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. Deliveries
-// are only hints to start a poll earlier. The change of a lost delivery is observed by the next
+// are only hints to start a poll earlier. The change to a lost delivery is observed by the next
 // regular poll.
 //
 // A GitHub App and an organization have one webhook for all of their repositories. A delivery

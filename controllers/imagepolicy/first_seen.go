@@ -67,7 +67,7 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 //
 // Tags of the very first list are old enough: otherwise no version could start within minAge.
 // After a restart, offered versions are old enough, and versions that are too young according to
-// the status keep their time. The age of all other tags counts from the last change of the list, if
+// the status keep their time. The age of all other tags counts from the last change to the list, if
 // the list is still the same, and otherwise from now. A restart may therefore delay a version, but
 // never offers a version early.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {

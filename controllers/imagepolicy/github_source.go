@@ -199,7 +199,7 @@ func (o *observed) repositoryChanged() bool {
 	return was != "" && o.github.id != "" && was != o.github.id
 }
 
-// checksum returns a checksum of the input of a scan. A change of the checksum requests a scan.
+// checksum returns a checksum of the input of a scan. A change to the checksum requests a scan.
 func (g *github) checksum(o *observed) string {
 	type head struct {
 		Number     int64

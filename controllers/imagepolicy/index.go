@@ -85,7 +85,7 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// usageChanged admits changes of the versions that Microservices use or pin, and changes of their
+// usageChanged admits changes to the versions that Microservices use or pin, and changes to their
 // ImagePolicy.
 func usageChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
@@ -121,7 +121,7 @@ func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	return held
 }
 
-// pinsChanged admits changes of the versions to which NetworkPolicies refer, and changes of their
+// pinsChanged admits changes to the versions to which NetworkPolicies refer, and changes to their
 // Microservice.
 func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{

@@ -56,7 +56,7 @@ func (s *story) run() {
 }
 
 // TestSlowRegistryDoesNotBlockOthers checks that more policies than workers, at a registry that sends a byte now and
-// then, block neither another registry of their namespace nor changes of the policies.
+// then, block neither another registry of their namespace nor changes to the policies.
 func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)

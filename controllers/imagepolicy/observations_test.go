@@ -142,7 +142,7 @@ func TestImageThatIsMissingForASecond(t *testing.T) {
 	same(t, "withdrawn within a second", taken(p), []string(nil))
 }
 
-// TestMinAgeThatIsRaised checks that a version that is 15 minutes old is not offered after spec.minAge is increased to a day together with a change of the range.
+// TestMinAgeThatIsRaised checks that a version that is 15 minutes old is not offered after spec.minAge is increased to a day together with a change to the range.
 func TestMinAgeThatIsRaised(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")

@@ -107,7 +107,7 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 	return found
 }
 
-// TestConfigurationIsARelease checks that a change of a ConfigMap is a release of the same version, which takes
+// TestConfigurationIsARelease checks that a change to a ConfigMap is a release of the same version, which takes
 // the steps, and that another version or the previous content starts the earlier release again.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
@@ -845,7 +845,7 @@ func TestSecretsForbidden(t *testing.T) {
 	}
 }
 
-// TestCrashesWithConfiguration checks that the result is the same if the manager stops at each write of a change of
+// TestCrashesWithConfiguration checks that the result is the same if the manager stops at each write of a change to
 // configuration.
 func TestCrashesWithConfiguration(t *testing.T) {
 	t.Parallel()

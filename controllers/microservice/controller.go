@@ -62,7 +62,7 @@ const minDrainDelay = 5 * time.Second
 // Options of the controller.
 type Options struct {
 	// MinDrainDelay is the minimum time between the removal of the last route and the removal of the pods,
-	// regardless of the specification. Defaults to 5s, because a gateway may accept a change of a route
+	// regardless of the specification. Defaults to 5s, because a gateway may accept a change to a route
 	// before it applies the change (protocol rule 36).
 	MinDrainDelay time.Duration
 	// Workers is the number of concurrent reconciles. Defaults to 8.
@@ -83,7 +83,7 @@ type Reconciler struct {
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
-	// began is the time of the first reconcile. Earlier changes of releases are not known.
+	// began is the time of the first reconcile. Earlier changes to releases are not known.
 	began first
 	// journal recognizes a rollout state that is older than the last write of this process.
 	journal status.Journal

@@ -144,7 +144,7 @@ func freezeChanged() predicate.Predicate {
 	}}
 }
 
-// labelsChanged passes only changes of labels.
+// labelsChanged passes only changes to labels.
 func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -170,7 +170,7 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// stateChanged passes changes of Microservices that other Microservices may wait for.
+// stateChanged passes changes to Microservices that other Microservices may wait for.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
@@ -178,7 +178,7 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged passes creations and deletions of ConfigMaps, changes of their content, and changes
+// configMapChanged passes creations and deletions of ConfigMaps, changes to their content, and changes
 // of the owner of copies.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerDriftIsRepairedImmediately checks that a user's change of a route is reverted
+// TestServerDriftIsRepairedImmediately checks that a user's change to a route is reverted
 // immediately, and not with the next relist of the cache (row 45).
 func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ const FieldOwner = "heighliner-notification"
 const (
 	// staleCacheDelay is the time until the next reconcile if the cache does not contain the last status write yet.
 	staleCacheDelay = time.Second
-	// pollInterval is the time after which rollouts in progress are checked again. They may wait for changes of objects
+	// pollInterval is the time after which rollouts in progress are checked again. They may wait for changes to objects
 	// that are not watched.
 	pollInterval = 10 * time.Second
 )

@@ -354,7 +354,7 @@ type difference struct {
 }
 
 // differsSince returns the time at which the status of a release began to differ. A new generation, such as
-// a change of the replicas, starts a new difference.
+// a change to the replicas, starts a new difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {

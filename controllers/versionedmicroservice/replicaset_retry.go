@@ -20,7 +20,7 @@ const retryInterval = 15 * time.Second
 // A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even
 // if the cause is gone. A write to the ReplicaSet makes it retry immediately, and the
 // Deployment controller copies annotations of a Deployment to its ReplicaSet. Therefore this
-// controller changes an annotation of the Deployment: after a change of the ResourceQuotas,
+// controller changes an annotation of the Deployment: after a change to the ResourceQuotas,
 // or after each retryInterval while admission is unavailable, because no watch reports its
 // end. It does so only while pods are rejected for one of these causes.
 

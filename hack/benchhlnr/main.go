@@ -122,7 +122,7 @@ func (b *bench) first(ctx context.Context, where string, args ...string) error {
 	return nil
 }
 
-// watch measures the time from a change of a service to the line that shows it, and the memory.
+// watch measures the time from a change to a service to the line that shows it, and the memory.
 func (b *bench) watch(ctx context.Context, where, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -189,7 +189,7 @@ func TestActions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind, object string
 		offered      string // The names of the actions, sorted.
-		action, want string // The action, and the expected change of the object.
+		action, want string // The action, and the expected change to the object.
 	}{
 		"canary that waits": {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 2/3 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "2"`) + `, status: {release: canary, step: 2/3 Paused}}`},
 		"step 12":           {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 12/20 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "12"`) + `, status: {release: canary, step: 12/20 Paused}}`},

@@ -60,7 +60,7 @@ func (c *Config) part(name string) (Part, error) {
 }
 
 // fingerprint returns the hash of everything that determines the parts. A running cluster with another fingerprint is
-// rebuilt. The hash does not include the gateway's throttle, because a change of the throttle requires only a restart
+// rebuilt. The hash does not include the gateway's throttle, because a change to the throttle requires only a restart
 // of the gateway.
 func (c *Config) fingerprint() (string, error) {
 	plain := *c

@@ -1,6 +1,6 @@
 // Command mutate changes one condition or statement of internal/release at a time, runs the package's
 // tests on the changed code, and lists the changes that no test detected. The work tree is not
-// changed: all changes of a file are compiled into one binary by a build overlay, each behind its own
+// changed: all changes to a file are compiled into one binary by a build overlay, each behind its own
 // switch.
 //
 //	go run ./hack/mutate [-file waits.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
@@ -87,7 +87,7 @@ func fail(err error) {
 	os.Exit(2)
 }
 
-// change tries all changes of a file, and prints those that no test detected.
+// change tries all changes to a file, and prints those that no test detected.
 func change(file, lines, run, skip string, jobs int, sum *outcomes) error {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -133,7 +133,7 @@ func change(file, lines, run, skip string, jobs int, sum *outcomes) error {
 	return nil
 }
 
-// build compiles the tests of a file's package with all changes of the file.
+// build compiles the tests of a file's package with all changes to the file.
 func build(file, tmp string) ([]mutant, string, error) {
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, file, nil, 0)

@@ -1,5 +1,5 @@
 // Package analysistemplate resolves references to shared analyses. It combines a template, the arguments that a Microservice sets, and the
-// changes of metrics that it makes into one analysis, as if the Microservice defined that analysis.
+// changes to metrics that it makes into one analysis, as if the Microservice defined that analysis.
 //
 //	resolve.go  Resolve, which is pure, and its errors
 //	read.go     reads the template of a Microservice
@@ -193,7 +193,7 @@ func climbs(text string) bool {
 	return slices.Contains(strings.Split(path, "/"), "..")
 }
 
-// change applies a change of a metric.
+// change applies a change to a metric.
 func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *Template) *Error {
 	i := slices.IndexFunc(spec.Metrics, func(m v1alpha1.AnalysisMetric) bool { return m.Name == c.Name })
 	if i < 0 {

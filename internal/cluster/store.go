@@ -5,7 +5,7 @@ import "sync"
 // Data is the content of a store at a point in time.
 type Data struct {
 	Objects
-	// Revision increases with each change of the objects.
+	// Revision increases with each change to the objects.
 	Revision uint64
 	// Outage is nil if the objects are up to date.
 	Outage *Outage

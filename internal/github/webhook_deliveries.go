@@ -39,7 +39,7 @@ type Event struct {
 	RepositoryID int64
 	// Number is the number of the pull request; 0 for events without a pull request.
 	Number int
-	// Updated is the time of the last change of the pull request according to the delivery; zero if the delivery does not contain it. Closed
+	// Updated is the time of the last change to the pull request according to the delivery; zero if the delivery does not contain it. Closed
 	// reports whether the pull request is closed.
 	Updated time.Time
 	Closed  bool

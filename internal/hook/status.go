@@ -41,7 +41,7 @@ const quiet = time.Minute
 // not allowed.
 const uncallable = "cannot be called: "
 
-// Uncallable reports whether a hook was not called because its address is not allowed. Only a change of
+// Uncallable reports whether a hook was not called because its address is not allowed. Only a change to
 // the hook or of the manager's flags changes that.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 

@@ -13,7 +13,7 @@ import (
 // cdeventsVersion is the version of the CDEvents specification that the events conform to.
 const cdeventsVersion = "0.4.1"
 
-// The CDEvents types for changes of a service in its environment. All other transitions have custom types of this
+// The CDEvents types for changes to a service in its environment. All other transitions have custom types of this
 // project.
 const (
 	typeDeployed   = "dev.cdevents.service.deployed.0.2.0"

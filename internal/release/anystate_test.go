@@ -358,7 +358,7 @@ func (d draws) policy(name string, releases []string) Policy {
 	return p
 }
 
-// object generates changes of an object.
+// object generates changes to an object.
 func (d draws) object(c Object) Object {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")

@@ -266,7 +266,7 @@ func (w *world) checkRolloutState(o Observed, old, next State) {
 	}
 }
 
-// checkChange checks the change of one group against the invariants. The group may have quota
+// checkChange checks the change to one group against the invariants. The group may have quota
 // rows.
 func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	for i := range h.Releases {

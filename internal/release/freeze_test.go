@@ -55,7 +55,7 @@ func (w *world) freeze(d time.Duration) {
 
 func (w *world) thaw() { w.edit("thaw", func(s *Spec) { s.Freeze = nil }) }
 
-// writes checks that the number of changes of the Microservice since a version is within a limit.
+// writes checks that the number of changes to the Microservice since a version is within a limit.
 func (h tale) writes(when string, since, limit int) {
 	if n := h.version - since; n > limit {
 		h.fail("%s: the rollout state was written %d times, want at most %d", when, n, limit)

@@ -881,7 +881,7 @@ var histories = []scene{
 		}
 		h.want("two releases", map[string]string{"1.2.0": "active 100", "1.1.1": "deprecated 0", "1.1.0": "", "1.0.0": ""})
 	}},
-	{"a change of the template creates a release, and scaling does not", func(h tale) {
+	{"a change to the template creates a release, and scaling does not", func(h tale) {
 		h.live()
 		h.edit("scale", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Minute)

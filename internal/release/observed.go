@@ -239,7 +239,7 @@ type Object struct {
 	Created time.Time
 	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
-	// Refused reports whether the API server rejects changes of the object. The object then stays as it was read,
+	// Refused reports whether the API server rejects changes to the object. The object then stays as it was read,
 	// gets no stamp, and is not revived. Nothing else waits for the object.
 	Refused bool
 	// Stamp is the rollout state sequence for which the object was created or revived (rule 2).

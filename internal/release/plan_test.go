@@ -44,7 +44,7 @@ func TestSameGroup(t *testing.T) {
 			}
 		}
 		if w := whole(); sameGroup(&g, &w) {
-			t.Errorf("a change of %s is not detected", path)
+			t.Errorf("a change to %s is not detected", path)
 		}
 	}
 	g := whole()

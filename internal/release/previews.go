@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxStarting is how many previews may be in progress at the same time. A change of the configuration of
+// maxStarting is how many previews may be in progress at the same time. A change to the configuration of
 // all previews therefore does not flood the cluster (rule 41).
 const maxStarting = 10
 

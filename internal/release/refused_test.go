@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// refused are histories in which the API server rejects changes of the object of a release.
+// refused are histories in which the API server rejects changes to the object of a release.
 var refused = []scene{
 	{"refused: an abort by a pin does not wait for the pinned release", func(h tale) {
 		h.live()

@@ -156,7 +156,7 @@ func (s *scope) sizeStray(p *Result, c Object) {
 }
 
 // strayDraining returns the wait for the drain of a release object without a row. A route may have referred to the
-// release until the last change of the policy.
+// release until the last change to the policy.
 func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {

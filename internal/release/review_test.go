@@ -524,7 +524,7 @@ func failedPeer(version string) *world {
 	return w
 }
 
-// regrouped returns the facts after a change of groupBy from All to Major. 1.9.0 is active in the
+// regrouped returns the facts after a change to groupBy from All to Major. 1.9.0 is active in the
 // previous single group, which has one more row.
 func regrouped(other Row, candidates ...string) Observed {
 	at := t0.Add(-time.Hour)

@@ -319,7 +319,7 @@ func stopWaiting(s *scope) {
 		case r.Revision == 0 && !s.serves():
 			continue // The first release of the group has no traffic yet.
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.unshown())):
-			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The change of traffic is only a moment old.
+			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The traffic was moved only a moment ago.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:

@@ -326,7 +326,7 @@ var happenings = []happening{
 		if o, ok := pick(w.objects, a); ok && b%3 > 0 {
 			w.denied[o.Release] = true
 		}
-		w.say("creations are refused: %t; changes of %v", w.refuse, slices.Collect(maps.Keys(w.denied)))
+		w.say("creations are refused: %t; changes to %v", w.refuse, slices.Collect(maps.Keys(w.denied)))
 	}},
 	{"pin a preview", 1, func(w *world, a, b int) {
 		w.edit("pin a preview", func(s *Spec) {

@@ -14,7 +14,7 @@ func TestSame(t *testing.T) {
 	eachField(t, func(a, b *Report) bool { return sameReport(*a, *b) })
 }
 
-// eachField checks that two values are the same, and that they differ after a change of any field.
+// eachField checks that two values are the same, and that they differ after a change to any field.
 func eachField[T any](t *testing.T, same func(a, b *T) bool) {
 	t.Helper()
 	if !same(new(T), new(T)) {

@@ -73,7 +73,7 @@ type world struct {
 	room      int          // how many pods fit into the cluster; a negative number means no limit
 	crowd     string       // the reason why all further pods do not fit
 	refuse    bool         // an admission webhook is not running, so the API server rejects creations
-	// denied are the releases for which the API server rejects changes of their objects.
+	// denied are the releases for which the API server rejects changes to their objects.
 	denied map[string]bool
 	load   int // how many pods all traffic of a group needs, if releases have autoscalers
 	// jobs reports whether hooks of ConfirmRollout have Jobs, which migrate, and whether Jobs revert the migrations of releases that fail.

@@ -110,7 +110,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// within reports whether the number of Microservices is within the limit, and logs each change of the result.
+// within reports whether the number of Microservices is within the limit, and logs each change to the result.
 func (c *Collector) within(services int) bool {
 	over := services > c.Limit
 	if over != c.over && c.Limit > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Change is a change of a release between two views of a service.
+// Change is a change to a release between two views of a service.
 type Change struct {
 	Group   string `json:"group"`
 	Version string `json:"version"`

@@ -114,7 +114,7 @@ func unfinished(row *v1alpha1.Release) bool {
 }
 
 // abort returns the action that ends the rollout. This is the decision Deprecate or, for the return to a retained
-// release, the removal or change of the pin. It returns nil if no action ends the rollout.
+// release, the removal or change to the pin. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
 	case unfinished(r.row):

@@ -17,7 +17,7 @@ const (
 	takeTimeout = 20 * time.Second
 )
 
-// patch contains the changes of an open page.
+// patch contains the changes to an open page.
 type patch struct {
 	// Set contains elements that replace those with the same id. A new element is inserted after the element After, or at the beginning of the
 	// element Parent.
@@ -79,7 +79,7 @@ func same(a, b []byte) bool {
 	return len(a) == 0 || &a[0] == &b[0] || string(a) == string(b)
 }
 
-// live sends the changes of a page until its reader disconnects.
+// live sends the changes to a page until its reader disconnects.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -116,7 +116,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	_ = stream.run(r)
 }
 
-// stream sends the changes of an open page.
+// stream sends the changes to an open page.
 type stream struct {
 	*Server
 	w       http.ResponseWriter

@@ -670,7 +670,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// BenchmarkBoard measures the time to write a board of 2,000 services, both the first board and a board after a change of one service.
+// BenchmarkBoard measures the time to write a board of 2,000 services, both the first board and a board after a change to one service.
 func BenchmarkBoard(b *testing.B) {
 	in, now := viewtest.Many(2000)
 	b.Run("first", func(b *testing.B) {

@@ -23,8 +23,8 @@ import (
 // nodeName is the Node of PlayKubelet's Pods. It exists only with a controller-manager.
 const nodeName = "test"
 
-// A stand-in acts playDelay after a change of the watched objects, so that it handles several changes together. It also
-// acts every playInterval, because its answer may change without a change of objects.
+// A stand-in acts playDelay after a change to the watched objects, so that it handles several changes together. It also
+// acts every playInterval, because its answer may change without a change to objects.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond

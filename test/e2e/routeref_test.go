@@ -73,7 +73,7 @@ func TestRouteRef(t *testing.T) {
 		t.Errorf("backendRefs at the end (-before +after):\n%s", diff)
 	}
 	if diff := cmp.Diff(want[0].Filters, route.Spec.Rules[0].Filters); diff != "" {
-		t.Errorf("the changes of the user (-changed +after):\n%s", diff)
+		t.Errorf("the user's changes (-changed +after):\n%s", diff)
 	}
 	if len(route.Annotations) > 0 {
 		t.Errorf("annotations at the end: %v", route.Annotations)

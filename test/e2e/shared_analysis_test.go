@@ -31,7 +31,7 @@ func sharedErrors() v1alpha1.AnalysisTemplateSpec {
 	return spec
 }
 
-// TestSharedAnalysis measures a service with an AnalysisTemplate with an argument. It rolls a bad canary back, a change of the
+// TestSharedAnalysis measures a service with an AnalysisTemplate with an argument. It rolls a bad canary back, a change to the
 // template applies and is recorded, and a ClusterAnalysisTemplate that is not offered yet prevents releases from starting.
 func TestSharedAnalysis(t *testing.T) {
 	s := newService(t, "shared").steps(v1alpha1.CanaryStep{Weight: 30}).measured("", 1, v1alpha1.NoTrafficWait)

@@ -61,7 +61,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 			t.Fatalf("%v: %s", err, out)
 		}
 	},
-	// Flux takes over the fields of kubectl before it applies, and thus reverts changes of kubectl.
+	// Flux takes over the fields of kubectl before it applies, and thus reverts changes by kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
 		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {

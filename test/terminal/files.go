@@ -82,7 +82,7 @@ func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	}
 }
 
-// plan plans a change of the Microservice, compares text and JSON, and checks that nothing was written.
+// plan plans a change to the Microservice, compares text and JSON, and checks that nothing was written.
 func (s *Stage) plan() {
 	s.Helper()
 	before := s.microservice()

@@ -6,7 +6,7 @@
 //	decide.go     continue, adopt, deprecate, retry and promote
 //	target.go     finds the release of a decision
 //	pin.go        pin, unpin and rollback
-//	pins.go       changes of the pins of a Microservice, as pure functions
+//	pins.go       changes to the pins of a Microservice, as pure functions
 //	switches.go   pause, resume and end-group
 //	change.go     writes a change to the specification of a Microservice, shows it, or prints it for Git
 //	git.go        finds the fields that a GitOps tool owns

@@ -34,7 +34,7 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	c.output = cli.AddOutput(cmd, formats...)
 }
 
-// edit describes a change of a field.
+// edit describes a change to a field.
 type edit struct {
 	// field is the path of the field in the specification.
 	field []string

@@ -30,7 +30,7 @@ type Request struct {
 	Reason string
 	// ID is the ID of a decision. A release handles each ID only once. If it is empty, a new ID is used.
 	ID string
-	// DryRun simulates the action without writing anything. A change of a field that a GitOps tool owns is still rejected.
+	// DryRun simulates the action without writing anything. A change to a field that a GitOps tool owns is still rejected.
 	DryRun bool
 }
 

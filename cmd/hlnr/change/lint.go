@@ -4,7 +4,7 @@
 //	lint.go      the command lint, which checks manifests without a cluster
 //	files.go     the flag --filename
 //	plan.go      the commands plan and diff
-//	versions.go  versions that a change of an ImagePolicy adds or removes
+//	versions.go  versions that a change to an ImagePolicy adds or removes
 //	fields.go    the fields that differ
 package change
 

@@ -70,7 +70,7 @@ func (l *live) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
 
-// Update handles changes of the objects, the time and the size of the terminal, and pressed keys.
+// Update handles changes to the objects, the time and the size of the terminal, and pressed keys.
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case objectsRead:

@@ -251,7 +251,7 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// watch reports changes of the objects until ctx ends. If the user may not watch the objects, watch reports no changes, and the
+// watch reports changes to the objects until ctx ends. If the user may not watch the objects, watch reports no changes, and the
 // command reads the objects only every resync.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)

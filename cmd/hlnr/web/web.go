@@ -123,7 +123,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	return g.Wait()
 }
 
-// follow updates a store with the changes of the objects until the context ends.
+// follow updates a store with the changes to the objects until the context ends.
 func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster.Store, seen cluster.Objects) error {
 	config, err := f.Config()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 type Referrer interface {
 	// Reads returns the kinds of the objects that Refers returns.
 	Reads() []Kind
-	// Refers returns the objects of other owners on which the policy's routes depend. A change of
+	// Refers returns the objects of other owners on which the policy's routes depend. A change to
 	// such an object triggers a reconcile.
 	Refers(policy *v1alpha1.NetworkPolicy) []Reference
 }

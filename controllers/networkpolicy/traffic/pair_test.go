@@ -270,7 +270,7 @@ var pairHappenings = []pairHappening{
 		clear(p.denied)
 		if name, _, ok := choose(p.objects, a); ok && b%3 > 0 {
 			p.denied[name] = true
-			p.say("changes of %s are refused", name)
+			p.say("changes to %s are refused", name)
 		}
 	}},
 	{"no template", 1, func(p *pair, a, b int) { p.config = []string{"", "c1"}[b%2] }},

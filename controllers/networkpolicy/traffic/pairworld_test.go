@@ -78,7 +78,7 @@ type front struct {
 	*world
 	serves map[string]answering // serves contains the served content, by route.
 	stuck  bool                 // stuck reports whether the gateway accepts no change, and serves the previous content, including deleted routes.
-	// served increases with each change of the served content.
+	// served increases with each change to the served content.
 	served int
 	// named contains the releases that were referenced in state namedIn. took is the state in which
 	// the gateway had accepted all routes.

@@ -56,7 +56,7 @@ func Plan(f *Observed) *Decision {
 	return out
 }
 
-// onlyLive reduces the decision about a policy that is being deleted to changes of existing
+// onlyLive reduces the decision about a policy that is being deleted to changes to existing
 // objects. It creates no object, because a foreground deletion would delete a new object
 // immediately. A release without a Service has no ready endpoint, and gets no traffic.
 func (d *planner) onlyLive(out *Decision) {

@@ -189,7 +189,7 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 		if slices.ContainsFunc(r.Policy.Status.Domains, func(d v1alpha1.DomainStatus) bool {
 			return slices.Contains(live.Hostnames, d.Domain) && slices.ContainsFunc(d.Backends, func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) })
 		}) {
-			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the last change of %s is not accepted yet", ObjectName(live.Objects[0]))}
+			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the last change to %s is not accepted yet", ObjectName(live.Objects[0]))}
 		}
 	}
 	return verdict{Accepted: true}
@@ -216,7 +216,7 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 	return v
 }
 
-// previousVerdict reports whether the last change of a route of a previous provider is accepted.
+// previousVerdict reports whether the last change to a route of a previous provider is accepted.
 // The route matters only for a limited time after the write: a gateway that no longer exists
 // must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {

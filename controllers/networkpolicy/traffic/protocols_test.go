@@ -116,7 +116,7 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 }
 
-// TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted checks that after a change of a port's
+// TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted checks that after a change to a port's
 // protocol the previous route is deleted when the new route is accepted.
 func TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted(t *testing.T) {
 	w := manyPorts(t)

@@ -219,7 +219,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 
 // unroutedBackends returns the backends of a row without a route if a live route of its host stays until
 // another route replaces it. These are the backends of the last report, as long as the gateway has not
-// accepted the last change of the live route.
+// accepted the last change to the live route.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if prev == nil || row.host == "" {
 		return nil

@@ -179,7 +179,7 @@ func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-lipgloss.Width(text))+2)
 }
 
-// Changes writes one line for each change of a service.
+// Changes writes one line for each change to a service.
 func Changes(out io.Writer, changes []view.Change, o Options) error {
 	p := &page{Options: o}
 	for _, c := range changes {

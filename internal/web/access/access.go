@@ -168,7 +168,7 @@ func (a *Access) forget(now time.Time) {
 	}
 }
 
-// May returns the actions that a reader may perform in a namespace: decisions about releases and changes of services. If the API server gives no
+// May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server gives no
 // answer, it returns none. The API server authorizes each action again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })

@@ -133,7 +133,7 @@ func TestEachRuleHasTheSettingsOfAllRequests(t *testing.T) {
 	}
 }
 
-// TestSame checks that Same detects changes of users, and ignores defaults that a server adds.
+// TestSame checks that Same detects changes by users, and ignores defaults that a server adds.
 func TestSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*gatewayv1.HTTPRoute)
