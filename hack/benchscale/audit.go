@@ -39,6 +39,17 @@ func (r request) writes() bool {
 // reads reports whether the request is a get or a list. Watches are not counted, because they do not end.
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
+// budgeted reports whether the request is for a Deployment, ReplicaSet, EndpointSlice or PodDisruptionBudget, or for the status of one of them.
+// The budget of the writes that follow counts these; pods, Endpoints and events are counted only in the total.
+func (r request) budgeted() bool {
+	object, _, _ := strings.Cut(r.resource, "/")
+	switch object {
+	case "deployments.apps", "replicasets.apps", "endpointslices.discovery.k8s.io", "poddisruptionbudgets.policy":
+		return true
+	}
+	return false
+}
+
 // kind returns the request as a row of a table.
 func (r request) kind() string {
 	kind := r.verb + " " + r.resource

@@ -42,6 +42,7 @@ func TestAuditLog(t *testing.T) {
 		line("heighliner/v1", "get", "/api/v1/x", `"resource":"secrets"`, 200),
 		line("heighliner/v1", "watch", "/api/v1/x", `"resource":"pods"`, 200),
 		line("kube-controller-manager/v1.35.4 (linux/amd64) kubernetes/x/deployment-controller", "update", "/x", `"resource":"deployments","apiGroup":"apps","subresource":"status"`, 200),
+		line("kube-controller-manager/v1.35.4", "create", "/x", `"resource":"events"`, 200),
 		`{"kind":"Event","stage":"ResponseComplete","requestURI":"/readyz","verb":"get","userAgent":"x"}`,
 	}
 	half := len(lines[0]) / 2
@@ -56,8 +57,8 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := log.read()
-	if err != nil || len(got) != 6 {
-		t.Fatalf("%d requests, %v, want 6", len(got), err)
+	if err != nil || len(got) != 7 {
+		t.Fatalf("%d requests, %v, want 7", len(got), err)
 	}
 	if again, err := log.read(); err != nil || len(again) != 0 {
 		t.Errorf("read again: %v, %v", again, err)
@@ -65,12 +66,12 @@ func TestAuditLog(t *testing.T) {
 	result := phaseResult{requests: got}
 	result.finish("heighliner", usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
 	want := phaseResult{
-		Writes: 2, Refused: 1, Reads: 1, Follow: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
+		Writes: 2, Refused: 1, Reads: 1, Follow: 2, FollowBudgeted: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
 		Kinds: map[string]map[string]int{
 			"heighliner": {
 				"patch microservices.hlnr.io/status": 1, "create deployments.apps (dry run)": 1, "update leases.coordination.k8s.io": 1, "get secrets": 1,
 			},
-			"kube-controller-manager": {"update deployments.apps/status": 1},
+			"kube-controller-manager": {"update deployments.apps/status": 1, "create events": 1},
 		},
 	}
 	if diff := cmp.Diff(want, result, cmpopts.IgnoreUnexported(phaseResult{})); diff != "" {

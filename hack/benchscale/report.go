@@ -42,12 +42,14 @@ type phaseResult struct {
 	// Settled is false if there were still writes five minutes after the goal.
 	Settled bool `json:"settled"`
 	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
-	// Refused is the number of writes with an error response. Follow is the number of writes of kube-controller-manager.
-	Writes  int `json:"writes"`
-	Refused int `json:"refused"`
-	Reads   int `json:"reads"`
-	Follow  int `json:"follow"`
-	Leases  int `json:"leases"`
+	// Refused is the number of writes with an error response. Follow is the number of writes of kube-controller-manager. FollowBudgeted
+	// are those of them to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
+	Writes         int `json:"writes"`
+	Refused        int `json:"refused"`
+	Reads          int `json:"reads"`
+	Follow         int `json:"follow"`
+	FollowBudgeted int `json:"followBudgeted"`
+	Leases         int `json:"leases"`
 	// Kinds are the numbers of requests, by program and kind.
 	Kinds map[string]map[string]int `json:"kinds"`
 	// CPUToGoal and CPU are the processor time of the product in seconds: until the goal, and until there were no more writes.
@@ -84,6 +86,9 @@ func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 			}
 		case q.agent == controllerManager && q.writes():
 			r.Follow++
+			if q.budgeted() {
+				r.FollowBudgeted++
+			}
 		case q.agent != agent:
 		case q.reads():
 			r.Reads++
@@ -154,8 +159,8 @@ func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
 	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services)
-	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
-	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | to workloads and EndpointSlices | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
+	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {
 		registry := 0
 		for _, n := range x.Registry {
@@ -165,8 +170,8 @@ func (r *report) table(b *strings.Builder, p *productResult) {
 		if !x.Settled {
 			name += " (still writing)"
 		}
-		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
-			x.per(x.Writes), x.per(x.Refused), x.per(x.Follow), x.per(x.Reads), x.each(1000*x.CPU), x.each(1000*x.CPUToGoal), x.Resident>>20, x.per(registry))
+		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
+			x.per(x.Writes), x.per(x.Refused), x.per(x.Follow), x.per(x.FollowBudgeted), x.per(x.Reads), x.each(1000*x.CPU), x.each(1000*x.CPUToGoal), x.Resident>>20, x.per(registry))
 	}
 }
 
@@ -186,9 +191,9 @@ func (r *report) podTimes(b *strings.Builder) {
 func (r *report) comparison(b *strings.Builder) {
 	fmt.Fprintf(b, "\nSide by side, per service\n\n| phase |")
 	for _, p := range r.Products {
-		fmt.Fprintf(b, " %s: seconds | writes | with what follows | reads | CPU ms | MiB |", p.Name)
+		fmt.Fprintf(b, " %s: seconds | writes | with what follows | what follows to workloads and EndpointSlices | reads | CPU ms | MiB |", p.Name)
 	}
-	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 6*len(r.Products)))
+	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 7*len(r.Products)))
 	for _, x := range r.Products[0].Phases {
 		row := "| " + x.Name + " |"
 		complete := true
@@ -199,7 +204,7 @@ func (r *report) comparison(b *strings.Builder) {
 				break
 			}
 			y := p.Phases[i]
-			row += fmt.Sprintf(" %.1f | %s | %s | %s | %.1f | %d |", y.Seconds, y.per(y.Writes), y.per(y.Writes+y.Follow), y.per(y.Reads), y.each(1000*y.CPU), y.Resident>>20)
+			row += fmt.Sprintf(" %.1f | %s | %s | %s | %s | %.1f | %d |", y.Seconds, y.per(y.Writes), y.per(y.Writes+y.Follow), y.per(y.FollowBudgeted), y.per(y.Reads), y.each(1000*y.CPU), y.Resident>>20)
 		}
 		if complete {
 			fmt.Fprintln(b, row)
