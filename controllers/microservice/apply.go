@@ -122,9 +122,14 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 		return fmt.Errorf("get release %q: %w", object.Name, err)
 	}
 	if live.UID != object.UID || live.ResourceVersion != object.ResourceVersion {
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), object.Name, errors.New("it was changed since it was read"))
+		return conflict(object, "it was changed since it was read")
 	}
 	return nil
+}
+
+// conflict returns the error of a write that is based on an outdated release.
+func conflict(object *v1alpha1.VersionedMicroservice, cause string) error {
+	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), object.Name, errors.New(cause))
 }
 
 // create creates the object of a release, and reports whether it did. The name is derived from the
@@ -196,10 +201,14 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if reflect.DeepEqual(before, object) {
 		return nil
 	}
+	if r.resizes.Behind(before) { // The API server would reject the write with the same error.
+		return fmt.Errorf("resize release %q: %w", name, conflict(before, "the cache does not contain its last resize yet"))
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, object, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("resize release %q: %w", name, err)
 	}
+	r.resizes.Wrote(before, object, r.clock.Now())
 	w.objects[name] = object
 	return nil
 }

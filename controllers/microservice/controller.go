@@ -87,6 +87,8 @@ type Reconciler struct {
 	began first
 	// journal recognizes a rollout state that is older than the last write of this process.
 	journal status.Journal
+	// resizes recognizes releases that are older than the last resize by this process.
+	resizes status.Journal
 	// restored contains the times at which previous Deployments were available again, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
