@@ -82,10 +82,9 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
 
-	// minAge is the time that must pass between the first time that a version is seen and the time
-	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again with the new
-	// image. Versions found by the first scan are offered immediately. By default all versions are
-	// offered immediately.
+	// minAge is the time that must pass after a version is first seen before the version is offered,
+	// from 1s to 720h. If a tag moves, the time starts again with the new image. Versions found by the
+	// first scan are offered immediately. By default all versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
@@ -209,9 +208,9 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of
-// numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and
-// uses the build time of its image, because registries do not report when a tag was pushed.
+// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of numeric
+// parts, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and uses
+// the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -227,7 +226,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. SemVer reads semantic versions, Tuple reads a
-	// fixed number of numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime
+	// fixed number of numeric parts, and Regexp reads the named groups of tagFilter.pattern. PushTime
 	// ignores the tag: the version is the build time of the image in UTC, such as "2026.1.5.13.7.9".
 	// Defaults to SemVer.
 	// +optional
@@ -369,8 +368,8 @@ const (
 	WithdrawnClosed WithdrawReason = "Closed"
 )
 
-// Withdrawal reports that a version is no longer offered. Absence from status.releases
-// alone never withdraws a version.
+// Withdrawal reports that a version is no longer offered. A version is never withdrawn only because
+// it is missing from status.releases.
 type Withdrawal struct {
 	// group is the slug of the release group.
 	// +kubebuilder:validation:MaxLength=63
@@ -390,7 +389,7 @@ type Withdrawal struct {
 	Time metav1.Time `json:"time"`
 }
 
-// RefusedCandidate is a rejected tag, and the reason why it is rejected.
+// RefusedCandidate is a rejected tag, and the reason for the rejection.
 type RefusedCandidate struct {
 	// version, or the tag if it is not a version.
 	// +kubebuilder:validation:MaxLength=128
@@ -460,7 +459,7 @@ type ImagePolicyStatus struct {
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
 	// latest is the highest version of the newest group. A commit is shortened to its first seven
-	// digits.
+	// characters.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 

@@ -93,9 +93,8 @@ type Previews struct {
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
-	// maxAge is the time after the last push at which a preview is removed; the next push starts
-	// it again. Must be at least 1m. By default a preview remains as long as its pull request is
-	// open.
+	// maxAge is how long a preview remains after the last push; the next push starts it again. Must be
+	// at least 1m. By default a preview remains as long as its pull request is open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
@@ -295,7 +294,7 @@ type ManualUpdateStrategy struct {
 // or release that this user chose, so that a change by another user or tool is not attributed to
 // this user.
 type PinAuthor struct {
-	// name of the user in the API server.
+	// name of the user, as the API server authenticates it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -417,13 +416,13 @@ type CanaryStrategy struct {
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
-// Measures reports whether an analysis, or a template of an analysis, decides about a canary.
+// Measures reports whether an analysis, or an analysis template, decides on a canary.
 func (c *CanaryStrategy) Measures() bool {
 	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }
 
-// CanaryStep defines the weight of a step, and the conditions for the next step. A step without
-// pause and approval is complete when its weight is programmed and its analysis, if any, has
+// CanaryStep defines the weight of a step, and the conditions for the next step. A step without a
+// pause or an approval is complete when its weight is programmed and its analysis, if any, has
 // passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {

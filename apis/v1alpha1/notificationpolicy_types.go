@@ -74,16 +74,16 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, http or https, without user name and password. If the URL itself is
-	// confidential, store it in the Secret that secretRef refers to.
+	// url to call, http or https, without a user name or password. If the URL itself is confidential,
+	// store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://chat.example.com/in"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the following keys, all of them optional:
 	// "url" replaces url, "token" is sent as a bearer token (for Slack, the bot token), and "key"
-	// signs the body in the same way as calls of hooks (HMAC with SHA-256). By default there are no
+	// signs the body in the same way as hook calls (HMAC with SHA-256). By default there are no
 	// credentials.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
@@ -97,8 +97,8 @@ type NotificationReceiver struct {
 	// events about which the receiver is notified: Started, Step (more traffic), Waiting (for a
 	// user), Promoted (became active), Restored (became active again), RolledBack (failed after it
 	// had traffic), Failed (before it had traffic), Aborted (by a user or a gate), Superseded (by
-	// another release), Removed (before its rollout ended), Deprecated (no longer active). Defaults
-	// to all except Step and Deprecated.
+	// another release), Removed (before its rollout ended), and Deprecated (no longer active).
+	// Defaults to all except Step and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -118,9 +118,9 @@ type NotificationReceiver struct {
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
-	// context is the prefix of the context of commit statuses, which is
-	// CONTEXT/NAMESPACE/MICROSERVICE. GitHub shows the last status of each context. Set it if
-	// several clusters report to the same repository. Defaults to heighliner.
+	// context is the first part of the context of commit statuses, CONTEXT/NAMESPACE/MICROSERVICE.
+	// GitHub shows the last status of each context. Set it if several clusters report to the same
+	// repository. Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -170,7 +170,7 @@ type NotificationPolicySpec struct {
 	// https://board.example.com. By default messages contain no links.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query and fragment, such as https://board.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query or fragment, such as https://board.example.com"
 	BoardURL string `json:"boardURL,omitempty"`
 
 	// receivers of the messages. The receivers are independent of each other.
