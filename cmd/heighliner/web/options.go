@@ -163,7 +163,7 @@ func (o *Options) key() ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != identity.KeyLength {
-		return nil, fmt.Errorf("--session-key-file: it must contain %d bytes, base64-encoded, such as the output of \"openssl rand -base64 %d\"", identity.KeyLength, identity.KeyLength)
+		return nil, fmt.Errorf("--session-key-file: the file must contain %d bytes, base64-encoded, such as the output of \"openssl rand -base64 %d\"", identity.KeyLength, identity.KeyLength)
 	}
 	return key, nil
 }

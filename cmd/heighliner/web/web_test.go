@@ -308,7 +308,7 @@ func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservic
 	return kube.Await(t, namespace, name, "1.1.0", v1alpha1.ReleaseCanary)
 }
 
-// audited returns the audit events of writes of an object.
+// audited returns the audit events for writes to an object.
 func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	t.Helper()
 	f, err := os.Open(kube.AuditLog())
@@ -432,7 +432,7 @@ func TestReservedIdentitiesCannotLogIn(t *testing.T) {
 	}
 }
 
-// TestWithdrawnRights tests that an open page loses its data within seconds after a permission was withdrawn.
+// TestWithdrawnRights tests that an open page loses its data within seconds after a permission is withdrawn.
 func TestWithdrawnRights(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -643,7 +643,7 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestFlags tests that invalid flags end the server at its start, with an error that describes the fix.
+// TestFlags tests that the server does not start with invalid flags, and that the error describes the fix.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	good := []string{"--url", "https://board.example.com", "--oidc-issuer-url", "https://id.example.com", "--oidc-client-id", "board"}
