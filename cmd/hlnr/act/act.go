@@ -202,7 +202,7 @@ func (s *scope) me(ctx context.Context) (string, error) {
 func (s *scope) user(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("ask the API server who you are: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("read your user name from the API server: %w", err)
 	}
 	return review.Status.UserInfo, nil
 }

@@ -47,7 +47,7 @@ and no canary gets more traffic. Rollbacks, pins to retained releases and deprec
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 
-  # How many services would be frozen?
+  # Show how many services would be frozen
   hlnr freeze --all-namespaces --until 4h --reason "upgrade of the cluster" --dry-run
 
   # An incident without a known end

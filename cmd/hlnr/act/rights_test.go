@@ -42,7 +42,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 	}
 	var out string
-	await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
+	await.Nil(t, func(context.Context) error { // The authorizer applies the roles with a delay.
 		code, stdout, stderr := p.as([]string{"--as", "vic"}, "pin", "shop", "1.0.0", "--current-configuration")
 		if out = stdout; code != cli.ExitYes {
 			return fmt.Errorf("exit code %d, %s", code, stderr)

@@ -60,11 +60,11 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Use:     "lint -f FILE",
 		Short:   "Check manifests as the API server does, without a cluster",
 		GroupID: cli.GroupCheck,
-		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs with which hlnr was built:
-unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
+		Long: `lint checks hlnr.io manifests against the schemas and rules of the CRDs with which hlnr was built. It
+checks unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
 ranges, regular expressions and time zones, which only the manager reads. The command skips other kinds.
 It checks a reference to an AnalysisTemplate or ClusterAnalysisTemplate if the files contain the template.
-Checks of immutable fields, and of names that are already in use, need a cluster: see hlnr plan.
+Checks of immutable fields, and of names that are already in use, require a cluster: see hlnr plan.
 
 Exit codes: 0 all manifests are valid, 2 a file cannot be read, 3 there are findings.`,
 		Example: `  hlnr lint -f shop.yaml

@@ -75,7 +75,7 @@ simulation assumes that pods become available immediately, and that hooks and me
 that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr set, and
 labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
 
-Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
   kustomize build overlays/production | hlnr plan -f - -o json`,
 	}, func(r *Report) func(io.Writer) error { return r.writePlan })
@@ -88,7 +88,7 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 		Long: `diff lists the fields of manifests that differ from the stored objects, and reports whether the change would
 start new releases or take effect in place. Values of fields whose names suggest a secret are not shown.
 
-Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr diff -f shop.yaml`,
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }

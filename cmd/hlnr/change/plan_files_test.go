@@ -63,7 +63,7 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 		t.Errorf("the template of the namespace: %v, %v", namespaced, err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "errors"}, &namespaced); err == nil {
-		t.Error("it is found in another namespace")
+		t.Error("the template is found in another namespace")
 	}
 	var cluster v1alpha1.ClusterAnalysisTemplate
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "errors"}, &cluster); err != nil || len(cluster.Spec.Metrics) != 1 || cluster.Namespace != "" {

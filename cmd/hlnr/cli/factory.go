@@ -71,7 +71,7 @@ func (f *Factory) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a kubeconfig, the default server is a port of this machine, which is probably not intended.
+	// Without a kubeconfig, the default server is a port on this machine, which is probably not intended.
 	raw, err := f.Kubeconfig().RawConfig()
 	if err == nil && len(raw.Clusters) == 0 && *f.flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
 		return nil, clientcmd.ErrEmptyConfig
@@ -84,8 +84,8 @@ func (f *Factory) Config() (*rest.Config, error) {
 // Kubeconfig returns the kubeconfig that results from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which
-// would delay the first answer. It discovers other kinds.
+// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which would
+// delay the first response. It discovers other kinds.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -125,7 +125,7 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 }
 
 // strictClient makes the API server reject fields that its schemas do not contain. Otherwise, the API server would silently
-// drop fields if its CRDs have another version, and an action would have only some of its effects.
+// drop fields if its CRDs have a different version, and an action would have only some of its effects.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)

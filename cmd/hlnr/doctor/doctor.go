@@ -32,9 +32,9 @@ type Level string
 const (
 	// OK means that the check found no problem.
 	OK Level = "OK"
-	// Unknown means that the check was not possible, mostly because of a missing permission.
+	// Unknown means that the check was not possible, usually because a permission is missing.
 	Unknown Level = "Unknown"
-	// Warning means that the checked object works now, but may fail soon.
+	// Warning means that the checked object works now, but might fail soon.
 	Warning Level = "Warning"
 	// Problem means that the checked object does not work.
 	Problem Level = "Problem"

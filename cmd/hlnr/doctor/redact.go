@@ -15,8 +15,8 @@ type secret struct {
 	with string
 }
 
-// The parts of the patterns of keys with values. Quotes and separators may be escaped, as in JSON within JSON or in
-// addresses. A truncated text may lack the last quote.
+// The parts of the patterns for keys with values. Quotes and separators may be escaped, as in JSON within JSON or in addresses. A truncated
+// text may lack the last quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -44,7 +44,7 @@ var secrets = sync.OnceValue(func() []secret {
 		{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
 		{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
-		{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not parse
+		{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // an address that Go could not parse
 		{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
 	}
 })
@@ -164,7 +164,7 @@ func cleanHooks(v any) any {
 	return out
 }
 
-// path matches an address with a path. The path is a secret in addresses of receivers of messages.
+// path matches an address with a path. In the addresses of receivers, the path is a secret.
 var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
 // cleanReceivers keeps only the hosts of the addresses of receivers, and removes their templates.
@@ -207,7 +207,7 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank removes the values, and keeps the keys, and the names and references of list items.
+// blank removes the values. It keeps the keys, and the names and references of list items.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -86,7 +86,7 @@ func TestCleanText(t *testing.T) {
 		"https://r.example/v2/shop" + sha + " not found",
 		"oci://r.example/shop:1.0.0" + sha,
 		`Get "https://r.example/v2/": dial tcp 10.0.0.1:443: connect: connection refused`,
-		"http://prometheus.example:9090 answers",
+		"http://prometheus.example:9090 responds",
 		"npm_config_registry is not set",
 		"release shop-1-0-0 is stable, weight 10, 2 of 3 ready",
 		"mail to ana@example.com",

@@ -128,7 +128,7 @@ func (p *play) plan() release.Result {
 	return release.Plan(o, p.now)
 }
 
-// pods returns the number of pods of the releases. In an exclusive group, the pods of one release end before the pods of another
+// pods returns the number of pods of the releases. In an exclusive group, the pods of one release terminate before the pods of another
 // release start.
 func (p *play) pods() int {
 	groups := map[string]int{}

@@ -127,7 +127,7 @@ func (m measured) active() measured {
 	return m
 }
 
-// Ping sends a query to a Prometheus server without credentials, and returns the time until the answer.
+// Ping sends a query to a Prometheus server without credentials, and returns the time until the response.
 func Ping(ctx context.Context, f *cli.Factory, address string, timeout time.Duration) (time.Duration, error) {
 	measurer, err := newMeasurer(f, nil)
 	if err != nil {

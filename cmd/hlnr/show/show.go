@@ -56,7 +56,7 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	return o
 }
 
-// listed returns the options of texts about a list of objects: of the services with the names if there are any, and otherwise of one
+// listed returns the options for a text about a list of objects: the objects of the named services or, without names, the objects of one
 // namespace or of all namespaces.
 func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string) text.Options {
 	o := terminal(f, output)

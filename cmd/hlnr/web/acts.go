@@ -222,8 +222,8 @@ func (a *Acts) command(x web.Act) string {
 // plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted quotes a word for a shell. The quotes are necessary because a reader may copy the command, and a link on another
-// site may have set its values.
+// quoted quotes a word for a shell. The quotes are necessary because a reader might copy the command, and a link on another site might have
+// set its values.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

@@ -35,7 +35,7 @@ func TestCommandIsQuoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, test.want) {
-				t.Errorf("the shell reads %q of %s, want %q", got, a.command(test.act), test.want)
+				t.Errorf("the shell reads %q from %s, want %q", got, a.command(test.act), test.want)
 			}
 		})
 	}

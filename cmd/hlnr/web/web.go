@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// defaultPort is the default port of the board. The port is fixed, so that the pages keep their addresses.
+// defaultPort is the default port of the board. The port is fixed so that the pages keep their addresses.
 const defaultPort = 8095
 
 // NewCommand returns the command web.
