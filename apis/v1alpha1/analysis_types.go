@@ -4,10 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CanaryAnalysis measures a canary in every step in which it can receive traffic. A round
-// evaluates the queries of all metrics at the same time. The first round takes place one
-// interval after the weight of the step is programmed, so that it covers only traffic of this
-// step.
+// CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
+// evaluates the queries of all metrics at the same time. The first round takes place one interval
+// after the weight of the step is programmed, so that it covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
@@ -103,8 +102,8 @@ const (
 
 // AnalysisProvider answers the queries of an analysis.
 type AnalysisProvider struct {
-	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to
-	// the server of the manager's flag --prometheus-address.
+	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to the
+	// server that the manager's flag --prometheus-address sets.
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
@@ -125,8 +124,8 @@ type PrometheusProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query or fragment; put credentials into secretRef"
 	Address string `json:"address"`
 
-	// secretRef refers to a Secret in this namespace with key token, or with username and password.
-	// The credentials are sent only to this address.
+	// secretRef refers to a Secret in this namespace with the key token, or with the keys username and
+	// password. The credentials are sent only to this address.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -268,7 +267,7 @@ type PrometheusMetric struct {
 }
 
 // WebMetric is a number in the JSON response of a URL.
-// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
+// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
 	// url to request. It can contain the fields of prometheus.query, and {{.Start}} and {{.End}},
@@ -302,9 +301,9 @@ type WebMetric struct {
 	// +kubebuilder:validation:MaxItems=8
 	Headers []WebHeader `json:"headers,omitempty"`
 
-	// secretRef refers to a Secret in this namespace with key token, which is sent as a bearer
-	// token, or with username and password. For other credentials, use headers. Credentials are sent
-	// only to the host of the URL.
+	// secretRef refers to a Secret in this namespace with the key token, which is sent as a bearer
+	// token, or with the keys username and password. For other credentials, use headers. Credentials
+	// are sent only to the host of the URL.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -351,8 +350,8 @@ type WebAWS struct {
 }
 
 // WebGoogle fetches an access token with the scope
-// https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a bearer
-// token (RFC 7523). The token is used until shortly before it expires.
+// https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a
+// bearer token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
 	// secretRef refers to a Secret in this namespace whose key key.json is the key of a service
 	// account, in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
@@ -448,7 +447,7 @@ const (
 	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
 )
 
-// MeasurementResult is the result of one measurement of a metric.
+// MeasurementResult is the result of measuring a metric once.
 // +kubebuilder:validation:Enum=Passed;Failed;Inconclusive;NoTraffic;Skipped;Error
 type MeasurementResult string
 

@@ -38,7 +38,7 @@ type AnalysisTemplateReference struct {
 	Metrics []AnalysisMetricChange `json:"metrics,omitempty"`
 }
 
-// AnalysisArgumentValue is the value of an argument of a template.
+// AnalysisArgumentValue is the value of a template's argument.
 type AnalysisArgumentValue struct {
 	// name of the argument.
 	// +required

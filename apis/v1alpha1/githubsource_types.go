@@ -154,7 +154,7 @@ type Forks struct {
 	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
 	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
 	// pushes. Without {{.SHA}}, the label approves the head commit at which it was first seen,
-	// which may have been pushed after the reviewer opened the page. GitHub limits labels to 50
+	// which might have been pushed after the reviewer opened the page. GitHub limits labels to 50
 	// characters, and {{.SHA}} takes 40 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

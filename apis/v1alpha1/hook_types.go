@@ -40,10 +40,10 @@ const (
 )
 
 // Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
-// instead of the call. A response with a status code from 200 to 204 means yes. 429, 502, 503 and 504,
-// and a timeout, count as no response, and the call is repeated. All other responses mean no. Gates
-// are called again after a no. However, 412 is a final no, and the release fails. A Job runs once:
-// its success means yes, and its failure is a final no.
+// instead of the call. A response with a status code from 200 to 204 means yes. The status codes
+// 429, 502, 503 and 504, and a timeout, count as no response, and the call is repeated. All other
+// responses mean no. Gates are called again after a no. However, 412 is a final no, and the release
+// fails. A Job runs once: its success means yes, and its failure is a final no.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
@@ -184,9 +184,9 @@ type HookJob struct {
 	// +optional
 	Resources *HookJobResources `json:"resources,omitempty"`
 
-	// timeout of one pod of the Job, from when it is assigned to a node. A pod that has not
-	// finished by then is stopped, and counts as failed. If a Job of a Rollout hook has no ready
-	// pod by then, the hook counts as not having responded. Defaults to 10m.
+	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
+	// pod that has not finished by then is stopped, and counts as failed. If a Job of a Rollout hook
+	// has no ready pod by then, the hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -220,7 +220,7 @@ type HookJobVariable struct {
 	Value string `json:"value,omitempty"`
 }
 
-// HookJobResources are the resources of the container of a Job.
+// HookJobResources are the resources of a Job's container.
 type HookJobResources struct {
 	// limits defines the maximum amount of each resource that the container may use, such as cpu
 	// and memory.
@@ -270,7 +270,7 @@ type HookStatus struct {
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of the rollout in which the hook was called, from 1. It is 0 before the first step.
+	// step of the rollout in which the hook was called, counted from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 

@@ -90,8 +90,8 @@ type ImagePolicySpec struct {
 	MinAge Duration `json:"minAge,omitempty"`
 
 	// untagged defines what happens to an offered version whose tag is deleted while its image
-	// remains. With Keep the version remains offered, and condition Ready reports this. With
-	// Withdraw the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
+	// remains. With Keep, the version remains offered, and the condition Ready reports this. With
+	// Withdraw, the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -233,8 +233,7 @@ type Versioning struct {
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
 
-	// parts is the number of numeric parts of a version of scheme Tuple, from 1 to 6. Defaults to
-	// 3.
+	// parts is the number of numeric parts in a version with scheme Tuple, from 1 to 6. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6
@@ -294,7 +293,7 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If there are more, condition
+	// tags is the maximum number of tags that match spec.tagFilter. If there are more, the condition
 	// Truncated is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
@@ -523,7 +522,7 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec is the reason of condition Stalled if the rules of the specification are
+// ReasonInvalidSpec is the reason of the condition Stalled if the rules of the specification are
 // invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 

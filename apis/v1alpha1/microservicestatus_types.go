@@ -148,7 +148,7 @@ type RolloutInternal struct {
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
-	// graceTime is the time until which the step may be unhealthy beyond its deadline, because no
+	// graceTime is the time until which the step can remain unhealthy beyond its deadline, because no
 	// manager ran when the deadline passed.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
@@ -176,7 +176,7 @@ type HandledDecision struct {
 
 // ZeroMark records when a release stopped being a target of routes.
 type ZeroMark struct {
-	// revision of the traffic that removes the release from the routes.
+	// revision is the traffic revision that removes the release from the routes.
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
@@ -186,7 +186,7 @@ type ZeroMark struct {
 	Named bool `json:"named,omitempty"`
 }
 
-// Release is an entry of the rollout state: one release of a group.
+// Release is an entry in the rollout state: one release of a group.
 type Release struct {
 	// versionedMicroservice is the name of the release's VersionedMicroservice, and the key of
 	// this entry.
@@ -212,8 +212,8 @@ type Release struct {
 	// release, all weights add up to 100.
 	Weight int32 `json:"weight"`
 
-	// match is true while the requests that canaryMatches of the NetworkPolicy select are routed
-	// to the release.
+	// match is true while the requests that the NetworkPolicy's canaryMatches select are routed to the
+	// release.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -242,7 +242,7 @@ type Release struct {
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// retryTime is the earliest time at which the release may receive traffic again, if its traffic
+	// retryTime is the earliest time at which the release can receive traffic again, if its traffic
 	// was removed more than once because of a cause outside the release.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
@@ -301,7 +301,7 @@ type FailedVersions struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 	// config is the hash of the pod template and configuration with which these versions failed.
-	// With another configuration, all these versions may start again.
+	// With another configuration, all of these versions can start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -476,8 +476,8 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// replicas is the number of pods that the newest release group should have, read by autoscalers
-	// of the Microservice.
+	// replicas is the number of pods that the newest release group should have. It is read by
+	// autoscalers of the Microservice.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 

@@ -202,7 +202,7 @@ type RouteReference struct {
 
 // IngressProvider writes Ingresses.
 type IngressProvider struct {
-	// className is the name of the IngressClass of the Ingresses.
+	// className is the name of the IngressClass that the Ingresses use.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -308,7 +308,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Add []HeaderValue `json:"add,omitempty"`
 
-	// remove lists the names of headers that are removed.
+	// remove lists the names of the headers to remove.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -521,7 +521,7 @@ type Domain struct {
 	TLS *DomainTLS `json:"tls,omitempty"`
 
 	// recordTTLSeconds is the TTL, in seconds, of the DNS record that external-dns creates
-	// for the host. Defaults to that of external-dns.
+	// for the host. Defaults to the TTL that external-dns uses.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
@@ -530,7 +530,7 @@ type Domain struct {
 
 // CanaryMatch selects requests that match all of its conditions.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set at least one of headers, queryParams, cookie, path, method and grpc"
-// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or the header Cookie, not both"
 type CanaryMatch struct {
 	// headers that a request must have.
 	// +optional
@@ -698,8 +698,8 @@ type DomainGroups struct {
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
-	// version that the domain routes to. It routes to a release of this version that is active,
-	// canary or retained, and never deploys a version.
+	// version that the domain routes to. The domain routes to a release of this version that is
+	// active, canary or retained, and never deploys a version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -1030,7 +1030,7 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Routes []RouteStatus `json:"routes,omitempty"`
 
-	// adopted is the progress of the adoption of a Service.
+	// adopted is the progress of adopting a Service.
 	// +optional
 	Adopted *AdoptedService `json:"adopted,omitempty"`
 

@@ -49,7 +49,7 @@ const (
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
 	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
-	// commit of a release is unknown, no status is set, and event NotificationDropped records it.
+	// commit of a release is unknown, no status is set, and the event NotificationDropped records this.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
@@ -151,14 +151,15 @@ type NotificationPolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
-	// Microservices. An invalid selector selects no Microservice, and condition Stalled reports it.
+	// Microservices. An invalid selector selects no Microservice, and the condition Stalled reports
+	// this.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// namespaceSelector selects, by label, the namespaces whose Microservices are reported; {}
 	// selects all namespaces. It is allowed only in the namespace of the manager: in any other
-	// namespace no message is sent, and condition Stalled reports it. Defaults to the namespace of
-	// the policy.
+	// namespace, no message is sent, and the condition Stalled reports this. Defaults to the namespace
+	// of the policy.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
@@ -244,7 +245,7 @@ type NotificationDelivery struct {
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of the rollout that was last reported, from 1. It is 0 before the first step.
+	// step of the rollout that was last reported, counted from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 

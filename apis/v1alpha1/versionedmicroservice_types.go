@@ -169,7 +169,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
-	// replicas is the number of existing replicas, up to the desired number, which autoscaling may
+	// replicas is the number of existing replicas, up to the desired number, which autoscaling might
 	// have raised.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`

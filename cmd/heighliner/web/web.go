@@ -5,7 +5,7 @@
 //	web.go      the command
 //	options.go  the flags, and the values derived from them
 //	server.go   the server, which reads objects and listens
-//	tls.go      certificates, which may change while the server runs
+//	tls.go      certificates, which can change while the server runs
 package web
 
 import (

@@ -32,7 +32,7 @@ type pinOptions struct {
 // pinField is the path of the pins in the specification.
 var pinField = []string{"updateStrategy", "manual"}
 
-// maxAuthor is the maximum length of the author of a pin. A longer name is omitted.
+// maxAuthor is the maximum length of a pin's author. A longer name is omitted.
 const maxAuthor = 253
 
 // addWaitFlags adds the flags --wait and --timeout, and the flags of all changes.
@@ -201,7 +201,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the previous release of the group of the flag --group, or of the only group that has a previous release.
+// before returns the previous release of the group in the flag --group, or of the only group that has a previous
+// release.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
 	if err != nil {
@@ -276,7 +277,7 @@ type wanted struct {
 	// row is the existing release, or nil if the version is only offered.
 	row     *v1alpha1.Release
 	version string
-	// name is the name of the release, which may not exist yet. It is empty if it is not known.
+	// name is the name of the release, which might not exist yet. It is empty if the name is not known.
 	name string
 }
 
@@ -446,8 +447,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}, nil
 }
 
-// upcoming returns the name of the release of a version with the current configuration of the Microservice. The name is empty if it is not
-// known, or if nothing would start.
+// upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
+// is empty if it is not known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {

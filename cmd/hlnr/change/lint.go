@@ -47,7 +47,7 @@ type Finding struct {
 type lintReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Objects is the number of checked objects of hlnr.io. Skipped is the number of other objects.
+	// Objects is the number of checked hlnr.io objects. Skipped is the number of other objects.
 	Objects  int       `json:"objects"`
 	Skipped  int       `json:"skipped"`
 	Findings []Finding `json:"findings"`
@@ -188,7 +188,7 @@ func metadata(o runtime.Object) (faults []string) {
 }
 
 // sharedAnalysis describes why a Microservice cannot use the template to which it refers. The text is empty if the Microservice
-// can use the template, or if the objects do not contain the template, which may exist only in the cluster.
+// can use the template, or if the objects do not contain the template, which might exist only in the cluster.
 func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string {
 	for _, o := range objects {
 		var t *analysistemplate.Template

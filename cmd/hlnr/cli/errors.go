@@ -172,7 +172,7 @@ func resource(plural, group string) string {
 	return plural + "." + group
 }
 
-// Permission is a permission that a user may lack.
+// Permission is a permission that a user might lack.
 type Permission struct {
 	// User is the name of the user in the API server, empty if it is not known.
 	User string

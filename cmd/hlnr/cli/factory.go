@@ -213,8 +213,8 @@ func (s *Scope) Selector() (labels.Selector, error) {
 // completeTimeout is the maximum time for which a completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
-// CompleteNames completes the first n arguments with the names of the objects of a list. If the cluster does not respond
-// within two seconds, there are no suggestions.
+// CompleteNames completes the first n arguments with the names of the objects in a list. If the cluster does not
+// respond within two seconds, there are no suggestions.
 func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -230,7 +230,7 @@ func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.C
 	}
 }
 
-// names returns the names of the objects in the namespace of the command. The type of the list selects their kind.
+// names returns the names of the objects in the command's namespace. The type of the list selects their kind.
 func (f *Factory) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	c, err := f.Client()
 	if err != nil {

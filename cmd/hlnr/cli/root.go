@@ -1,4 +1,4 @@
-// Package cli contains the common parts of the commands of hlnr: names, access to the cluster, output, messages and exit
+// Package cli contains the common parts of the hlnr commands: names, access to the cluster, output, messages and exit
 // codes. A command is a function that takes a [Factory] and returns a [cobra.Command]. [Factory.Explain] converts its
 // errors.
 //
@@ -87,7 +87,7 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	return e.Code
 }
 
-// message returns the text of an error without control characters, which fields of objects and responses of servers may
+// message returns the text of an error without control characters, which object fields and server responses can
 // contain. It keeps line breaks, because lists of problems contain them. It indents all lines except the first, so that
 // no line looks like another message of hlnr.
 func message(err error) string {

@@ -173,7 +173,7 @@ func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, progr
 	}
 	x, y := want.Spec.Versions[0].Schema, have.Spec.Versions[at].Schema
 	if y == nil || !sameSchema(x, y) {
-		return Warning, fmt.Sprintf("%s has a different version from hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan may be wrong"
+		return Warning, fmt.Sprintf("%s has a different version from hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan might be wrong"
 	}
 	return OK, "", ""
 }

@@ -566,7 +566,7 @@ func TestTraffic(t *testing.T) {
 		"OK Gateway: 1 Gateway with listeners for all hosts",
 		"Problem Gateway: Gateway " + namespace + "/publik, referenced by NetworkPolicy " + namespace + "/cart, does not exist",
 		"OK Prometheus: " + server.URL + " responds",
-		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager may reach it: Unreachable: ",
+		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager might be able to reach it: Unreachable: ",
 		"Unknown Prometheus: the servers of 1 service need Secrets, whose content is not read",
 	} {
 		if !has(all, want) {
@@ -574,7 +574,7 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	slow := judgeServer("http://p:9090", 12, 4*time.Second, nil)
-	if slow.Level != Warning || slow.Text != "http://p:9090 responds in 4s: the analyses of 12 services may time out" {
+	if slow.Level != Warning || slow.Text != "http://p:9090 responds in 4s: the analyses of 12 services might time out" {
 		t.Errorf("%+v", slow)
 	}
 }

@@ -82,7 +82,7 @@ func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	release.Spec.Replicas, release.Status.Available = 3, 2
 	release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "Starting", LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Second))}}
 	if found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now); len(found) != 0 {
-		t.Errorf("pods may move to other nodes: %+v", found)
+		t.Errorf("pods can still move to other nodes: %+v", found)
 	}
 }
 

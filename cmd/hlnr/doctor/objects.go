@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// settle is the maximum time for which the status of an object may be older than its specification.
+// settle is the maximum time for which the status of an object can be older than its specification.
 const settle = time.Minute
 
 // checkObjects checks each object of hlnr.io, and returns the objects that it read.
@@ -76,12 +76,12 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	return all
 }
 
-// kindOf returns the kind of the objects of a list.
+// kindOf returns the kind of the objects in a list.
 func kindOf(list client.ObjectList) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
 }
 
-// objectsOf returns the objects of a list.
+// objectsOf returns the objects in a list.
 func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	items, err := meta.ExtractList(list)
 	for _, item := range items {
@@ -92,7 +92,7 @@ func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	return out, err
 }
 
-// addTo adds the objects of a list to the input of a view.
+// addTo adds the objects in a list to the input of a view.
 func addTo(in *view.Input, list client.ObjectList) {
 	switch l := list.(type) {
 	case *v1alpha1.ImagePolicyList:

@@ -15,8 +15,8 @@ type secret struct {
 	with string
 }
 
-// The parts of the patterns for keys with values. Quotes and separators may be escaped, as in JSON within JSON or in addresses. A truncated
-// text may lack the last quote.
+// The parts of the patterns for keys with values. Quotes and separators can be escaped, as in JSON within JSON or in
+// addresses. A truncated text can lack the last quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -96,7 +96,7 @@ func cleanText(text string) string {
 	})
 }
 
-// dropped contains fields that a report does not need, because they repeat other fields or may contain secrets.
+// dropped contains fields that a report does not need, because they repeat other fields or can contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
 // valued contains fields with values that a report does not need: environment variables, headers, bodies, data of objects,
@@ -167,7 +167,7 @@ func cleanHooks(v any) any {
 // path matches an address with a path. In the addresses of receivers, the path is a secret.
 var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
-// cleanReceivers keeps only the hosts of the addresses of receivers, and removes their templates.
+// cleanReceivers keeps only the hosts of receivers' addresses, and removes the receivers' templates.
 func cleanReceivers(v any) any {
 	list, is := clean(v).([]any)
 	if !is {

@@ -192,9 +192,9 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 func judgeServer(address string, services int, took time.Duration, err error) Finding {
 	switch {
 	case err != nil:
-		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager may reach it: " + cleanText(err.Error()), ""}
+		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager might be able to reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " may time out", "check the load of the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " might time out", "check the load of the server, or increase provider.timeout of the analyses"}
 	}
 	return Finding{OK, "Prometheus", address + " responds", ""}
 }

@@ -3,7 +3,7 @@
 //
 //	explain.go   the command and its flags
 //	policy.go    reads and validates an ImagePolicy
-//	stored.go    reads an ImagePolicy of the cluster, and its status
+//	stored.go    reads an ImagePolicy in the cluster, and its status
 //	progress.go  lines about the progress of a scan
 //	report.go    the result as a table or JSON
 package explain
@@ -37,7 +37,7 @@ const maxInput = 32 << 20
 // options are the flags of explain.
 type options struct {
 	file, name string
-	// stored is the name of an ImagePolicy or a Microservice of the cluster. scan reports whether the registry is scanned.
+	// stored is the name of an ImagePolicy or a Microservice in the cluster. scan reports whether the registry is scanned.
 	stored       string
 	scan         bool
 	tags         string
@@ -154,7 +154,7 @@ func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdou
 	return nil
 }
 
-// ofStatus reports whether the status of a policy of the cluster is printed, without a scan.
+// ofStatus reports whether the status of a policy in the cluster is printed, without a scan.
 func (o options) ofStatus() bool {
 	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
 }
@@ -218,7 +218,7 @@ func (o options) validate() error {
 	return nil
 }
 
-// explain explains a policy with the tags of a file or of the registry.
+// explain explains a policy with the tags from a file or from the registry.
 func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
@@ -341,7 +341,7 @@ func nameOf(file string) string {
 	return file
 }
 
-// lines returns the lines of a file of tags.
+// lines returns the lines of a file with tags.
 func lines(text []byte) []string {
 	tags := []string{}
 	for line := range bytes.Lines(text) {

@@ -309,9 +309,9 @@ func TestExplainNotes(t *testing.T) {
 	}
 	want := []string{
 		"the registry was not used: each tag counts as an image for all platforms",
-		"spec.match.labels was not checked: a cluster may reject versions that are offered here",
-		"spec.additionalImages was not checked: a cluster may reject versions that are offered here",
-		"spec.verify was not checked: a cluster may reject versions that are offered here",
+		"spec.match.labels was not checked: a cluster might reject versions that are offered here",
+		"spec.additionalImages was not checked: a cluster might reject versions that are offered here",
+		"spec.verify was not checked: a cluster might reject versions that are offered here",
 		"there are more tags than spec.limits.tags (1): in a cluster, the others are not read",
 		"groups beyond spec.limits.groups: 1.x",
 		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",

@@ -33,7 +33,7 @@ type Facts struct {
 	decided string
 }
 
-// Read reads the facts about a Microservice. The given object may differ from the stored object.
+// Read reads the facts about a Microservice. The given object can differ from the stored object.
 func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (*Facts, error) {
 	observed, problem, err := microservice.Facts(ctx, c, ms, now)
 	if err != nil {

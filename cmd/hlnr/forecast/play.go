@@ -33,7 +33,8 @@ type Forecast struct {
 	// Open describes the condition that blocks a rollout at the end of the forecast without a time limit. It is empty if no rollout is
 	// blocked.
 	Open string `json:"open,omitempty"`
-	// Outcome is the outcome of the decision of [Facts.Decide]. It is empty without a decision, or if the decision is not handled.
+	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty without a decision, or if the decision is
+	// not handled.
 	Outcome string `json:"outcome,omitempty"`
 }
 

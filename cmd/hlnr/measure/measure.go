@@ -117,7 +117,8 @@ func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev
 	return list.Items, err
 }
 
-// active returns the active release of the same group, which is the baseline of metrics. This may be the release itself.
+// active returns the active release of the same group, which is the baseline of metrics. This can be the release
+// itself.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// window is the period for which shares are computed. It covers several scrapes, which may be a minute apart.
+	// window is the period for which shares are computed. It covers several scrapes, which can be a minute apart.
 	window = 5 * time.Minute
 	// patience is the timeout of queries to the server of the analysis, which might not be reachable from this machine. patienceOfFlag is the
 	// timeout of queries to the server of --prometheus.

@@ -357,7 +357,7 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// ends reports whether a group is ending, so that all its releases are removed.
+// ends reports whether a group is ending, which means that all its releases are removed.
 func (s snapshot) ends(g *v1alpha1.ReleaseGroup) bool {
 	return s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing
 }
@@ -407,7 +407,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
-// pinnedElsewhere describes the pin of the group of a version to another version. The text is empty if there is no such pin.
+// pinnedElsewhere describes the pin of a version's group to another version. The text is empty if there is no such pin.
 func (s snapshot) pinnedElsewhere(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {

@@ -22,7 +22,7 @@ import (
 // shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// Acts executes actions like the commands of the same names, with the permissions of a reader of the board.
+// Acts executes actions like the commands with the same names, with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
 	// Client returns the client with the permissions of the reader in a context.
@@ -123,7 +123,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
-// userPermissions answers questions about the permissions of the user of a kubeconfig.
+// userPermissions answers questions about the permissions of the kubeconfig's user.
 type userPermissions struct {
 	now    func() time.Time
 	client client.Client
@@ -140,7 +140,7 @@ type answer struct {
 	at      time.Time
 }
 
-// newActs returns the Acts for the user of a kubeconfig.
+// newActs returns the Acts for the kubeconfig's user.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	user := &userPermissions{now: f.Now, client: c, known: map[right]answer{}}
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Permissions: user.in, FreezePermissions: user.freeze}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestCommandIsQuoted checks the quoting of the command for an action, because users copy the command into a shell, and a
-// link on another site may have set its values.
+// link on another site might have set its values.
 func TestCommandIsQuoted(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {

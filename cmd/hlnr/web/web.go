@@ -1,7 +1,7 @@
 // Package web contains the command that serves the board of internal/web to the user.
 //
 //	web.go   the command
-//	acts.go  actions of a reader, and the permissions of the user of a kubeconfig
+//	acts.go  actions of a reader, and the permissions of the kubeconfig's user
 package web
 
 import (

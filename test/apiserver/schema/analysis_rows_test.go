@@ -198,4 +198,4 @@ var analysisRows = map[string]row{
 }
 
 // onlyOne is the message for a metric that sets the header Authorization twice.
-const onlyOne = "web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them"
+const onlyOne = "web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them"
