@@ -182,8 +182,7 @@ func (p phases) over(b budget) (out []string) {
 // write would occur in every round.
 const rounds = 4
 
-// TestWriteBudget counts the writes of a manager for the creation of a service with a canary and a domain, for its
-// upgrades, and while it is stable.
+// TestWriteBudget counts the writes of a manager while a service with a canary and a domain is created, upgraded and stable.
 func TestWriteBudget(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause *v1alpha1.CanaryPause
@@ -308,11 +307,11 @@ func createBudgeted(t *testing.T, namespace, name, repository string, pause *v1a
 	for _, obj := range []client.Object{policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may still be in effect for a moment.
+	// A list of domains that another test deleted might still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 }
 
-// unprogrammed names a NetworkPolicy or Microservice that is not Ready.
+// unprogrammed describes a NetworkPolicy or Microservice that is not Ready.
 func unprogrammed(t *testing.T, namespace string) string {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList

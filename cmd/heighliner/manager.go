@@ -90,7 +90,7 @@ VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies of the
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
-It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service account.`,
+It connects to the cluster that KUBECONFIG, --kubeconfig or the pod's service account defines.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -104,7 +104,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
-	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas need the same number, and it must change only while no replica runs; 0 disables shards")
+	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas need the same number, which must be changed only while no replica runs; 0 disables shards")
 	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")

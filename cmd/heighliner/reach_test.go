@@ -24,8 +24,8 @@ import (
 )
 
 // TestSmokeTestReachesTheRelease tests that a smoke test, which is called before a release gets traffic, receives a URL
-// and Services through which only that release answers, and is not called before the Gateway has accepted the domain of
-// the canary.
+// and Services through which only that release responds, and is not called before the Gateway has accepted the domain of the
+// canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
@@ -80,7 +80,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	for _, obj := range []client.Object{gateway, policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may still be in effect for a moment.
+	// A list of domains that another test deleted might still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 	startManager(t, "v1.0.0", kubeconfig, namespace)
 

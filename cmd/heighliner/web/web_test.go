@@ -202,7 +202,7 @@ func withProvider(s *site) []string {
 	return []string{"--oidc-issuer-url", s.provider.URL, "--oidc-client-id", identitytest.ClientID, "--oidc-client-secret-file", secret, "--oidc-ca-file", pemFile(s.T, "CERTIFICATE", s.provider.Certificate().Raw)}
 }
 
-// person has a browser, and logs in when the board asks for it.
+// person is a user with a browser, who logs in when the board requires it.
 type person struct {
 	*site
 	client *http.Client
@@ -330,7 +330,8 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	return out
 }
 
-// TestPeople tests that users log in, see what they may list, and act as themselves: the API server decides about their actions and records them.
+// TestPeople tests that users log in, see what they may list, and act as themselves: the API server authorizes their actions and
+// records them.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	config := install(t)

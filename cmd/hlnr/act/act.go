@@ -58,7 +58,7 @@ type Done struct {
 	Group        string `json:"group,omitempty"`
 	Version      string `json:"version,omitempty"`
 	Step         string `json:"step,omitempty"`
-	// By is the name of the user in the API server.
+	// By is the user name that the API server reports.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Until is the end of a pin or a freeze, in RFC 3339.

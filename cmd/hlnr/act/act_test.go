@@ -112,8 +112,8 @@ func shop(t *testing.T) *person {
 	return p
 }
 
-// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the name of the user in the
-// API server.
+// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the user name that the API
+// server reports.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -414,7 +414,7 @@ func TestInterruptedAfterTheDecision(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that a signal ends the wait of a decision, and does not interrupt its write.
+// TestInterrupted checks that a signal ends the wait for a decision, but does not interrupt the write.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -236,7 +236,7 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible rejects a decision that makes no sense in the state of the release. It also sets the name of the step.
+// sensible rejects a decision that makes no sense in the current state of the release. It also sets the name of the step.
 func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))

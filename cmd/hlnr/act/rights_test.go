@@ -17,8 +17,8 @@ import (
 )
 
 // TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the role heighliner-owner,
-// and may not read the objects from which the name of the next release derives. The pin must not report that the version is active while another
-// release of the version starts.
+// and may not read the objects from which the name of the next release is derived. The pin must not report that the version is
+// active while another release of the version starts.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -160,7 +160,7 @@ func failureOf(obj client.Object) string {
 
 // scanned reports whether a request was handled, and describes the result.
 func scanned(obj client.Object, request string) (bool, string) {
-	// If another request replaced this one, the scan for that request also answers this one.
+	// If another request replaced this one, the scan for that request also handles this one.
 	last := obj.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	handled := func(by string) bool { return by == request || by != "" && by == last }
 	switch o := obj.(type) {

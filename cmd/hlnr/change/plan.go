@@ -141,14 +141,14 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 
 // planner predicts the effects of applying objects, one after another.
 type planner struct {
-	// stored reads only objects of the cluster. client also reads ImagePolicies and analysis templates from the files.
+	// stored reads only objects in the cluster. client also reads ImagePolicies and analysis templates from the files.
 	stored, client client.WithWatch
 	namespace      string
 	now            time.Time
 }
 
 // withFiles returns a client that also reads ImagePolicies and analysis templates from the files if they do not exist in the cluster
-// yet, because a Microservice in the same files may use them.
+// yet, because a Microservice in the same files can use them.
 func withFiles(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
@@ -195,7 +195,7 @@ func copyTo[T any, P interface {
 	return is
 }
 
-// object returns the predicted effects of applying one object of a file.
+// object returns the predicted effects of applying one object from a file.
 func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	out := Object{Kind: d.object.Kind(), Namespace: d.object.Namespace(), Name: d.object.Name()}
 	typed, faults := check(ctx, d.object)
@@ -257,7 +257,7 @@ func ofCluster(o client.Object) bool {
 	return false
 }
 
-// merge adds the metadata and the status of the stored object to the object of a manifest. It keeps fields that hlnr or a user
+// merge adds the metadata and the status of the stored object to the object from a manifest. It keeps fields that hlnr or a user
 // set separately, as kubectl apply does.
 func merge(before, after client.Object) {
 	after.SetUID(before.GetUID())
@@ -305,8 +305,8 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 // trackedBy is the prefix of the labels and annotations that Argo CD adds to objects.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys returns the labels or annotations after an apply: all from the manifest, and all stored ones that the last apply did not
-// set.
+// mergeKeys returns the labels or annotations after an apply: those in the manifest, and those stored ones that the last apply
+// did not set.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {

@@ -45,7 +45,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	return Failed(err)
 }
 
-// explainKubeconfig converts errors of the kubeconfig, which occur before any request.
+// explainKubeconfig converts kubeconfig errors, which occur before any request.
 func (f *Factory) explainKubeconfig(err error) error {
 	switch text := err.Error(); {
 	case clientcmd.IsEmptyConfig(err):
@@ -73,7 +73,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	case unloaded.MatchString(text):
 		m := unloaded.FindStringSubmatch(text)
 		cause := ""
-		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // An error of the system, such as "read FILE: is a directory".
+		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // A system error, such as "read FILE: is a directory".
 			cause = " (" + after + ")"
 		}
 		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a kubeconfig", m[1], cause))
@@ -174,7 +174,7 @@ func resource(plural, group string) string {
 
 // Permission is a permission that a user might lack.
 type Permission struct {
-	// User is the name of the user in the API server, empty if it is not known.
+	// User is the user name that the API server reports, or empty if the name is not known.
 	User string
 	// Verb is the verb of the request, such as patch.
 	Verb string

@@ -30,7 +30,7 @@ import (
 // FieldManager is the field manager of all writes of the command.
 const FieldManager = "hlnr"
 
-// The rate limits of requests, which are the same as those of kubectl.
+// The rate limits of requests, which are the same as in kubectl.
 const (
 	qps   = 50
 	burst = 300
@@ -142,7 +142,7 @@ func (c strictClient) Patch(ctx context.Context, o client.Object, patch client.P
 	return c.WithWatch.Patch(ctx, o, patch, append([]client.PatchOption{strict}, opts...)...)
 }
 
-// Namespace returns the namespace of --namespace, otherwise the namespace of the context, and otherwise "default".
+// Namespace returns the namespace from --namespace, otherwise the namespace of the context, and otherwise "default".
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Kubeconfig().Namespace()
 	return namespace, err

@@ -441,7 +441,7 @@ func (d *doctor) checkShards(ctx context.Context, shards int) {
 	}
 }
 
-// checkGatewayKinds reports which kinds of routes of the Gateway API exist.
+// checkGatewayKinds reports which kinds of the Gateway API exist.
 func (d *doctor) checkGatewayKinds(ctx context.Context) {
 	var there []string
 	for _, name := range []string{"gateways", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes", "listenersets"} {

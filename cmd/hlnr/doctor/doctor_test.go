@@ -310,8 +310,9 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
-// TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after a while, and that a release with too few ready
-// pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a retained release.
+// TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after some time, and that a release
+// with too few ready pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a
+// retained release.
 func TestActiveReleaseWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -387,7 +388,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 }
 
 // TestClusterRoleOfAnEarlierVersion checks that doctor reports a manager that starts no controller, because the ClusterRole of an earlier version
-// lacks a kind. This applies to managers of some namespaces and of all namespaces.
+// lacks a kind. This applies to managers that watch some namespaces, and to managers that watch all namespaces.
 func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -44,8 +44,8 @@ func TestSecretsOfASharedAnalysis(t *testing.T) {
 	}
 }
 
-// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the condition Ready of the
-// Microservice does not depend on previews.
+// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the
+// Microservice's condition Ready does not depend on previews.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -87,7 +87,7 @@ func TestMovedPodNextToAnotherGroup(t *testing.T) {
 }
 
 // TestOutageOfAnExclusiveGroup checks that doctor reports a group without a serving pod, with the commands that end the outage. This includes a
-// group in which the pods of the active release ended for another release.
+// group in which the pods of the active release were stopped for another release.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, fix := range map[string]string{

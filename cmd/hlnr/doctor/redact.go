@@ -24,8 +24,8 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// secrets returns the patterns of secrets in texts. They are compiled on first use, because the compilation would delay the start of all
-// commands by milliseconds.
+// secrets returns the patterns of secrets in texts. They are compiled on first use, because compiling them would delay the start
+// of all commands by milliseconds.
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
@@ -99,8 +99,8 @@ func cleanText(text string) string {
 // dropped contains fields that a report does not need, because they repeat other fields or can contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
-// valued contains fields with values that a report does not need: environment variables, headers, bodies, data of objects,
-// attributes of volumes, arguments and commands.
+// valued contains fields with values that a report does not need: environment variables, headers, bodies, object data, volume
+// attributes, arguments and commands.
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,

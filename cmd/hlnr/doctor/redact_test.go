@@ -97,7 +97,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// TestCleanFields checks that a report contains no values of users from fields of pods, volumes and hooks.
+// TestCleanFields checks that a report contains no user values from the fields of pods, volumes and hooks.
 func TestCleanFields(t *testing.T) {
 	t.Parallel()
 	get := &corev1.HTTPGetAction{Path: "/live", HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Team", Value: "hunter2"}}}

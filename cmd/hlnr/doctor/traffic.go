@@ -134,7 +134,7 @@ func takes(l gatewayv1.Listener, host string) bool {
 	return own == host || below(own, host) || below(host, own)
 }
 
-// The limits of the check of Prometheus servers.
+// The limits for checking Prometheus servers.
 const (
 	askTimeout   = 5 * time.Second
 	slowAnswer   = 2 * time.Second

@@ -289,7 +289,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates returns the certificates in the files of the flags.
+// certificates returns the certificates in the files that the flags set.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {

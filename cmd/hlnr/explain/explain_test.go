@@ -46,8 +46,8 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// TestExplainTags checks the output for each folder of testdata/explain, which contains a policy, tags and the expected output. The order of the
-// tags does not matter.
+// TestExplainTags checks the output for each folder in testdata/explain. A folder contains a policy, tags and the expected
+// output. The order of the tags does not matter.
 func TestExplainTags(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("testdata/explain/*")

@@ -35,7 +35,8 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// advance replaces the facts with the facts after a number of plans at one time. respond changes the cluster after each plan.
+// advance replaces the facts with those that result from a number of plans at the same time. respond changes the cluster after
+// each plan.
 func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
 	for range plans {

@@ -5,7 +5,7 @@
 //	objects.go  reads the objects of a view
 //	status.go   status and previews
 //	tree.go     tree and history
-//	watch.go    watches of tree -w, and its output of a line for each change
+//	watch.go    watches of tree -w, and its line-by-line output
 //	live.go     output of tree -w on a terminal
 //	why.go      why
 //	routes.go   reads the routes and Gateways of a host

@@ -271,7 +271,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	}
 }
 
-// TestOutputsAgree checks that text and JSON of a command agree.
+// TestOutputsAgree checks that the text and the JSON of a command agree.
 func TestOutputsAgree(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")

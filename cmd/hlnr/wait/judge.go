@@ -159,7 +159,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, q.halted(s, g, row) // The release becomes active.
 		}
 		if s.ms.Status.ObservedGeneration < s.ms.Generation {
-			return lines, nil // The manager has not observed the last change, which may make the release active again.
+			return lines, nil // The manager has not observed the last change, which might make the release active again.
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// quick is a clock on which every wait is short.
+// quick is a clock with which every wait is short.
 type quick struct{ clocks.RealClock }
 
 func (quick) After(time.Duration) <-chan time.Time { return time.After(time.Millisecond) }

@@ -167,7 +167,7 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer of the last minute, or sends a review. If there is no answer, asked returns false.
+// asked returns an answer from the last minute, or sends a review. If there is no answer, asked returns false.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()

@@ -115,8 +115,8 @@ func (r *reader) want(path, text string) {
 	})
 }
 
-// TestBoard checks that a reader sees a waiting canary and the effects of an approval, approves with a reason, and sees the result. The board
-// shows rejections of the API server.
+// TestBoard checks that a reader sees a waiting canary and the effects of an approval, approves with a reason, and sees the
+// result. The board shows rejections by the API server.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
