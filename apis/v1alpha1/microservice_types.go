@@ -294,7 +294,7 @@ type ManualUpdateStrategy struct {
 // or release that this user chose, so that a change by another user or tool is not attributed to
 // this user.
 type PinAuthor struct {
-	// name of the user, as the API server authenticates it.
+	// name of the user, as authenticated by the API server.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

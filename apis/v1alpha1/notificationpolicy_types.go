@@ -118,9 +118,9 @@ type NotificationReceiver struct {
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
-	// context is the first part of the context of commit statuses, CONTEXT/NAMESPACE/MICROSERVICE.
-	// GitHub shows the last status of each context. Set it if several clusters report to the same
-	// repository. Defaults to heighliner.
+	// context is the first part of the commit status context, CONTEXT/NAMESPACE/MICROSERVICE. GitHub
+	// shows the last status of each context. Set it if several clusters report to the same repository.
+	// Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
