@@ -21,7 +21,7 @@ if go test -overlay="$tmp/overlay.json" ./cmd/heighliner -count=1 -run 'TestWrit
 	echo "mutate-writes: TestWriteBudget passes with one more event for each create and upgrade" >&2
 	exit 1
 fi
-if ! grep 'writes for a service, more than' "$tmp/log"; then
+if ! grep 'writes per service, more than' "$tmp/log"; then
 	cat "$tmp/log" >&2
 	echo "mutate-writes: TestWriteBudget failed for another reason" >&2
 	exit 2

@@ -16,19 +16,20 @@ const (
 )
 
 // FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or
-// Restore until the policy is applied, for at most progressDeadlineSeconds. It does not block
-// in a namespace that is being deleted.
+// Restore until the policy is applied, for at most progressDeadlineSeconds. It does not block the
+// deletion of objects in a namespace that is being deleted.
 const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"
 
-// Annotations on adopted objects of users, for restoring them.
+// Annotations on adopted, user-managed objects. They contain the values that are needed to restore
+// the objects.
 const (
 	// AnnotationAdoptedSelector contains the original selector of an adopted Service, as JSON.
 	AnnotationAdoptedSelector = "hlnr.io/adopted-selector"
 	// AnnotationAdoptedReplicas contains the original number of replicas of an adopted Deployment.
 	AnnotationAdoptedReplicas = "hlnr.io/adopted-replicas"
 	// AnnotationRules, followed by the name of a NetworkPolicy, is the key of an annotation on a
-	// route. As JSON, it contains the rollout state from which the policy wrote its rules of the
-	// route, and the original backendRefs of these rules.
+	// route. The value is JSON: the rollout state from which the policy wrote its rules in the route,
+	// and the original backendRefs of these rules.
 	AnnotationRules = "hlnr.io/rules."
 )
 
@@ -44,8 +45,8 @@ type AdoptDeployment struct {
 
 // AdoptService takes over an existing Service that clients use.
 type AdoptService struct {
-	// serviceName is the name of a Service in this namespace. Its selector is changed to the active
-	// release of the newest group as soon as that release has as many ready endpoints as the
+	// serviceName is the name of a Service in this namespace. Its selector is changed to select the
+	// active release of the newest group as soon as that release has as many ready endpoints as the
 	// Service. The name, addresses and ports of the Service, and routes to it, do not change.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -53,7 +54,7 @@ type AdoptService struct {
 	ServiceName string `json:"serviceName"`
 }
 
-// AdoptedService is the state of the adoption of a Service.
+// AdoptedService is the adoption state of a Service.
 type AdoptedService struct {
 	// serviceName of the Service.
 	// +kubebuilder:validation:MaxLength=63

@@ -4,10 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CanaryAnalysis measures a canary in every step in which it can receive traffic. A round
-// evaluates the queries of all metrics at the same time. The first round takes place one
-// interval after the weight of the step is programmed, so that it covers only traffic of this
-// step.
+// CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
+// evaluates the queries of all metrics at the same time. The first round takes place one interval
+// after the weight of the step is programmed, so that it covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
@@ -41,9 +40,9 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
-	// noTraffic defines what happens if there were no requests to measure: Wait blocks the step
-	// until there are requests, Fail fails the round, and Ignore ignores the metric in this round.
-	// Defaults to Wait.
+	// noTraffic defines what happens when there are no requests to measure: Wait blocks the step until
+	// there are requests, Fail fails the round, and Ignore ignores the metric in this round. Defaults
+	// to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
@@ -70,7 +69,7 @@ type CanaryAnalysis struct {
 	Metrics []AnalysisMetric `json:"metrics"`
 }
 
-// NoTrafficPolicy defines what happens if there were no requests to measure.
+// NoTrafficPolicy defines what happens when there are no requests to measure.
 // +kubebuilder:validation:Enum=Fail;Ignore;Wait
 type NoTrafficPolicy string
 
@@ -103,8 +102,8 @@ const (
 
 // AnalysisProvider answers the queries of an analysis.
 type AnalysisProvider struct {
-	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to
-	// the server of the manager's flag --prometheus-address.
+	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to the
+	// server that the manager's flag --prometheus-address sets.
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
@@ -125,8 +124,8 @@ type PrometheusProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query or fragment; put credentials into secretRef"
 	Address string `json:"address"`
 
-	// secretRef refers to a Secret in this namespace with key token, or with username and password.
-	// The credentials are sent only to this address.
+	// secretRef refers to a Secret in this namespace with the key token, or with the keys username and
+	// password. The credentials are sent only to this address.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -142,7 +141,7 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
-// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
+// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where thresholdRange has one"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
 // +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
@@ -173,9 +172,9 @@ type AnalysisMetric struct {
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
 
-	// minimumRequests is the number of requests in an interval that successRate and latency
-	// require. With a baseline, the active release requires the same number. Fewer requests count
-	// as NoTraffic. Defaults to 1.
+	// minimumRequests is the minimum number of requests in an interval that successRate and latency
+	// require. With a baseline, the active release must also have received this number. Fewer requests
+	// count as NoTraffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -187,7 +186,7 @@ type AnalysisMetric struct {
 
 	// inconclusiveRange is a range that is wider than thresholdRange. A value in this range but
 	// outside thresholdRange does not fail the round, but makes it inconclusive, which requires a
-	// decision of a user. Bounds default to those of thresholdRange.
+	// user's decision. Bounds default to those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
@@ -268,7 +267,7 @@ type PrometheusMetric struct {
 }
 
 // WebMetric is a number in the JSON response of a URL.
-// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
+// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
 	// url to request. It can contain the fields of prometheus.query, and {{.Start}} and {{.End}},
@@ -280,8 +279,8 @@ type WebMetric struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
-	// body is JSON to send by POST. It can contain the fields of url. Without a body the request is
-	// a GET.
+	// body is JSON to send by POST. It can contain the fields of url. Without a body, the request is a
+	// GET request.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -302,9 +301,9 @@ type WebMetric struct {
 	// +kubebuilder:validation:MaxItems=8
 	Headers []WebHeader `json:"headers,omitempty"`
 
-	// secretRef refers to a Secret in this namespace with key token, which is sent as a bearer
-	// token, or with username and password. For other credentials use headers. Credentials are sent
-	// only to the host of the URL.
+	// secretRef refers to a Secret in this namespace with the key token, which is sent as a bearer
+	// token, or with the keys username and password. For other credentials, use headers. Credentials
+	// are sent only to the host of the URL.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -324,7 +323,7 @@ type WebMetric struct {
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
 
-// WebAWS signs a request with Signature Version 4 of AWS. A body is sent with the Content-Type
+// WebAWS signs a request with AWS Signature Version 4. A body is sent with the Content-Type
 // application/x-amz-json-1.0; CloudWatch also requires the header X-Amz-Target with the operation,
 // such as GraniteServiceVersion20100801.GetMetricData.
 type WebAWS struct {
@@ -344,15 +343,15 @@ type WebAWS struct {
 	Service string `json:"service,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the keys access-key-id and
-	// secret-access-key of an IAM user or role, and session-token if they are temporary. The
+	// secret-access-key of an IAM user or role, and session-token if these keys are temporary. The
 	// identity of the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`
 }
 
 // WebGoogle fetches an access token with the scope
-// https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a bearer
-// token (RFC 7523). The token is used until shortly before it expires.
+// https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a
+// bearer token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
 	// secretRef refers to a Secret in this namespace whose key key.json is the key of a service
 	// account, in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
@@ -372,20 +371,20 @@ type WebHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; for credentials use secretRef, or Authorization with secretKeyRef"
 	Name string `json:"name"`
 
-	// value of the header, in printable ASCII. In a template {{.Args.NAME}} is replaced.
+	// value of the header, in printable ASCII. In a template, {{.Args.NAME}} is replaced.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[ -~]*$")`,message="web.headers[].value must be printable ASCII"
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
 
-	// secretKeyRef refers to a key of a Secret in this namespace with the whole value of the
-	// header, such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line
-	// break at its end is ignored.
+	// secretKeyRef refers to a key in a Secret in this namespace that contains the whole value of the
+	// header, such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line break
+	// at the end of the value is ignored.
 	// +optional
 	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
 }
 
-// SecretKeyReference refers to a key of a Secret of the same namespace.
+// SecretKeyReference refers to a key in a Secret in the same namespace.
 type SecretKeyReference struct {
 	// name of the Secret.
 	// +required
@@ -393,7 +392,7 @@ type SecretKeyReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// key of the Secret.
+	// key in the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -429,7 +428,7 @@ const (
 	BaselineDifference BaselineMode = "Difference"
 )
 
-// AnalysisPhase is the result of the rounds of a step so far.
+// AnalysisPhase is the result of a step's rounds so far.
 // +kubebuilder:validation:Enum=Running;Passed;Failed;Inconclusive;NoTraffic
 type AnalysisPhase string
 
@@ -448,7 +447,7 @@ const (
 	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
 )
 
-// MeasurementResult is the result of one measurement of a metric.
+// MeasurementResult is the result of measuring a metric once.
 // +kubebuilder:validation:Enum=Passed;Failed;Inconclusive;NoTraffic;Skipped;Error
 type MeasurementResult string
 
@@ -470,7 +469,7 @@ const (
 	MeasurementError MeasurementResult = "Error"
 )
 
-// ReleaseAnalysis is the state of the analysis of a canary.
+// ReleaseAnalysis is the state of a canary's analysis.
 type ReleaseAnalysis struct {
 	// template that defines the analysis, with its generation, as in
 	// ClusterAnalysisTemplate/http@3. It is empty if the Microservice defines the analysis.
@@ -481,15 +480,14 @@ type ReleaseAnalysis struct {
 	// run is the sequence number of the rollout.
 	Run int64 `json:"run"`
 
-	// step that is measured, from 1.
+	// step that is being measured, counted from 1.
 	Step int32 `json:"step"`
 
 	// since is when the measured step began to wait for the analysis.
 	Since metav1.MicroTime `json:"since"`
 
 	// specHash is the hash of the metrics with their thresholds, and of count, interval, source,
-	// provider and noTraffic. When one of these changes, rounds starts at 0 again, and failures
-	// remains.
+	// provider and noTraffic. When one of these changes, rounds is reset to 0, and failures is kept.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`

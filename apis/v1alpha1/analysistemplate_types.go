@@ -30,7 +30,7 @@ type AnalysisTemplateReference struct {
 	// +kubebuilder:validation:MaxItems=16
 	Args []AnalysisArgumentValue `json:"args,omitempty"`
 
-	// metrics change metrics of the template for this Microservice.
+	// metrics lists changes to the template's metrics for this Microservice.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -38,7 +38,7 @@ type AnalysisTemplateReference struct {
 	Metrics []AnalysisMetricChange `json:"metrics,omitempty"`
 }
 
-// AnalysisArgumentValue is the value of an argument of a template.
+// AnalysisArgumentValue is the value of a template's argument.
 type AnalysisArgumentValue struct {
 	// name of the argument.
 	// +required
@@ -46,9 +46,9 @@ type AnalysisArgumentValue struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// value of the argument. The allowed characters have no special meaning in strings of PromQL
-	// and JSON. In the host of a URL, the value must be a single label, without '.', '/' and ':'.
-	// In the path, '/' begins another segment, and '..' is rejected.
+	// value of the argument. The allowed characters have no special meaning in PromQL and JSON
+	// strings. In the host of a URL, the value must be a single label, without '.', '/' and ':'. In
+	// the path, '/' begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -94,7 +94,7 @@ type AnalysisArgument struct {
 // round.
 type AnalysisTemplateSpec struct {
 	// args are the arguments of the analysis. In prometheus.query, web.url, web.body and
-	// web.headers[].value {{.Args.NAME}} is replaced by the value of an argument.
+	// web.headers[].value, {{.Args.NAME}} is replaced by the value of an argument.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -58,7 +58,7 @@ const (
 	// TrafficRoutes splits requests by the weights of routes, which NetworkPolicies write.
 	TrafficRoutes CanaryTraffic = "Routes"
 	// TrafficPods splits the pods of a group: the canary has the share of availability.replicas
-	// that its weight requires, at least one, and the active release has the other pods.
+	// that its weight requires, but at least one, and the active release has the other pods.
 	TrafficPods CanaryTraffic = "Pods"
 )
 
@@ -71,12 +71,12 @@ type Weekday string
 // +kubebuilder:validation:XValidation:rule="self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",message="a time of day must have two digits for the hour and two for the minute, in quotes: \"09:30\""
 type ClockTime string
 
-// DeployWindow is a time of the week in which a step may start.
+// DeployWindow is a weekly time window in which a step can start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
 	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults
-	// to UTC. If the database does not contain the name, the window is closed, and condition
-	// Stalled reports it.
+	// to UTC. If the database does not contain the name, the window is closed, and the condition
+	// Stalled reports this.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"
@@ -101,6 +101,6 @@ type DeployWindow struct {
 	To ClockTime `json:"to,omitempty"`
 }
 
-// ConditionConfigurationLost of a Microservice reports that the copies of ConfigMaps or
-// Secrets of a release were deleted, and their content is lost.
+// ConditionConfigurationLost of a Microservice reports that a release's copies of ConfigMaps or
+// Secrets were deleted, and that their content is lost.
 const ConditionConfigurationLost = "ConfigurationLost"

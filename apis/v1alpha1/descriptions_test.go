@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// foreign matches the fields with types of Kubernetes, which the documentation of Kubernetes describes.
+// foreign matches fields whose types are defined by Kubernetes. The Kubernetes documentation
+// describes them.
 var foreign = regexp.MustCompile(`^spec\.(template|availability\.autoscaling\.(metrics|behavior))$|^status\.conditions$`)
 
-// TestDescriptionsNameValues checks that the description of a field, which kubectl explain shows, contains each value of an enum,
-// and the default.
+// TestDescriptionsNameValues checks that the description of each field, which kubectl explain
+// shows, contains every enum value and the default.
 func TestDescriptionsNameValues(t *testing.T) {
 	t.Parallel()
 	enums, defaults := 0, 0
@@ -31,7 +32,7 @@ func TestDescriptionsNameValues(t *testing.T) {
 			for _, value := range values {
 				enums++
 				if text := textOf(t, value); !named(description, text) {
-					t.Errorf("%s %s: the description %q does not name the value %s: explain it in the comment of the field", kind, path, description, text)
+					t.Errorf("%s %s: the description %q does not name the value %s: explain it in the field's comment", kind, path, description, text)
 				}
 			}
 			if field.Default == nil || strings.HasPrefix(string(field.Default.Raw), "{") {
@@ -44,11 +45,11 @@ func TestDescriptionsNameValues(t *testing.T) {
 		})
 	}
 	if enums == 0 || defaults == 0 {
-		t.Errorf("checked %d values of enums and %d defaults, want some of both", enums, defaults)
+		t.Errorf("checked %d enum values and %d defaults, want at least one of each", enums, defaults)
 	}
 }
 
-// schemas returns the schemas of the generated definitions by kind.
+// schemas returns the schemas of the generated CustomResourceDefinitions, by kind and version.
 func schemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	names, err := filepath.Glob("../../config/crd/hlnr.io_*.yaml")
@@ -72,7 +73,7 @@ func schemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	return found
 }
 
-// visit calls f for the fields below a schema, except for foreign ones.
+// visit calls f for the fields below a schema, except for those that foreign matches.
 func visit(path string, schema apiextensionsv1.JSONSchemaProps, f func(string, apiextensionsv1.JSONSchemaProps)) {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		visit(path, *schema.Items.Schema, f)

@@ -28,8 +28,8 @@ const (
 	FailureQuotaExceeded = "QuotaExceeded"
 	// FailurePodSecurityViolation means that the namespace's Pod Security level rejects the pods.
 	FailurePodSecurityViolation = "PodSecurityViolation"
-	// FailureAdmissionUnavailable means that an admission webhook or the API server could not
-	// decide about the pods, because it did not respond or its response was invalid.
+	// FailureAdmissionUnavailable means that an admission webhook or the API server could not decide
+	// whether to admit the pods, because it did not respond or its response was invalid.
 	FailureAdmissionUnavailable = "AdmissionUnavailable"
 	// FailurePodRejected means that the API server or an admission plugin rejects the pods for
 	// another reason.
@@ -43,7 +43,7 @@ const (
 	// FailureOtherReleaseRunning means that the release is exclusive, and pods of another release
 	// of its group are still running.
 	FailureOtherReleaseRunning = "OtherReleaseRunning"
-	// FailureReadinessFailing means that a container runs, but does not become ready in the time
+	// FailureReadinessFailing means that a container runs, but does not become ready within the time
 	// that its probes allow.
 	FailureReadinessFailing = "ReadinessFailing"
 	// FailureNameConflict means that a Deployment with the same name exists, and is not managed by

@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
 	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
-	// selects no Microservice, and condition Stalled reports it.
+	// selects no Microservice, and the condition Stalled reports this.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -15,7 +15,7 @@ type FreezeRules struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason"`
 
-	// until is the time at which the freeze ends; it begins when the object is created. Set
+	// until is the time at which the freeze ends. The freeze begins when the object is created. Set
 	// exactly one of until, periods and indefinite.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
@@ -40,11 +40,11 @@ type FreezePeriod struct {
 	// +required
 	From metav1.Time `json:"from"`
 
-	// to is when the period ends, and releases continue.
+	// to is when the period ends and releases continue.
 	// +required
 	To metav1.Time `json:"to"`
 
-	// reason of this period. Defaults to spec.reason.
+	// reason for the freeze in this period. Defaults to spec.reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`

@@ -33,8 +33,8 @@ type GitHubRepositorySpec struct {
 
 	// credentialsSecretRef refers to a Secret in this namespace with either the key token (a
 	// fine-grained personal access token), or the keys appID and privateKey (PEM) of a GitHub App,
-	// and optionally installationID. Without credentials GitHub allows 60 requests an hour, which
-	// is only enough to try out a public repository.
+	// and optionally installationID. Without credentials, GitHub allows 60 requests per hour, which is
+	// enough only for trying out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
@@ -85,7 +85,7 @@ type AllowedNamespaces struct {
 	// +required
 	From NamespacesFrom `json:"from"`
 
-	// selector for the labels of namespaces. It must be set if from is Selector.
+	// selector selects namespaces by label. It must be set if from is Selector.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -106,8 +106,8 @@ type Feedback struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the supported variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
 	Environment string `json:"environment,omitempty"`
 
-	// comment enables one comment on each pull request, which lists its previews and is edited in
-	// place. Defaults to true.
+	// comment enables a single comment on each pull request. The comment lists the previews of the
+	// pull request, and is edited in place. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	Comment *bool `json:"comment,omitempty"`
@@ -130,7 +130,7 @@ type FeedbackDeployments struct {
 type PullRequestState string
 
 // The states of a pull request. A pull request is Closed only if GitHub reports this in response to
-// a request for its number.
+// a request for that pull request.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"
@@ -256,9 +256,9 @@ type GitHubTag struct {
 // +kubebuilder:validation:Enum=queued;in_progress;success;failure;inactive
 type DeploymentState string
 
-// The states that are written: queued while there is no image, in_progress while pods start,
-// success once the release is available and routed, failure if the release failed, inactive once
-// the pull request is closed or a newer commit replaces this commit.
+// The states that are written to GitHub: queued while there is no image, in_progress while pods
+// start, success once the release is available and routed, failure if the release failed, and
+// inactive once the pull request is closed or a newer commit replaces this commit.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -308,7 +308,7 @@ type CommentRecord struct {
 	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
-	// pullRequest number.
+	// pullRequest is the number of the pull request.
 	PullRequest int64 `json:"pullRequest"`
 	// commentID is the ID of the comment on GitHub.
 	// +optional

@@ -16,7 +16,7 @@ type NamespacedReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitHubSource uses versions of a GitHub repository. A version is offered as soon as its image is
+// GitHubSource uses versions from a GitHub repository. A version is offered as soon as its image is
 // in the registry.
 // +kubebuilder:validation:XValidation:rule="(has(self.releases) ? 1 : 0) + (has(self.tags) ? 1 : 0) + (has(self.pullRequests) ? 1 : 0) == 1",message="spec.source.github: set exactly one of releases, tags and pullRequests"
 type GitHubSource struct {
@@ -56,8 +56,8 @@ const (
 	DraftOnly    DraftPolicy = "Only"
 )
 
-// AuthorAssociation is the association of the author of a pull request with the
-// repository, as GitHub reports it.
+// AuthorAssociation is the association of a pull request's author with the repository, as GitHub
+// reports it.
 // +kubebuilder:validation:Enum=Owner;Member;Collaborator;Contributor;FirstTimeContributor;FirstTimer;Mannequin;None
 type AuthorAssociation string
 
@@ -154,7 +154,7 @@ type Forks struct {
 	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
 	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
 	// pushes. Without {{.SHA}}, the label approves the head commit at which it was first seen,
-	// which may have been pushed after the reviewer opened the page. GitHub limits labels to 50
+	// which might have been pushed after the reviewer opened the page. GitHub limits labels to 50
 	// characters, and {{.SHA}} takes 40 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -164,21 +164,21 @@ type Forks struct {
 	Label string `json:"label,omitempty"`
 }
 
-// Match maps names of the source to tags of the image.
+// Match maps names in the source to image tags.
 type Match struct {
-	// name maps the name of a GitHub release or tag to the tag of the image. By default the tag is
-	// equal to the name.
+	// name maps the name of a GitHub release or tag to the tag of the image. By default, the tag is
+	// the same as the name.
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
-	// candidates are templates of the image's tag for a pull request, tried in order. The supported
-	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each
-	// candidate must contain one of the first three variables, because two pull requests can have
-	// the same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
-	// its image must be the head commit or the merge commit. If the image has no such label, it is
-	// accepted if it is newer than the head commit and the pull request is not from a fork. With
-	// forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
-	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
+	// candidates are templates for the image tag of a pull request, tried in order. The supported
+	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each candidate
+	// must contain one of the first three variables, because two pull requests can have the same
+	// {{.Branch}}. A tag that does not contain the commit can move. Therefore, the revision label of
+	// its image must be the head commit or the merge commit. An image without this label is accepted
+	// if it is newer than the head commit and the pull request is not from a fork. With forks.policy
+	// Approved, only candidates with {{.SHA}} apply to forks. Defaults to "pr-{{.Number}}-{{.SHA7}}",
+	// "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -197,7 +197,7 @@ type Match struct {
 	Labels []LabelMatch `json:"labels,omitempty"`
 }
 
-// NameMatch rewrites a name by a regular expression.
+// NameMatch rewrites a name with a regular expression.
 type NameMatch struct {
 	// from is a regular expression (RE2) that the whole name must match, such as
 	// "v(.*)" or "shop/v(?P<version>.*)". Names that do not match are ignored.
@@ -221,9 +221,9 @@ type LabelMatch struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// value of the label. The supported variables are {{.Tag}} (the name at the source, or the tag
-	// of the image), {{.SHA}} (the commit), and for pull requests {{.Number}}, {{.SHA7}} and
-	// {{.Branch}}. Defaults to any value.
+	// value of the label. The supported variables are {{.Tag}} (the name in the source, or the tag of
+	// the image), {{.SHA}} (the commit), and for pull requests {{.Number}}, {{.SHA7}} and {{.Branch}}.
+	// Defaults to any value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Tag|Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.labels: the supported variables are {{.Tag}}, {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
@@ -260,8 +260,8 @@ type Verify struct {
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
 	// keySecretRef refers to a Secret in this namespace with public keys in PEM, under keys that
-	// end in ".pub". A signature by any of them is valid. It is required, because keyless
-	// signatures are not supported.
+	// end in ".pub". A signature that was made with any of these keys is accepted. keySecretRef is
+	// required, because keyless signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

@@ -40,10 +40,10 @@ const (
 )
 
 // Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
-// instead of the call. A response with a status code from 200 to 204 means yes. 429, 502, 503 and 504,
-// and a timeout, count as no response, and the call is repeated. All other responses mean no. Gates
-// are called again after a no, except that 412 is a final no: the release fails. A Job runs once: its
-// success means yes, and its failure is a final no.
+// instead of the call. A response with a status code from 200 to 204 means yes. The status codes
+// 429, 502, 503 and 504, and a timeout, count as no response, and the call is repeated. All other
+// responses mean no. Gates are called again after a no. However, 412 is a final no, and the release
+// fails. A Job runs once: its success means yes, and its failure is a final no.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
@@ -141,12 +141,12 @@ const AnnotationHookCall = "hlnr.io/hook-call"
 // AnnotationHookType on a Job is the type of its hook when it was created.
 const AnnotationHookType = "hlnr.io/hook-type"
 
-// HookJob is a Job that runs once for each call of a hook. Its pod is the pod of the release, with
-// the release's image, configuration, volumes and ServiceAccount, except that only the container of
-// the release runs, with another command, and that no Service selects it. It therefore has no
-// access that the release does not have; Jobs of pull requests from forks are confined like their
-// pods. Success of the Job means yes, and failure means no. A pod that is evicted or preempted does
-// not count as failed, and runs again.
+// HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
+// with the same image, configuration, volumes and ServiceAccount. There are two exceptions: only
+// the release's container runs, with another command, and no Service selects the pod. The Job
+// therefore has no access that the release does not have; Jobs of pull requests from forks are
+// confined like their pods. Success of the Job means yes, and failure means no. A pod that is
+// evicted or preempted does not count as failed, and runs again.
 type HookJob struct {
 	// command to run instead of the entrypoint of the image. Defaults to the command of the
 	// container.
@@ -184,9 +184,9 @@ type HookJob struct {
 	// +optional
 	Resources *HookJobResources `json:"resources,omitempty"`
 
-	// timeout of one pod of the Job, from when it is assigned to a node. A pod that has not
-	// finished by then is stopped, and counts as failed. If a Job of a Rollout hook has no ready
-	// pod by then, the hook counts as not having responded. Defaults to 10m.
+	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
+	// pod that has not finished by then is stopped, and counts as failed. If a Job of a Rollout hook
+	// has no ready pod by then, the hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -211,7 +211,7 @@ type HookJobVariable struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$') && !self.startsWith('HLNR_')",message="the name of a variable must consist of letters, digits and '_', begin with no digit, and not with HLNR_, which is reserved"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$') && !self.startsWith('HLNR_')",message="the name of a variable must consist of letters, digits and '_', and must not begin with a digit or with HLNR_, which is reserved"
 	Name string `json:"name"`
 
 	// value of the variable.
@@ -220,7 +220,7 @@ type HookJobVariable struct {
 	Value string `json:"value,omitempty"`
 }
 
-// HookJobResources are the resources of the container of a Job.
+// HookJobResources are the resources of a Job's container.
 type HookJobResources struct {
 	// limits defines the maximum amount of each resource that the container may use, such as cpu
 	// and memory.
@@ -251,8 +251,8 @@ const (
 	HookOpen HookPhase = "Open"
 	// HookDelivered means that a check passed, or that a notification was delivered.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed means that a check responded with a no, or a notification could not be delivered,
-	// after all retries, or that a gate responded with 412.
+	// HookFailed means that, after all retries, a check responded with a no or a notification could
+	// not be delivered, or that a gate responded with 412.
 	HookFailed HookPhase = "Failed"
 )
 
@@ -270,7 +270,7 @@ type HookStatus struct {
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of the rollout in which the hook was called, from 1. It is 0 before the first step.
+	// step of the rollout in which the hook was called, counted from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
@@ -315,8 +315,8 @@ type HookStatus struct {
 	Log string `json:"log,omitempty"`
 }
 
-// Gate is a point of a rollout at which hooks, or other Microservices, decide whether it
-// continues. Its values are the types of these hooks, and Together.
+// Gate is a point in a rollout at which hooks, or other Microservices, decide whether it continues.
+// Its values are the types of these hooks, and Together.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Together;ConfirmTrafficIncrease;ConfirmPromotion
 type Gate string
 

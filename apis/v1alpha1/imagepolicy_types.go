@@ -82,17 +82,16 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
 
-	// minAge is the time that must pass between the first time that a version is seen and the time
-	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again with the new
-	// image. Versions found by the first scan are offered immediately. By default all versions are
-	// offered immediately.
+	// minAge is the time that must pass after a version is first seen before the version is offered,
+	// from 1s to 720h. If a tag moves, the time starts again with the new image. Versions found by the
+	// first scan are offered immediately. By default all versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
 
 	// untagged defines what happens to an offered version whose tag is deleted while its image
-	// remains. With Keep the version remains offered, and condition Ready reports this. With
-	// Withdraw the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
+	// remains. With Keep, the version remains offered, and the condition Ready reports this. With
+	// Withdraw, the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -209,9 +208,9 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of
-// numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and
-// uses the build time of its image, because registries do not report when a tag was pushed.
+// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of numeric
+// parts, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and uses
+// the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -227,15 +226,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. SemVer reads semantic versions, Tuple reads a
-	// fixed number of numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime
+	// fixed number of numeric parts, and Regexp reads the named groups of tagFilter.pattern. PushTime
 	// ignores the tag: the version is the build time of the image in UTC, such as "2026.1.5.13.7.9".
 	// Defaults to SemVer.
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
 
-	// parts is the number of numeric parts of a version of scheme Tuple, from 1 to 6. Defaults to
-	// 3.
+	// parts is the number of numeric parts in a version with scheme Tuple, from 1 to 6. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6
@@ -295,7 +293,7 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If there are more, condition
+	// tags is the maximum number of tags that match spec.tagFilter. If there are more, the condition
 	// Truncated is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
@@ -369,8 +367,8 @@ const (
 	WithdrawnClosed WithdrawReason = "Closed"
 )
 
-// Withdrawal reports that a version is no longer offered. Absence from status.releases
-// alone never withdraws a version.
+// Withdrawal reports that a version is no longer offered. A version is never withdrawn only because
+// it is missing from status.releases.
 type Withdrawal struct {
 	// group is the slug of the release group.
 	// +kubebuilder:validation:MaxLength=63
@@ -390,7 +388,7 @@ type Withdrawal struct {
 	Time metav1.Time `json:"time"`
 }
 
-// RefusedCandidate is a rejected tag, and the reason why it is rejected.
+// RefusedCandidate is a rejected tag, and the reason for the rejection.
 type RefusedCandidate struct {
 	// version, or the tag if it is not a version.
 	// +kubebuilder:validation:MaxLength=128
@@ -460,7 +458,7 @@ type ImagePolicyStatus struct {
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
 	// latest is the highest version of the newest group. A commit is shortened to its first seven
-	// digits.
+	// characters.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 
@@ -524,7 +522,7 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec is the reason of condition Stalled if the rules of the specification are
+// ReasonInvalidSpec is the reason of the condition Stalled if the rules of the specification are
 // invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !(has(self.updateStrategy.canary.traffic) && self.updateStrategy.canary.traffic == 'Routes')",message="spec.updateStrategy.canary.traffic must be Pods or absent with spec.availability.exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.adoptFrom)",message="spec.availability.exclusive cannot be combined with spec.adoptFrom: the pods of an adopted Deployment and of the first release run at the same time; delete the Deployment, and create the Microservice without adoptFrom"
 type MicroserviceSpec struct {
-	// imagePolicyRef is the ImagePolicy that offers the versions.
+	// imagePolicyRef refers to the ImagePolicy that offers the versions.
 	// +required
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
@@ -93,9 +93,8 @@ type Previews struct {
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
-	// maxAge is the time after the last push at which a preview is removed; the next push starts
-	// it again. Must be at least 1m. By default a preview remains as long as its pull request is
-	// open.
+	// maxAge is how long a preview remains after the last push; the next push starts it again. Must be
+	// at least 1m. By default a preview remains as long as its pull request is open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
@@ -136,8 +135,8 @@ type Availability struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// minReadySeconds is how long a pod must be ready before it counts as available. Defaults to
-	// 10 for a container without a readiness probe, and to 0 otherwise. It is fixed when a release
-	// is created.
+	// 10 for a container without a readiness probe, and to 0 otherwise. The value is fixed when a
+	// release is created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
@@ -272,7 +271,7 @@ type ManualUpdateStrategy struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason for the pin. It is shown in condition Pinned.
+	// reason for the pin. It is shown in the condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -295,7 +294,7 @@ type ManualUpdateStrategy struct {
 // or release that this user chose, so that a change by another user or tool is not attributed to
 // this user.
 type PinAuthor struct {
-	// name of the user in the API server.
+	// name of the user, as authenticated by the API server.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -350,7 +349,7 @@ type GroupPin struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason for the pin. It is shown in condition Pinned.
+	// reason for the pin. It is shown in the condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -369,7 +368,7 @@ type GroupPin struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, and not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
-	// steps of the canary, in order. After the last step the release becomes active.
+	// steps of the canary, in order. After the last step, the release becomes active.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -417,13 +416,13 @@ type CanaryStrategy struct {
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
-// Measures reports whether an analysis, or a template of an analysis, decides about a canary.
+// Measures reports whether an analysis, or an analysis template, decides on a canary.
 func (c *CanaryStrategy) Measures() bool {
 	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }
 
-// CanaryStep defines the weight of a step, and the conditions for the next step. A step without
-// pause and approval is complete when its weight is programmed and its analysis, if any, has
+// CanaryStep defines the weight of a step, and the conditions for the next step. A step without a
+// pause or an approval is complete when its weight is programmed and its analysis, if any, has
 // passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
@@ -440,8 +439,8 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match defines whether requests that canaryMatches of the NetworkPolicy select by header,
-	// query parameter, cookie, path or method are routed to the canary regardless of its weight.
+	// match defines whether requests that the NetworkPolicy's canaryMatches select by header, query
+	// parameter, cookie, path or method are routed to the canary regardless of its weight.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -452,8 +451,8 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// window is the time of the week in which the step may begin and, for the last step, in which
-	// the release may become active. Defaults to any time. A rollback does not wait for the window.
+	// window is the time of the week in which the step can begin and, for the last step, in which the
+	// release can become active. Defaults to any time. A rollback does not wait for the window.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 

@@ -29,9 +29,9 @@ type GroupTarget struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// reason why this release is the target: Latest, Pinned, Held, …. For a group in phase Expired,
-	// it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or a reason of
-	// its pin.
+	// reason why this release is the target, such as Latest, Pinned or Held. For a group in phase
+	// Expired, it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or a
+	// reason of its pin.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -53,8 +53,8 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress deadline began to count, which is the start of the rollout
-	// or of the step, or the last progress.
+	// startedTime is when the progress deadline began to count: the start of the rollout or of the
+	// step, or the time of the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
@@ -84,8 +84,8 @@ type Rollout struct {
 	Sequence int64 `json:"sequence,omitempty"`
 
 	// gate at which the rollout waits: ConfirmRollout before the release has pods, PreRollout before
-	// it has traffic, Together for Microservices that roll out together, ConfirmTrafficIncrease
-	// before the next step with more traffic, ConfirmPromotion after the last step.
+	// it has traffic, Together for Microservices that roll out together, ConfirmTrafficIncrease before
+	// the next step with more traffic, and ConfirmPromotion after the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -148,7 +148,7 @@ type RolloutInternal struct {
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
-	// graceTime is the time until which the step may be unhealthy beyond its deadline, because no
+	// graceTime is the time until which the step can remain unhealthy beyond its deadline, because no
 	// manager ran when the deadline passed.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
@@ -176,7 +176,7 @@ type HandledDecision struct {
 
 // ZeroMark records when a release stopped being a target of routes.
 type ZeroMark struct {
-	// revision of the traffic that removes the release from the routes.
+	// revision is the traffic revision that removes the release from the routes.
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
@@ -186,7 +186,7 @@ type ZeroMark struct {
 	Named bool `json:"named,omitempty"`
 }
 
-// Release is an entry of the rollout state: one release of a group.
+// Release is an entry in the rollout state: one release of a group.
 type Release struct {
 	// versionedMicroservice is the name of the release's VersionedMicroservice, and the key of
 	// this entry.
@@ -212,8 +212,8 @@ type Release struct {
 	// release, all weights add up to 100.
 	Weight int32 `json:"weight"`
 
-	// match is true while the requests that canaryMatches of the NetworkPolicy select are routed
-	// to the release.
+	// match is true while the requests that the NetworkPolicy's canaryMatches select are routed to the
+	// release.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -242,7 +242,7 @@ type Release struct {
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// retryTime is the earliest time at which the release may receive traffic again, if its traffic
+	// retryTime is the earliest time at which the release can receive traffic again, if its traffic
 	// was removed more than once because of a cause outside the release.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
@@ -301,7 +301,7 @@ type FailedVersions struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 	// config is the hash of the pod template and configuration with which these versions failed.
-	// With another configuration, all these versions may start again.
+	// With another configuration, all of these versions can start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -324,7 +324,7 @@ type ReleaseGroup struct {
 
 	// phase of the group. Live means that the group has an active release, or is about to have one.
 	// Closing means that the group is being drained and removed. Expired means that the group is a
-	// preview without pods, whose last push is older than spec.previews.maxAge, or which waits for
+	// preview without pods: either its last push is older than spec.previews.maxAge, or it waits for
 	// one of the spec.previews.maxGroups slots.
 	Phase GroupPhase `json:"phase"`
 
@@ -332,7 +332,7 @@ type ReleaseGroup struct {
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// head is the commit of the pull request that was last offered.
+	// head is the last offered commit of the pull request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Head string `json:"head,omitempty"`
@@ -351,7 +351,7 @@ type ReleaseGroup struct {
 	Target GroupTarget `json:"target,omitempty"`
 
 	// trafficRevision increases with every write that changes what the routes must contain. A
-	// NetworkPolicy confirms it only by an equal revision in its status.
+	// NetworkPolicy confirms it only by reporting an equal revision in its status.
 	// +optional
 	TrafficRevision int64 `json:"trafficRevision,omitempty"`
 
@@ -363,7 +363,7 @@ type ReleaseGroup struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// end is set when the pods of a preview that ends are gone, if there are hooks of type
+	// end is set when the pods of a preview that is ending are gone, if there are hooks of type
 	// PostPreview.
 	// +optional
 	End *PreviewEnd `json:"end,omitempty"`
@@ -433,7 +433,8 @@ type ReleaseGroupInternal struct {
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
 
-// MicroserviceSummary contains the text of printer columns. Only previews counts previews.
+// MicroserviceSummary contains the text of printer columns. All fields except previews exclude
+// previews.
 type MicroserviceSummary struct {
 	// active is the active version of the newest group, and the number of further groups.
 	// +optional
@@ -475,8 +476,8 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// replicas is the number of pods that the newest release group should have, read by autoscalers
-	// of the Microservice.
+	// replicas is the number of pods that the newest release group should have. It is read by
+	// autoscalers of the Microservice.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
@@ -497,7 +498,7 @@ type MicroserviceStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
 
-	// internal is used by the manager only, like all fields of this name in releaseGroups, and may
+	// internal is used by the manager only, like all fields with this name in releaseGroups, and may
 	// change between versions without notice.
 	// +optional
 	Internal *MicroserviceInternal `json:"internal,omitempty"`
@@ -525,8 +526,8 @@ const (
 	// ConditionFrozen is True while a Freeze or ClusterFreeze keeps a version from starting or
 	// from receiving more traffic. It is absent if no release is affected.
 	ConditionFrozen = "Frozen"
-	// ConditionBlocked is True while a version does not start or advance, and waiting alone does
-	// not change that.
+	// ConditionBlocked is True while a version does not start or advance, and waiting alone does not
+	// resolve this.
 	ConditionBlocked = "Blocked"
 	// ConditionReleaseFailed is True while there are failed versions.
 	ConditionReleaseFailed = "ReleaseFailed"
@@ -552,8 +553,8 @@ func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 }
 
 // NextOffered returns the newest version, other than a preview, that an ImagePolicy offers in a
-// group that spec.endedGroups does not name. If it names all of them, NextOffered returns the
-// newest version and true. If nothing is offered, it returns nil.
+// group that spec.endedGroups does not name. If spec.endedGroups names all groups, NextOffered
+// returns the newest version and true. If nothing is offered, it returns nil.
 func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended bool) {
 	if p == nil {
 		return nil, false

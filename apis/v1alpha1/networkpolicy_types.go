@@ -40,7 +40,7 @@ type NetworkPolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=12
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols but UDP), and once over UDP"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols except UDP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
 	// provider routes domains and splits traffic. By default only Services are created, and the
@@ -48,10 +48,10 @@ type NetworkPolicySpec struct {
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
-	// drainDelay is how long the routes of the previous provider remain after a new provider
-	// serves everything that they serve, because clients may still use them. Set it to more than
-	// the TTL of the DNS records. Defaults to the Microservice's updateStrategy.drainDelay, but at
-	// least 5s.
+	// drainDelay is how long the routes of the previous provider remain after a new provider serves
+	// everything that these routes serve, because clients might still use the previous routes. Set it
+	// to more than the TTL of the DNS records. Defaults to the Microservice's
+	// updateStrategy.drainDelay, but at least 5s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
@@ -93,8 +93,8 @@ type NetworkPolicySpec struct {
 // +kubebuilder:validation:Enum=HTTP;HTTPS;GRPC;TLS;TCP;UDP
 type PortProtocol string
 
-// The protocols. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC and TLS (to pods
-// that decrypt, by the server name that the client requests); listeners route TCP and UDP.
+// The protocols. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC, and TLS (to pods that
+// terminate TLS, by the server name that the client requests); listeners route TCP and UDP.
 const (
 	ProtocolHTTP  PortProtocol = "HTTP"
 	ProtocolHTTPS PortProtocol = "HTTPS"
@@ -124,8 +124,8 @@ type NetworkPort struct {
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC, and TLS (to
-	// pods that decrypt, by the server name that the client requests); listeners route TCP and UDP.
-	// Defaults to HTTP.
+	// pods that terminate TLS, by the server name that the client requests); listeners route TCP and
+	// UDP. Defaults to HTTP.
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
@@ -202,7 +202,7 @@ type RouteReference struct {
 
 // IngressProvider writes Ingresses.
 type IngressProvider struct {
-	// className is the name of the IngressClass of the Ingresses.
+	// className is the name of the IngressClass that the Ingresses use.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -210,8 +210,8 @@ type IngressProvider struct {
 	ClassName string `json:"className"`
 
 	// annotationPrefix is the prefix of the canary annotations of ingress-nginx that the class
-	// supports, for example nginx.ingress.kubernetes.io. Without it no annotations are written,
-	// and the traffic of a group moves as a whole.
+	// supports, for example nginx.ingress.kubernetes.io. Without it, no annotations are written, and
+	// the traffic of a group moves as a whole.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -221,7 +221,8 @@ type IngressProvider struct {
 
 // APISIXProvider writes ApisixRoutes.
 type APISIXProvider struct {
-	// className is the ingress class of the ApisixRoutes. Without it every APISIX serves them.
+	// className is the ingress class of the ApisixRoutes. Without it, every APISIX instance serves
+	// them.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -255,7 +256,7 @@ type GatewayProvider struct {
 	Filters []RouteFilter `json:"filters,omitempty"`
 }
 
-// ConfirmMode defines how it is confirmed that a route is served.
+// ConfirmMode defines how the policy confirms that a route is served.
 // +kubebuilder:validation:Enum=Status;Probe
 type ConfirmMode string
 
@@ -307,7 +308,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Add []HeaderValue `json:"add,omitempty"`
 
-	// remove lists the names of headers that are removed.
+	// remove lists the names of the headers to remove.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -520,7 +521,7 @@ type Domain struct {
 	TLS *DomainTLS `json:"tls,omitempty"`
 
 	// recordTTLSeconds is the TTL, in seconds, of the DNS record that external-dns creates
-	// for the host. Defaults to that of external-dns.
+	// for the host. Defaults to the TTL that external-dns uses.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
@@ -529,7 +530,7 @@ type Domain struct {
 
 // CanaryMatch selects requests that match all of its conditions.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set at least one of headers, queryParams, cookie, path, method and grpc"
-// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or the header Cookie, not both"
 type CanaryMatch struct {
 	// headers that a request must have.
 	// +optional
@@ -654,7 +655,7 @@ type MatchCookie struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^;,"\s]+$')`,message="the value of a cookie must not contain ';', ',', '\"' and spaces: write it as the browser sends it"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^;,"\s]+$')`,message="the value of a cookie must not contain ';', ',', '\"' or spaces: write it as the browser sends it"
 	Value string `json:"value"`
 }
 
@@ -697,8 +698,8 @@ type DomainGroups struct {
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
-	// version that the domain routes to. It routes to a release of this version that is active,
-	// canary or retained, and never deploys a version.
+	// version that the domain routes to. The domain routes to a release of this version that is
+	// active, canary or retained, and never deploys a version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -711,8 +712,8 @@ type DomainRelease struct {
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
 	// whenAbsent defines where the domain routes to while the group has no canary with a ready
-	// endpoint: with Active to the active release, and with NotFound nowhere, because there is no
-	// route. Defaults to Active.
+	// endpoint. With Active, it routes to the active release. With NotFound, it routes nowhere,
+	// because there is no route. Defaults to Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
@@ -883,7 +884,7 @@ const (
 	SplitWhole SplitMode = "Whole"
 )
 
-// GroupTraffic is the report of the policy to the Microservice about one group.
+// GroupTraffic is what the policy reports to the Microservice about one group.
 type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
@@ -923,8 +924,8 @@ type GroupTraffic struct {
 	// canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
-	// canary is the release of this group to which, according to the accepted routes, all domains and
-	// listeners with release.status canary route. It is either the canary or the release that
+	// canary is the release of this group to which all domains and listeners with release.status
+	// canary route, according to the accepted routes. It is either the canary or the release that
 	// PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -957,8 +958,8 @@ type NetworkPolicySummary struct {
 	Split string `json:"split,omitempty"`
 }
 
-// ProviderSwitch is a change from one provider to another. Until it ends, the routes of
-// both route to the same releases.
+// ProviderSwitch is a change from one provider to another. Until the change is complete, the routes
+// of both providers route to the same releases.
 type ProviderSwitch struct {
 	// from lists the previous providers, whose routes still serve traffic.
 	// +listType=set
@@ -998,8 +999,8 @@ type NetworkPolicyStatus struct {
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// providerSwitch describes a change from one provider to another. It is set while the routes
-	// of both exist.
+	// providerSwitch describes a change from one provider to another. It is set while the routes of
+	// both providers exist.
 	// +optional
 	ProviderSwitch *ProviderSwitch `json:"providerSwitch,omitempty"`
 
@@ -1029,7 +1030,7 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Routes []RouteStatus `json:"routes,omitempty"`
 
-	// adopted is the progress of the adoption of a Service.
+	// adopted is the progress of adopting a Service.
 	// +optional
 	Adopted *AdoptedService `json:"adopted,omitempty"`
 

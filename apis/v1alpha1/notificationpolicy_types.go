@@ -49,7 +49,7 @@ const (
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
 	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
-	// commit of a release is unknown, no status is set, and event NotificationDropped records it.
+	// commit of a release is unknown, no status is set, and the event NotificationDropped records this.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
@@ -74,16 +74,16 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, http or https, without user name and password. If the URL itself is
-	// confidential, store it in the Secret that secretRef refers to.
+	// url to call, http or https, without a user name or password. If the URL itself is confidential,
+	// store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://chat.example.com/in"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the following keys, all of them optional:
 	// "url" replaces url, "token" is sent as a bearer token (for Slack, the bot token), and "key"
-	// signs the body in the same way as calls of hooks (HMAC with SHA-256). By default there are no
+	// signs the body in the same way as hook calls (HMAC with SHA-256). By default there are no
 	// credentials.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
@@ -97,8 +97,8 @@ type NotificationReceiver struct {
 	// events about which the receiver is notified: Started, Step (more traffic), Waiting (for a
 	// user), Promoted (became active), Restored (became active again), RolledBack (failed after it
 	// had traffic), Failed (before it had traffic), Aborted (by a user or a gate), Superseded (by
-	// another release), Removed (before its rollout ended), Deprecated (no longer active). Defaults
-	// to all except Step and Deprecated.
+	// another release), Removed (before its rollout ended), and Deprecated (no longer active).
+	// Defaults to all except Step and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -118,9 +118,9 @@ type NotificationReceiver struct {
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
-	// context is the prefix of the context of commit statuses, which is
-	// CONTEXT/NAMESPACE/MICROSERVICE. GitHub shows the last status of each context. Set it if
-	// several clusters report to the same repository. Defaults to heighliner.
+	// context is the first part of the commit status context, CONTEXT/NAMESPACE/MICROSERVICE. GitHub
+	// shows the last status of each context. Set it if several clusters report to the same repository.
+	// Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -151,14 +151,15 @@ type NotificationPolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
-	// Microservices. An invalid selector selects no Microservice, and condition Stalled reports it.
+	// Microservices. An invalid selector selects no Microservice, and the condition Stalled reports
+	// this.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// namespaceSelector selects, by label, the namespaces whose Microservices are reported; {}
 	// selects all namespaces. It is allowed only in the namespace of the manager: in any other
-	// namespace no message is sent, and condition Stalled reports it. Defaults to the namespace of
-	// the policy.
+	// namespace, no message is sent, and the condition Stalled reports this. Defaults to the namespace
+	// of the policy.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
@@ -170,7 +171,7 @@ type NotificationPolicySpec struct {
 	// https://board.example.com. By default messages contain no links.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query and fragment, such as https://board.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query or fragment, such as https://board.example.com"
 	BoardURL string `json:"boardURL,omitempty"`
 
 	// receivers of the messages. The receivers are independent of each other.
@@ -244,7 +245,7 @@ type NotificationDelivery struct {
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of the rollout that was last reported, from 1. It is 0 before the first step.
+	// step of the rollout that was last reported, counted from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 

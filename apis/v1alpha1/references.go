@@ -29,7 +29,7 @@ func (r *GitHubRepository) NeedsNamespaceLabels(namespace string) bool {
 
 // AllowsNamespace reports whether ImagePolicies of a namespace with the given labels may use the
 // repository. The namespace of the repository is always allowed. If the selector of
-// spec.allowedNamespaces is invalid, it returns an error and false.
+// spec.allowedNamespaces is invalid, AllowsNamespace returns false and an error.
 func (r *GitHubRepository) AllowsNamespace(namespace string, namespaceLabels map[string]string) (bool, error) {
 	a := r.Spec.AllowedNamespaces
 	switch {

@@ -45,7 +45,7 @@ type SemVer struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// version is the version as ImagePolicy offers it, for example "1.2.0".
+	// version is the version as the ImagePolicy offers it, for example "1.2.0".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -68,7 +68,7 @@ const (
 type ReleaseStatus string
 
 const (
-	// ReleasePending means that the release is created, and not available yet.
+	// ReleasePending means that the release exists, but is not available yet.
 	ReleasePending ReleaseStatus = "pending"
 	// ReleaseCanary means that the release is available and receives at most part of the traffic.
 	ReleaseCanary ReleaseStatus = "canary"
@@ -139,9 +139,10 @@ const (
 	LabelPullRequest = "hlnr.io/pull-request"
 )
 
-// Annotations that controllers set or handle.
+// Annotations that controllers set or read.
 const (
-	// AnnotationVersion on a pod is the version of its release. The version may not fit a label.
+	// AnnotationVersion on a pod is the version of its release. The version might not be a valid label
+	// value.
 	AnnotationVersion = "hlnr.io/version"
 	// AnnotationCommit on a pod is the commit of its release, if the source reports it.
 	AnnotationCommit = "hlnr.io/revision"

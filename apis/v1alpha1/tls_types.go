@@ -47,8 +47,7 @@ type DomainTLS struct {
 	SecretName string `json:"secretName,omitempty"`
 
 	// issuerRef requests the certificate from cert-manager. One Certificate with the name of the
-	// Secret is created for all hosts that use the Secret. Without issuerRef you provide the
-	// Secret.
+	// Secret is created for all hosts that use the Secret. Without issuerRef, you provide the Secret.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
@@ -59,7 +58,7 @@ type DomainTLS struct {
 	Port int32 `json:"port,omitempty"`
 }
 
-// IssuerReference refers to an issuer of cert-manager.
+// IssuerReference refers to a cert-manager issuer.
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.domains[].tls.issuerRef.kind must be Issuer or ClusterIssuer: other kinds need the group of their API"
 type IssuerReference struct {
 	// name of the issuer.

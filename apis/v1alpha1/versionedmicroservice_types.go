@@ -38,8 +38,8 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
 
-	// template is the complete pod template, including images, labels, pull secrets, and the
-	// defaults at the time when the release was created.
+	// template is the complete pod template, including images, labels, pull secrets, and the defaults
+	// that applied when the release was created.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
@@ -169,7 +169,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
-	// replicas is the number of existing replicas, up to the desired number, which autoscaling may
+	// replicas is the number of existing replicas, up to the desired number, which autoscaling might
 	// have raised.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
@@ -221,8 +221,8 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []HookStatus `json:"hooks,omitempty"`
 
-	// activeJobs is the number of Jobs of hooks that have not ended, excluding those of hooks of
-	// type Rollout. The release is not deleted before they have ended.
+	// activeJobs is the number of hook Jobs that have not ended, excluding those of hooks of type
+	// Rollout. The release is not deleted before they have ended.
 	// +optional
 	ActiveJobs int32 `json:"activeJobs,omitempty"`
 

@@ -25,12 +25,12 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// budget is the maximum number of writes of a manager for one service, including Services, routes, statuses and events.
-// docs/explanation/write-budget.md describes the design.
+// budget is the maximum number of writes that a manager makes for one service, including Services, routes, statuses and
+// events. docs/explanation/write-budget.md describes the design.
 type budget struct {
 	create, upgrade int
 	// retire is the maximum for an upgrade that removes the oldest release. It includes a resize that the server
-	// sometimes rejects because the status of the release changed in between.
+	// sometimes rejects because the status of the release changed in the meantime.
 	retire int
 }
 
@@ -39,7 +39,7 @@ var (
 	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 27}
 )
 
-// budgeted are the services whose writes are counted. No name is part of another name.
+// budgeted are the services whose writes are counted. No name contains another name.
 var budgeted = []string{"bookshop", "carpool", "dogfood"}
 
 // rolloutState counts the writes of a manager, by service and kind.
@@ -91,7 +91,7 @@ func (l *rolloutState) note(r *http.Request) {
 	l.writes[of][what]++
 }
 
-// reasons matches the reasons of events that are or were expected.
+// reasons matches the event reasons that are or were expected.
 var reasons = regexp.MustCompile("Started|Promoted|Step|Removed|TrafficMoved|Succeeded|NewVersion|Programmed|Accepted|ResolvedRefs")
 
 // reasonOf returns the reason of an encoded event.
@@ -99,7 +99,7 @@ func reasonOf(event []byte) string {
 	return string(reasons.Find(event))
 }
 
-// quiet reports whether no request was sent for some time.
+// quiet reports whether no request was sent for the duration d.
 func (l *rolloutState) quiet(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,14 +115,14 @@ func (l *rolloutState) clear() map[string]map[string]int {
 	return writes
 }
 
-// counted starts a proxy of the API server, as proxied does, and counts writes by service.
+// counted starts a proxy for the API server, as proxied does, and counts writes by service.
 func counted(t *testing.T) (*rolloutState, string) {
 	t.Helper()
 	l := &rolloutState{writes: map[string]map[string]int{}}
 	return l, proxied(t, l.note)
 }
 
-// counts returns the writes since the last call: the mean of all services, and a description of all of them.
+// counts returns the writes since the last call: the mean over all services, and a list of all writes.
 func (l *rolloutState) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
@@ -138,7 +138,7 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 		totals = append(totals, total)
 	}
 	for what, n := range writes["none of them"] {
-		t.Errorf("%s: %d %s do not belong to a service", phase, n, what)
+		t.Errorf("%s: %d %s do not belong to any service", phase, n, what)
 	}
 	t.Logf("%s: %v writes", phase, totals)
 	if slices.Min(totals) == 0 {
@@ -151,13 +151,13 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 	return out
 }
 
-// played contains the writes of a service in a phase: the mean of all services, and a description of all of them.
+// played contains the writes in a phase: the mean over all services, and a list of all writes.
 type played struct {
 	mean float64
 	list string
 }
 
-// phases contains the writes of each phase, by the names of the fields of budget.
+// phases contains the writes of each phase. The keys are the field names of budget.
 type phases map[string]played
 
 // fewest stores the writes of a phase if they are fewer than before.
@@ -171,19 +171,18 @@ func (p phases) fewest(phase string, x played) {
 func (p phases) over(b budget) (out []string) {
 	for phase, most := range map[string]int{"create": b.create, "upgrade": b.upgrade, "retire": b.retire} {
 		if x, ok := p[phase]; !ok || x.mean > float64(most)+0.01 {
-			out = append(out, fmt.Sprintf("%s: %.1f writes for a service, more than %d:\n%s", phase, x.mean, most, x.list))
+			out = append(out, fmt.Sprintf("%s: %.1f writes per service, more than %d:\n%s", phase, x.mean, most, x.list))
 		}
 	}
 	return out
 }
 
 // rounds is the number of attempts to stay within the budget. On a busy machine, two controllers that see a change at
-// different times write one time more, so that the round with the fewest writes counts. A new unnecessary write would
-// occur in every round.
+// different times make an additional write. Therefore, only the round with the fewest writes counts. A new unnecessary
+// write would occur in every round.
 const rounds = 4
 
-// TestWriteBudget counts the writes of a manager for the creation of a service with a canary and a domain, for its
-// upgrades, and while it is stable.
+// TestWriteBudget counts the writes of a manager while a service with a canary and a domain is created, upgraded and stable.
 func TestWriteBudget(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause *v1alpha1.CanaryPause
@@ -254,13 +253,13 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	}
 	time.Sleep(15 * time.Second)
 	if at := writes.clear(); len(at) > 0 {
-		t.Errorf("writes of stable services: %v", at)
+		t.Errorf("writes for stable services: %v", at)
 	}
 }
 
-// slow returns the number of NetworkPolicies that were not Ready within ten seconds after their creation. After this time
-// the manager writes their status once more, to show what they wait for. This happens with the race detector on a busy
-// machine.
+// slow returns the number of NetworkPolicies that were not Ready within ten seconds after their creation. After this
+// time, the manager writes their status once more, to show what they wait for. This happens with the race detector on a
+// busy machine.
 func slow(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList
@@ -280,7 +279,7 @@ func slow(t *testing.T, namespace string) (n int) {
 // notQuiet reports whether requests were sent in the last five seconds, within which delayed writes happen.
 func notQuiet(l *rolloutState) string {
 	if !l.quiet(5 * time.Second) {
-		return "it still sends requests"
+		return "the manager still sends requests"
 	}
 	return ""
 }
@@ -308,11 +307,11 @@ func createBudgeted(t *testing.T, namespace, name, repository string, pause *v1a
 	for _, obj := range []client.Object{policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may still be in effect for a moment.
+	// A list of domains that another test deleted might still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 }
 
-// unprogrammed names a NetworkPolicy or Microservice that is not Ready.
+// unprogrammed describes a NetworkPolicy or Microservice that is not Ready.
 func unprogrammed(t *testing.T, namespace string) string {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList

@@ -34,7 +34,7 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Wait until a manager runs in the cluster, for helm test",
 		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
-election Lease, or those of all shards. If that takes longer than --timeout, it reports what is missing and exits non-zero.`,
+election Lease, or the Leases of all shards. If that takes longer than --timeout, it reports what is missing and exits non-zero.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.shards < 0 || o.shards > shard.Max {
@@ -74,9 +74,9 @@ func leaseNames(shards int) []string {
 	return names
 }
 
-// check returns nil when the API server serves all kinds and each Lease was renewed after check had first read it. It does
-// not compare times, so that the clocks need not be synchronized. If ctx ends first, check returns an error with what is
-// missing.
+// check returns nil when the API server serves all kinds and each Lease was renewed after check had first read it. It
+// does not compare times, so the clocks do not need to be synchronized. If ctx ends first, check returns an error that
+// describes what is missing.
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -101,7 +101,7 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	err := wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
 		at, by, err := renewed(ctx, clients, namespace, lease)
 		if ctx.Err() != nil {
-			return false, nil // The read may have failed because ctx ended: keep the error of the read before it.
+			return false, nil // The read might have failed because ctx ended: keep the error of the previous read.
 		}
 		if err != nil {
 			missing = err

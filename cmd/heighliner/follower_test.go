@@ -26,7 +26,7 @@ import (
 // placeholder is the image in the manifest, because the API requires an image.
 const placeholder = "example.com/set-by-heighliner"
 
-// report is the manifest of a user's CronJob, as in Git.
+// report is the manifest of a user's CronJob, as it is stored in Git.
 const report = `
 apiVersion: batch/v1
 kind: CronJob
@@ -108,7 +108,7 @@ func TestFollower(t *testing.T) {
 	}}
 	create(t, ms)
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
-	job.Name = "paused" // Its user suspended this CronJob: it follows the release, but remains suspended.
+	job.Name = "paused" // The user suspended this CronJob. It follows the release, but remains suspended.
 	follows("@"+digests["1.0.0"], true, "version 1.0.0")
 	job.Name = "report"
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
@@ -230,8 +230,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// configured fails the test unless the CronJob refers, wherever its manifest refers to settings, to one ConfigMap with
-// that content, and its other references are unchanged.
+// configured fails the test unless each reference to the ConfigMap settings in the manifest was replaced by a reference
+// to the same ConfigMap with the given content, and the other references are unchanged.
 func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	t.Helper()
 	pod := job.Spec.JobTemplate.Spec.Template.Spec

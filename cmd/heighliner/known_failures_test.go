@@ -55,7 +55,7 @@ func TestNoOverrideByEnvironment(t *testing.T) {
 				return fs.SkipDir // These folders contain code for tests only, such as githubtest.
 			}
 			if err == nil && entry.IsDir() && entry.Name() == "workloadidentity" {
-				return fs.SkipDir // Clouds define the identity of a process by environment variables.
+				return fs.SkipDir // Cloud providers define the identity of a process in environment variables.
 			}
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	_ "time/tzdata" // Deploy windows need time zones, and the image contains no files of them.
+	_ "time/tzdata" // Deploy windows need time zones, and the image contains no time zone files.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -90,7 +90,7 @@ VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies of the
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
-It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service account.`,
+It connects to the cluster that KUBECONFIG, --kubeconfig or the pod's service account defines.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -104,7 +104,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
-	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas need the same number, and it must change only while no replica runs; 0 disables shards")
+	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas need the same number, which must be changed only while no replica runs; 0 disables shards")
 	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
@@ -114,9 +114,9 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server for analyses that do not set an address")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port, only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
-	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts may be twice as large. After a response of 429 the rate is halved, and increased again every minute")
+	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts can be twice as large. After a 429 response, the rate is halved, and then increased every minute")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries ImagePolicies without imagePullSecrets read with the workload identity of the manager: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
@@ -238,7 +238,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, setup(mgr, o)
 }
 
-// goVersion returns the version of Go with which the binary was built.
+// goVersion returns the Go version with which the binary was built.
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -286,7 +286,8 @@ func managerOptions(o options) ctrl.Options {
 	}
 }
 
-// cacheOptions limit the cache to the objects of Heighliner, and to the fields that the controllers read.
+// cacheOptions returns options that limit the cache to the objects of Heighliner, and to the fields that the
+// controllers read.
 func cacheOptions(o options) cache.Options {
 	opts := cache.Options{
 		DefaultTransform:            cache.TransformStripManagedFields(),
@@ -307,7 +308,7 @@ func cacheOptions(o options) cache.Options {
 	return opts
 }
 
-// labelled returns a selector of objects with a label, whatever its value.
+// labelled returns a selector for objects that have a label with any value.
 func labelled(key string) labels.Selector {
 	has, err := labels.NewRequirement(key, selection.Exists, nil)
 	if err != nil {
@@ -329,7 +330,7 @@ func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 	config.Timeout = shard.RenewDeadline / 2
 	leases, err := coordinationv1.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client of Leases: %w", err)
+		return nil, fmt.Errorf("make client for Leases: %w", err)
 	}
 	shards, err := shard.New(shard.Options{
 		Count: o.shards, Namespace: o.ownNamespace(), Identity: host + "_" + string(uuid.NewUUID()),
@@ -350,7 +351,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return err
 	}
-	// All clients of GitHub share a pool, because it counts their requests against GitHub's limits.
+	// All GitHub clients share a pool, which counts their requests against GitHub's limits.
 	pool := github.NewPool(github.Options{Outbound: allowed})
 	identity, err := o.identity(allowed)
 	if err != nil {
@@ -417,7 +418,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err := ctrlmetrics.Registry.Register(servicemetrics.New(servicemetrics.Options{
 		Cache: mgr.GetCache(), Elected: mgr.Elected(), Reports: shards.HoldsFirst, Limit: o.serviceMetrics, Log: mgr.GetLogger().WithName("servicemetrics"),
 	})); err != nil {
-		return fmt.Errorf("set up metrics of services: %w", err)
+		return fmt.Errorf("set up service metrics: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("set up /healthz: %w", err)

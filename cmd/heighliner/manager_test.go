@@ -91,7 +91,7 @@ func TestManagerOptions(t *testing.T) {
 				t.Errorf("the manager watches %v", got.Cache.DefaultNamespaces)
 			}
 			if !got.Cache.ReaderFailOnMissingInformer {
-				t.Error("a read may start an informer that is not intended")
+				t.Error("a read can start an unintended informer")
 			}
 			secrets := false
 			for _, obj := range got.Client.Cache.DisableFor {

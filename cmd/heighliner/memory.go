@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// cgroupLimits are the files in which Linux shows the memory limit of a container, with version 2 and version 1 of cgroups.
+// cgroupLimits are the files in which Linux shows the memory limit of a container: the file of cgroup v2, and that of
+// cgroup v1.
 var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
 // limitMemory sets a soft memory limit just below the memory limit of the container, so that the garbage collector runs
-// more often near it. Otherwise garbage, such as that of many large responses, could exceed the container's limit.
-// GOMEMLIMIT takes precedence.
+// more often when the memory usage is near it. Otherwise, garbage from many large responses, for example, could exceed
+// the container's limit. GOMEMLIMIT takes precedence.
 func limitMemory() {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // No limit is set.
 		debug.SetMemoryLimit(memoryLimit("/"))

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// TestMemoryLimit tests that the limit of the garbage collector is nine tenths of the limit of the container.
+// TestMemoryLimit tests that the limit of the garbage collector is nine tenths of the container's limit.
 func TestMemoryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  int64
 	}{
-		"version 2":            {map[string]string{cgroupLimits[0]: "536870912\n"}, 483183819},
-		"version 1":            {map[string]string{cgroupLimits[1]: "1000\n"}, 900},
-		"without limit":        {map[string]string{cgroupLimits[0]: "max\n"}, math.MaxInt64},
-		"without limit, old":   {map[string]string{cgroupLimits[1]: "9223372036854771712\n"}, math.MaxInt64},
-		"not understood":       {map[string]string{cgroupLimits[0]: "-5"}, math.MaxInt64},
-		"outside of a cgroup":  {nil, math.MaxInt64},
-		"version 2 goes first": {map[string]string{cgroupLimits[0]: "2000", cgroupLimits[1]: "1000"}, 1800},
+		"version 2":                  {map[string]string{cgroupLimits[0]: "536870912\n"}, 483183819},
+		"version 1":                  {map[string]string{cgroupLimits[1]: "1000\n"}, 900},
+		"no limit":                   {map[string]string{cgroupLimits[0]: "max\n"}, math.MaxInt64},
+		"no limit, version 1":        {map[string]string{cgroupLimits[1]: "9223372036854771712\n"}, math.MaxInt64},
+		"invalid value":              {map[string]string{cgroupLimits[0]: "-5"}, math.MaxInt64},
+		"no cgroup":                  {nil, math.MaxInt64},
+		"version 2 takes precedence": {map[string]string{cgroupLimits[0]: "2000", cgroupLimits[1]: "1000"}, 1800},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -32,8 +32,8 @@ type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns, by namespace, the watched kinds that the manager cannot list. It includes deleted namespaces, because their roles
-// are gone.
+// lacking returns the watched kinds that the manager cannot list, by namespace. It includes deleted namespaces, because
+// their roles are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -116,14 +116,14 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	var out []string
 	for _, name := range namespaces {
 		if missing, lacks := lacking[name]; lacks {
-			log.Error(nil, "a namespace is not watched, because the manager lacks permissions there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove it from the namespaces",
+			log.Error(nil, "a namespace is not watched, because the manager lacks permissions there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove the namespace from the list of namespaces",
 				"namespace", name, "cannotList", missing)
 			continue
 		}
 		out = append(out, name)
 	}
 	if len(out) == 0 {
-		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in each of %s: give it the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
+		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in each of %s: create the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
 	}
 	return out, lacking, nil
 }
@@ -136,7 +136,7 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client of permissions: %w", err)
+		return nil, fmt.Errorf("make client for permissions: %w", err)
 	}
 	r := permissions{client}
 	namespaces, lacking, err := r.watchable(ctx, o.namespaces, log)

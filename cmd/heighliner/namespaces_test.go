@@ -64,7 +64,7 @@ func TestWatchedKinds(t *testing.T) {
 	}
 }
 
-// TestWatchedClusterKinds tests the same for the ClusterRole of a manager of some namespaces.
+// TestWatchedClusterKinds tests the same for the ClusterRole of a manager that watches only some namespaces.
 func TestWatchedClusterKinds(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(apiserver.Root(t), "charts/heighliner/files/namespaced/cluster_role.yaml"))
@@ -88,7 +88,8 @@ func TestWatchedClusterKinds(t *testing.T) {
 	}
 }
 
-// TestNamespacesWithoutRights tests that a manager of some namespaces omits a namespace in which it lacks permissions, and ends when it gets them.
+// TestNamespacesWithoutRights tests that a manager that watches only some namespaces omits a namespace in which it
+// lacks permissions, and exits when it gets them.
 func TestNamespacesWithoutRights(t *testing.T) {
 	t.Parallel()
 	const user = "system:serviceaccount:heighliner-system:some-namespaces"

@@ -90,7 +90,7 @@ func shipped(t *testing.T, components ...string) {
 	}
 }
 
-// overlay creates a kustomization of folders of config and of components, and returns its folder.
+// overlay creates a kustomization from components and from folders in config, and returns its folder.
 func overlay(t *testing.T, namespace string, folders []string, components ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -192,8 +192,9 @@ func alone(t *testing.T) {
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	shipped(t)
-	installTLS(t) // Install the CRDs before the manager starts, because it discovers the kinds at its start.
-	// Create the namespace before the manager starts, so that it is deleted after the manager has ended: a namespace that is being deleted refuses events.
+	installTLS(t) // Install the CRDs before the manager starts, because it discovers the kinds when it starts.
+	// Create the namespace before the manager starts, so that it is deleted after the manager has ended: a namespace that
+	// is being deleted rejects events.
 	namespace := env.Namespace(t)
 	var refused refusals
 	config := rest.CopyConfig(env.Config)
@@ -261,7 +262,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Data:       map[string]string{"shop": "namespaces: " + corev1.LabelMetadataName + "=" + namespace + "\nshop.example.com"},
 	}
 	create(t, list)
-	t.Cleanup(func() { // While the list exists, other tests may use no host.
+	t.Cleanup(func() { // While the list exists, other tests cannot use any host.
 		if err := env.Client.Delete(context.Background(), list); err != nil {
 			t.Errorf("delete the list of domains: %v", err)
 		}
@@ -466,7 +467,7 @@ func encrypted(t *testing.T, namespace string) {
 	}
 }
 
-// pullRequests simulates the life cycle of a pull request of a repository that ImagePolicies of two namespaces read.
+// pullRequests simulates the life cycle of a pull request in a repository that ImagePolicies in two namespaces read.
 func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	t.Helper()
 	hub, err := githubtest.New(githubtest.Options{})
@@ -531,7 +532,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	delivery := repo.PullRequestEvent(number, "closed")
 	for secret, want := range map[string]int{"guesses": http.StatusUnauthorized, "signs": http.StatusAccepted} {
 		if got, err := delivery.Send(t.Context(), http.DefaultClient, "http://"+webhooks+path, []byte(secret)); got != want || err != nil {
-			t.Errorf("delivery that %s: got %d, %v, want %d", secret, got, err, want)
+			t.Errorf("delivery signed with %q: got %d, %v, want %d", secret, got, err, want)
 		}
 	}
 	known("[1 Closed] 1 tags at " + path) // There is no delivery, and the next scan is in an hour.
@@ -579,8 +580,8 @@ func serviceAccount(t *testing.T, namespace, name string) string {
 	return token.Status.Token
 }
 
-// borrowed lets a policy manage a rule of a user's route, and checks that the manager restores it when the policy is
-// deleted.
+// borrowed lets a policy manage a rule of a user's route, and checks that the manager restores the rule when the policy
+// is deleted.
 func borrowed(t *testing.T, namespace string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}

@@ -24,8 +24,8 @@ import (
 )
 
 // TestSmokeTestReachesTheRelease tests that a smoke test, which is called before a release gets traffic, receives a URL
-// and Services through which only that release answers, and is not called before the Gateway has accepted the domain of
-// the canary.
+// and Services through which only that release responds, and is not called before the Gateway has accepted the domain of the
+// canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
@@ -80,7 +80,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	for _, obj := range []client.Object{gateway, policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted may still be in effect for a moment.
+	// A list of domains that another test deleted might still be in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 	startManager(t, "v1.0.0", kubeconfig, namespace)
 
@@ -114,7 +114,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	}
 	closed.Store(false)
 	body := await.Receive(t, "the smoke test", bodies)
-	if err := await.Receive(t, "what it found", wrong); err != nil {
+	if err := await.Receive(t, "the result of the smoke test", wrong); err != nil {
 		t.Errorf("the smoke test of %s cannot reach it: %v", body.Release, err)
 	}
 	if body.URL != "http://"+try || len(body.Services) != 1 {
@@ -123,8 +123,8 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	active("1.1.0")
 }
 
-// reached returns an error if the URL and the Services in a body are wrong: the domain is not programmed, it serves
-// another release, or its route refers to another Service.
+// reached returns an error if the URL or the Services in a body are wrong: the domain is not programmed, the domain
+// serves another release, or its route refers to another Service.
 func reached(ctx context.Context, body hook.Body) error {
 	var policy v1alpha1.NetworkPolicy
 	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: body.Namespace, Name: body.Microservice}, &policy); err != nil {

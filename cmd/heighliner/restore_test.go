@@ -24,8 +24,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestRestoreWithoutStatuses removes all statuses of a service during a canary, as after the restore of a backup. The release
-// that served becomes active again, and no route ever gives the canary more than the weight of its step.
+// TestRestoreWithoutStatuses removes all statuses of a service during a canary, as after a backup is restored. The
+// release that was active becomes active again, and no route ever gives the canary more than the weight of its step.
 func TestRestoreWithoutStatuses(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"manager stopped": false, "manager running": true} {
@@ -72,7 +72,7 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 			is("1.0.0", 20)
 			await.Nil(t, func(context.Context) error {
 				if most := seen.of("1-1-0"); most != 20 {
-					return fmt.Errorf("no route gives the canary 20%%, the most is %d%%", most)
+					return fmt.Errorf("no route gives the canary 20%%; the largest share is %d%%", most)
 				}
 				return nil
 			})
@@ -92,7 +92,8 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	}
 }
 
-// wipeStatuses removes the statuses of all objects of hlnr.io in a namespace, first those of releases and policies.
+// wipeStatuses removes the statuses of all objects of hlnr.io in a namespace, beginning with those of releases and
+// policies.
 func wipeStatuses(t *testing.T, namespace string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
@@ -141,7 +142,7 @@ func (m *mostWeight) note(route *gatewayv1.HTTPRoute) {
 	}
 }
 
-// of returns the largest weight, in percent, of releases whose Service's name contains a text.
+// of returns the largest weight, in percent, of the releases whose Service name contains part.
 func (m *mostWeight) of(part string) (most int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -95,7 +95,7 @@ func words(obj any) string {
 	return string(text)
 }
 
-// granted waits until every object that needs a Secret works.
+// granted waits until every object that needs a Secret is ready.
 func (a *tenant) granted() {
 	a.Helper()
 	await.Nil(a, func(ctx context.Context) error {
@@ -127,7 +127,7 @@ func (a *tenant) granted() {
 	a.delivery(http.StatusAccepted)
 }
 
-// denied waits until each object reports the permission that is missing, and how to grant it.
+// denied waits until each object reports the missing permission, and how to grant it.
 func (a *tenant) denied() {
 	a.Helper()
 	forbidden := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
@@ -157,7 +157,7 @@ func (a *tenant) denied() {
 		}
 		escaped := strings.ReplaceAll(forbidden, `"`, `\"`)
 		if len(releases.Items) != 1 || !strings.Contains(words(&releases.Items[0]), escaped) {
-			return fmt.Errorf("no release whose hook reports a missing permission: %s", words(&releases))
+			return fmt.Errorf("no release has a hook that reports the missing permission: %s", words(&releases))
 		}
 		return nil
 	})
@@ -167,7 +167,7 @@ func (a *tenant) denied() {
 // delivery sends a delivery that is signed with the key in the Secret.
 func (a *tenant) delivery(want int) {
 	a.Helper()
-	await.Nil(a, func(ctx context.Context) error { // The manager uses the content of a Secret for a few seconds.
+	await.Nil(a, func(ctx context.Context) error { // The manager reuses the content of a Secret for a few seconds.
 		url := "http://" + a.webhooks + "/github/" + a.namespace + "/shop"
 		if got, err := a.repo.PushEvent("main", strings.Repeat("a", 40)).Send(ctx, http.DefaultClient, url, []byte("signs")); got != want || err != nil {
 			return fmt.Errorf("delivery: got %d, %v, want %d", got, err, want)
@@ -195,9 +195,9 @@ func (r *requestsOf) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // TestSecretsByNamespace tests the component secrets-by-namespace, with which the manager reads Secrets only in
-// namespaces that grant it. In other namespaces the manager reconciles everything that needs no Secret, and each object
-// that refers to a Secret reports which permission is missing, before it is granted and after it is withdrawn.
-// Uninstalling removes all grants.
+// namespaces that grant the permission. In other namespaces, the manager reconciles everything that needs no Secret,
+// and each object that refers to a Secret reports which permission is missing, before it is granted and after it is
+// withdrawn. Uninstalling removes all grants.
 func TestSecretsByNamespace(t *testing.T) {
 	alone(t)
 	shipped(t) // Begin with an installation whose permission applies to the whole cluster.
@@ -266,9 +266,9 @@ func TestSecretsByNamespace(t *testing.T) {
 		for _, request := range slices.Compact(requests.seen) {
 			ours := strings.Contains(request, mine.namespace) || strings.Contains(request, yours.namespace)
 			reads := strings.HasPrefix(request, "GET ") && strings.Contains(request, "/secrets/")
-			events := strings.HasSuffix(request, "/events") // Namespaces of other tests that are being deleted refuse events.
+			events := strings.HasSuffix(request, "/events") // Namespaces of other tests that are being deleted reject events.
 			if ours && !reads || !ours && !events {
-				t.Errorf("refused: %s", request)
+				t.Errorf("rejected: %s", request)
 			}
 		}
 	})
@@ -276,7 +276,7 @@ func TestSecretsByNamespace(t *testing.T) {
 
 	mine.granted()
 	yours.denied()
-	t.Log("granted with the command of the guide")
+	t.Log("granted with the command from the guide")
 	if out, err := env.Kubectl(t, "", "-n", yours.namespace, "create", "rolebinding", "heighliner-read-secrets", "--clusterrole=heighliner-read-secrets", "--serviceaccount=heighliner-system:heighliner"); err != nil {
 		t.Fatalf("grant: %v: %s", err, out)
 	}

@@ -141,8 +141,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestShardsByServerSideApply enables and disables shards with server-side apply, as Helm 4 and Flux do. The API server rejects the
-// strategy Recreate next to the default values that it had set before.
+// TestShardsByServerSideApply enables and disables shards with server-side apply, as Helm 4 and Flux do. The API server
+// rejects the strategy Recreate in combination with the default values that it set earlier.
 func TestShardsByServerSideApply(t *testing.T) {
 	shipped(t)
 	for _, step := range []struct {

@@ -38,7 +38,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// asManager is the environment variable that makes the test binary run as the manager of that version.
+// asManager is the environment variable that makes the test binary run as the manager. Its value is the version of the
+// manager.
 const asManager = "HEIGHLINER_TEST_VERSION"
 
 // traffic is a proxy between a manager and the API server that records writes.
@@ -66,21 +67,21 @@ func (p *traffic) clear() []string {
 	return writes
 }
 
-// quiet reports whether no request was sent for some time.
+// quiet reports whether no request was sent for the duration d.
 func (p *traffic) quiet(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Since(p.last) > d
 }
 
-// watched starts a proxy of the API server, as proxied does, and records writes.
+// watched starts a proxy for the API server, as proxied does, and records writes.
 func watched(t *testing.T) (*traffic, string) {
 	t.Helper()
 	p := &traffic{}
 	return p, proxied(t, p.note)
 }
 
-// proxied starts a proxy of the API server on a loopback address without credentials, with the permissions of the
+// proxied starts a proxy for the API server on a loopback address without credentials, with the permissions of the
 // manager, and returns a kubeconfig for it. It calls note with each request before it sends the request.
 func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
@@ -126,7 +127,7 @@ func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kub
 	return file
 }
 
-// manager is the process of a manager of one build.
+// manager is a manager process of one build.
 type manager struct {
 	*testing.T
 	cmd     *exec.Cmd
@@ -134,7 +135,8 @@ type manager struct {
 	log     string
 }
 
-// isWrite reports whether a request changes objects. Access reviews do not, because the API server does not store them.
+// isWrite reports whether a request changes objects. Access reviews do not change objects, because the API server does
+// not store them.
 func isWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
 }
@@ -190,7 +192,7 @@ func (m *manager) reconciled(controller string) int {
 	return int(sum)
 }
 
-// waitFor polls until wrong returns an empty text.
+// waitFor polls until wrong returns an empty string.
 func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string) {
 	t.Helper()
 	end := time.Now().Add(limit)
@@ -206,8 +208,8 @@ func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string
 	}
 }
 
-// state returns the parts of objects that an upgrade must not change: the resourceVersion, but for Deployments and Pods
-// the UID and the generation, because other controllers write their statuses.
+// state returns the parts of objects that an upgrade must not change. These are the UID and the generation of
+// Deployments and Pods, whose statuses other controllers write, and the resourceVersion of all other objects.
 func state(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -234,14 +236,15 @@ func state(t *testing.T, namespace string) map[string]string {
 	return all
 }
 
-// These flags set the size of the cluster, because a build that writes unnecessarily writes for each object of a kind. "make upgrade" uses larger values.
+// These flags set the size of the cluster, because a build with unnecessary writes makes them for each object of a
+// kind. "make upgrade" uses larger values.
 var (
 	upgradeServices = flag.Int("upgrade.services", 6, "number of Microservices when another build starts, at least 2")
 	upgradeVersions = flag.Int("upgrade.versions", 3, "number of retained versions of each Microservice, at least 2")
 )
 
-// TestUpgradeWritesNothing tests that a manager of another build, with another version in its name, that starts in a
-// stable cluster creates no release, changes no Deployment's template, and writes nothing.
+// TestUpgradeWritesNothing tests that a manager of another build, with another version in its name, writes nothing when
+// it starts in a stable cluster. It creates no release, and changes no Deployment's template.
 func TestUpgradeWritesNothing(t *testing.T) {
 	t.Parallel()
 	services, versions := *upgradeServices, *upgradeVersions
@@ -295,10 +298,10 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	proxy.clear()
 	began := time.Now()
 	another := startManager(t, "v2.0.0-rc.1", kubeconfig, namespace)
-	waitFor(t, "the other build to look at everything", 15*time.Minute, func() string {
+	waitFor(t, "the other build to reconcile everything", 15*time.Minute, func() string {
 		ms, releases := another.reconciled("microservice"), another.reconciled("versionedmicroservice")
 		if ms < services || releases < services*versions || another.reconciled("imagepolicy") < 1 || !proxy.quiet(3*time.Second) {
-			return fmt.Sprintf("it looked at %d Microservices and %d releases", ms, releases)
+			return fmt.Sprintf("it reconciled %d Microservices and %d releases", ms, releases)
 		}
 		return ""
 	})
@@ -327,7 +330,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	}
 }
 
-// storeEarlier stores every second rollout state in the format of versions before status.internal.
+// storeEarlier stores every second rollout state in the format of versions that did not have status.internal.
 func storeEarlier(t *testing.T, namespace string) {
 	t.Helper()
 	var list v1alpha1.MicroserviceList

@@ -72,7 +72,7 @@ func TestReference(t *testing.T) {
 		stored[filepath.Base(file)] = string(text)
 	}
 	if diff := cmp.Diff(pages, stored); diff != "" {
-		t.Errorf("docs/reference/hlnr is not what the commands are: run make docs-cli (-commands +pages)\n%s", diff)
+		t.Errorf("docs/reference/hlnr does not match the commands: run make docs-cli (-commands +pages)\n%s", diff)
 	}
 }
 
@@ -127,7 +127,7 @@ func index(root *cobra.Command) string {
 	return b.String()
 }
 
-// page returns the page of one command.
+// page returns the page for one command.
 func page(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()
 	cmd.InitDefaultHelpFlag()
@@ -167,7 +167,7 @@ func page(t *testing.T, cmd *cobra.Command) string {
 	return b.String()
 }
 
-// markdown escapes angle brackets and stars.
+// markdown escapes angle brackets and asterisks.
 func markdown(text string) string {
 	return strings.NewReplacer("<", "\\<", "*", "\\*").Replace(text)
 }

@@ -29,7 +29,7 @@ const minSession, maxSession = time.Minute, 24 * time.Hour
 // providerTimeout is the timeout of each request to the identity provider.
 const providerTimeout = 10 * time.Second
 
-// maxProvider is the maximum size of a response of the identity provider, in bytes.
+// maxProvider is the maximum size of a response from the identity provider, in bytes.
 const maxProvider = 1 << 20
 
 // Options are the values of the server's flags, and the values that the process provides.
@@ -163,7 +163,7 @@ func (o *Options) key() ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != identity.KeyLength {
-		return nil, fmt.Errorf("--session-key-file: it must contain %d bytes, base64-encoded, such as the output of \"openssl rand -base64 %d\"", identity.KeyLength, identity.KeyLength)
+		return nil, fmt.Errorf("--session-key-file: the file must contain %d bytes, base64-encoded, such as the output of \"openssl rand -base64 %d\"", identity.KeyLength, identity.KeyLength)
 	}
 	return key, nil
 }

@@ -78,13 +78,13 @@ func (s *server) listen(ctx context.Context) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// probes serves /healthz, and /readyz, which succeeds when the objects were read.
+// probes serves /healthz and /readyz. /readyz succeeds once the objects have been read.
 func (s *server) probes(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
-			http.Error(w, "the objects were not read yet", http.StatusServiceUnavailable)
+			http.Error(w, "the objects have not been read yet", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -9,9 +9,9 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// certificates returns a configuration that reads the files at each connection, so that certificates may be renewed
-// while the server runs. If clientCAFile is set, connections are refused without a client certificate that an authority
-// of this file signed.
+// certificates returns a configuration that reads the files for each connection, so that certificates can be renewed
+// while the server runs. If clientCAFile is set, connections without a client certificate that is signed by an
+// authority in this file are refused.
 func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := pairOf(certFile, keyFile)
@@ -36,7 +36,7 @@ func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	return c, nil
 }
 
-// pairOf returns the certificate and the key of two files.
+// pairOf returns the certificate and the key from two files.
 func pairOf(certFile, keyFile string) (tls.Certificate, error) {
 	certificate, err := os.ReadFile(certFile)
 	if err != nil {

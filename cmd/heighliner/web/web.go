@@ -5,7 +5,7 @@
 //	web.go      the command
 //	options.go  the flags, and the values derived from them
 //	server.go   the server, which reads objects and listens
-//	tls.go      certificates, which may change while the server runs
+//	tls.go      certificates, which can change while the server runs
 package web
 
 import (
@@ -30,7 +30,7 @@ func NewCommand(version string) *cobra.Command {
 		Use:   "web",
 		Short: "Serve the board in the cluster for users who log in",
 		Long: `heighliner web serves the board in the cluster. Users log in with an identity provider
-(OpenID Connect), or at a proxy that authenticates them and presents a client certificate; there is no
+(OpenID Connect), or through a proxy that authenticates them and presents a client certificate; there is no
 anonymous access. They see the objects that access reviews allow them to list. The server
 impersonates them for actions, so that RBAC, admission policies and the audit log see the user.
 

@@ -202,7 +202,7 @@ func withProvider(s *site) []string {
 	return []string{"--oidc-issuer-url", s.provider.URL, "--oidc-client-id", identitytest.ClientID, "--oidc-client-secret-file", secret, "--oidc-ca-file", pemFile(s.T, "CERTIFICATE", s.provider.Certificate().Raw)}
 }
 
-// person has a browser, and logs in when the board asks for it.
+// person is a user with a browser, who logs in when the board requires it.
 type person struct {
 	*site
 	client *http.Client
@@ -308,7 +308,7 @@ func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservic
 	return kube.Await(t, namespace, name, "1.1.0", v1alpha1.ReleaseCanary)
 }
 
-// audited returns the audit events of writes of an object.
+// audited returns the audit events for writes to an object.
 func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	t.Helper()
 	f, err := os.Open(kube.AuditLog())
@@ -330,7 +330,8 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	return out
 }
 
-// TestPeople tests that users log in, see what they may list, and act as themselves: the API server decides about their actions and records them.
+// TestPeople tests that users log in, see what they may list, and act as themselves: the API server authorizes their actions and
+// records them.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -432,7 +433,7 @@ func TestReservedIdentitiesCannotLogIn(t *testing.T) {
 	}
 }
 
-// TestWithdrawnRights tests that an open page loses its data within seconds after a permission was withdrawn.
+// TestWithdrawnRights tests that an open page loses its data within seconds after a permission is withdrawn.
 func TestWithdrawnRights(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -643,7 +644,7 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestFlags tests that invalid flags end the server at its start, with an error that describes the fix.
+// TestFlags tests that the server does not start with invalid flags, and that the error describes the fix.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	good := []string{"--url", "https://board.example.com", "--oidc-issuer-url", "https://id.example.com", "--oidc-client-id", "board"}

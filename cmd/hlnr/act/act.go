@@ -58,7 +58,7 @@ type Done struct {
 	Group        string `json:"group,omitempty"`
 	Version      string `json:"version,omitempty"`
 	Step         string `json:"step,omitempty"`
-	// By is the name of the user in the API server.
+	// By is the user name that the API server reports.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Until is the end of a pin or a freeze, in RFC 3339.
@@ -202,7 +202,7 @@ func (s *scope) me(ctx context.Context) (string, error) {
 func (s *scope) user(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("ask the API server who you are: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("read your user name from the API server: %w", err)
 	}
 	return review.Status.UserInfo, nil
 }

@@ -63,7 +63,7 @@ func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr
 func (p *person) want(code cli.Code, text string, args ...string) string {
 	p.Helper()
 	if slices.Contains([]string{"continue", "adopt", "deprecate", "abort", "retry", "promote"}, args[0]) {
-		args = append(args, "--timeout", await.Limit.String()) // A busy machine may need this time.
+		args = append(args, "--timeout", await.Limit.String()) // A busy machine might need this much time.
 	}
 	got, stdout, stderr := p.call(args...)
 	answer := stdout
@@ -112,8 +112,8 @@ func shop(t *testing.T) *person {
 	return p
 }
 
-// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the name of the user in the
-// API server.
+// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the user name that the API
+// server reports.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -132,7 +132,7 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("dry run: %s", dry)
 	}
 	if p.await("1.1.0", v1alpha1.ReleaseCanary).Spec.Decision != nil {
-		t.Error("a dry run decided")
+		t.Error("a dry run wrote a decision")
 	}
 
 	p.want(cli.ExitYes, "shop 1.1.0: Continue of step tenth by ana: applied", "continue", name, "--reason", strings.Repeat("ä", 256))
@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 	for resource, args := range map[string][]string{
 		"microservices.hlnr.io": {"pause", "shop", "--dry-run"}, "versionedmicroservices.hlnr.io": {"deprecate", "shop", "--dry-run"},
 	} {
-		await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
+		await.Nil(t, func(context.Context) error { // The authorizer applies the roles with a delay.
 			if code, _, stderr := p.as([]string{"--as", "vic"}, args...); code != cli.ExitFailed || !strings.Contains(stderr, "you (vic) cannot patch "+resource) {
 				return fmt.Errorf("%v: exit code %d, error %q", args, code, stderr)
 			}
@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
-// TestPins checks that a pin keeps a group at a version, and that the removal of a pin keeps other pins.
+// TestPins checks that a pin keeps a group at a version, and that removing a pin keeps other pins.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -353,7 +353,7 @@ func TestScan(t *testing.T) {
 			}
 			if request := policy.Annotations[v1alpha1.AnnotationRequestedAt]; policy.Status.LastHandledRequest != request {
 				policy.Status.LastHandledRequest = request
-				_ = p.Client.Status().Update(ctx, &policy) // The next round tries again after an error.
+				_ = p.Client.Status().Update(ctx, &policy) // The next iteration tries again after an error.
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -414,7 +414,7 @@ func TestInterruptedAfterTheDecision(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that a signal ends the wait of a decision, and does not interrupt its write.
+// TestInterrupted checks that a signal ends the wait for a decision, but does not interrupt the write.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -480,7 +480,7 @@ func TestPinOfADeniedVersion(t *testing.T) {
 		policy.Status.Releases = slices.Delete(policy.Status.Releases, 1, 2)
 		return p.Client.Status().Update(ctx, &policy)
 	})
-	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, also with a pin", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, even with a pin", "pin", "shop", "1.1.0")
 	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop", "rollback", "shop", "--to", "1.1.0")
 	p.want(cli.ExitYes, "shop 1.x: pinned to 1.0.0", "rollback", "shop", "--dry-run")
 }

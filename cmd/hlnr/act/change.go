@@ -142,8 +142,8 @@ func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, e
 // maxWrites is the maximum number of attempts to write a change while others write the same object.
 const maxWrites = 10
 
-// write applies the change to the object as it was read. The manager often writes the status of the object, so that write
-// tries again after a conflict. If the specification has changed, write returns the conflict.
+// write applies the change to the object as it was read. The manager often writes the status of the object, so write tries again after a
+// conflict. If the specification has changed, write returns the conflict.
 func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func(*v1alpha1.MicroserviceSpec), options ...client.PatchOption) error {
 	ctx, cancel := whole(ctx)
 	defer cancel()
@@ -164,7 +164,7 @@ func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func
 		}
 		before = newer
 	}
-	return fmt.Errorf("Microservice %s/%s is written too often: run the command again", ms.Namespace, ms.Name)
+	return fmt.Errorf("Microservice %s/%s is being written too often: run the command again", ms.Namespace, ms.Name)
 }
 
 // withoutAuthors returns a copy of the object without the authors of pins, because the history in Git shows them.

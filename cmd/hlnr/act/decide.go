@@ -213,7 +213,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: %q shows whether it does", d.timeout, s.Command(s.namespace, "doctor")))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -236,7 +236,7 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible rejects a decision that makes no sense in the state of the release. It also sets the name of the step.
+// sensible rejects a decision that makes no sense in the current state of the release. It also sets the name of the step.
 func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))

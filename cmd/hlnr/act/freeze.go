@@ -47,7 +47,7 @@ and no canary gets more traffic. Rollbacks, pins to retained releases and deprec
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 
-  # How many services would be frozen?
+  # Show how many services would be frozen
   hlnr freeze --all-namespaces --until 4h --reason "upgrade of the cluster" --dry-run
 
   # An incident without a known end
@@ -297,11 +297,11 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 }
 
 // frozenBy describes the freeze that applies to a Microservice now, with its end and its reason. It returns an empty string if no freeze
-// applies, or if the user may not read it: users with permissions in one namespace may not list ClusterFreezes.
+// applies, or if the user may not read the freeze. Users with permissions in one namespace may not list ClusterFreezes.
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList
-	// A list that cannot be read stays empty, because the action does not depend on it.
+	// A list that cannot be read remains empty, because the action does not depend on it.
 	_ = s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace))
 	_ = s.client.List(ctx, &clusterFreezes)
 	all := freeze.All(freezes.Items, clusterFreezes.Items)

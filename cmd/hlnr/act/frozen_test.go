@@ -36,7 +36,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	var done Done
 	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
-		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, which unpin does not name: %s", out)
+		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, but unpin does not report the freeze: %s", out)
 	}
 	await.Nil(t, func(context.Context) error { // The manager reports the same.
 		var ms v1alpha1.Microservice
@@ -65,6 +65,6 @@ func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive) // The freeze has not ended.
 	if done.Frozen != "" {
-		t.Errorf("1.0.0 is active during the freeze that the pin reported to delay it: %s", out)
+		t.Errorf("pin reported that the freeze delays 1.0.0, but 1.0.0 is active during the freeze: %s", out)
 	}
 }

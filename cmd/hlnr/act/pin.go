@@ -32,7 +32,7 @@ type pinOptions struct {
 // pinField is the path of the pins in the specification.
 var pinField = []string{"updateStrategy", "manual"}
 
-// maxAuthor is the maximum length of the author of a pin. A longer name is omitted.
+// maxAuthor is the maximum length of a pin's author. A longer name is omitted.
 const maxAuthor = 253
 
 // addWaitFlags adds the flags --wait and --timeout, and the flags of all changes.
@@ -80,7 +80,7 @@ the name of a VersionedMicroservice; a pin to a release selects exactly its conf
 records your name, unless it is printed as a patch for Git.`,
 		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
 
-  # What would happen?
+  # Show what would happen
   hlnr pin shop 1.1.0 --dry-run
 
   # Pin, and wait until the version is active
@@ -109,11 +109,11 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		Use:     "rollback MICROSERVICE",
 		Short:   "Return to an earlier release, optionally until a time",
 		GroupID: cli.GroupAct,
-		Long: `rollback pins a group to an earlier release, with its configuration: of the retained releases with
-a lower version than the active one, the one that was active most recently. A retained release
-takes no canary steps. The group stays at that release until the pin ends or is removed with
-unpin. To stop a canary, use deprecate. The pin records your name, unless it is printed as a
-patch for Git.`,
+		Long: `rollback pins a group to an earlier release, with its configuration. Without --to, this is the most
+recently active of the retained releases that have a lower version than the active release. A
+retained release takes no canary steps. The group stays at that release until the pin ends or is
+removed with unpin. To stop a canary, use deprecate. The pin records your name, unless it is
+printed as a patch for Git.`,
 		Example: `  # Return to the previous release, until Monday morning
   hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
 
@@ -201,7 +201,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the previous release of the group of the flag --group, or of the only group that has a previous release.
+// before returns the previous release of the group in the flag --group, or of the only group that has a previous
+// release.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
 	if err != nil {
@@ -215,7 +216,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			continue
 		}
 		if r := rollingOut(g); r != nil && g.Active != "" {
-			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier one, name it with --to",
+			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier release, name it with --to",
 				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
 		}
 		if r := previous(g, policy); r != nil {
@@ -241,8 +242,8 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous returns the retained release that was active most recently, of the releases with a lower version than the active one. A release
-// with a higher version may be the one from which a user rolled back. Denied versions are omitted. The result is nil if no release remains.
+// previous returns the most recently active of the retained releases that have a lower version than the active release. A release with a
+// higher version might be the one from which a user rolled back. Denied versions are omitted. The result is nil if no release remains.
 func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
@@ -255,8 +256,8 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// rollingOut returns the release with a higher version than the active one that a group is rolling out, or nil. A user stops such a
-// rollout with deprecate instead of rollback.
+// rollingOut returns the release that a group is rolling out, if its version is higher than that of the active release, and otherwise nil.
+// A user stops such a rollout with deprecate instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -276,7 +277,7 @@ type wanted struct {
 	// row is the existing release, or nil if the version is only offered.
 	row     *v1alpha1.Release
 	version string
-	// name is the name of the release, which may not exist yet. It is empty if it is not known.
+	// name is the name of the release, which might not exist yet. It is empty if the name is not known.
 	name string
 }
 
@@ -382,7 +383,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	unknown := false // reports that the name of the release with the current configuration is not known
 	if o.current {
 		if w.pin.Release != "" {
-			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
+			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release, which already has a configuration: name a version", what))
 		}
 		w.pin.Configuration = v1alpha1.PinCurrent
 		name, err := o.upcoming(ctx, s, ms, w.group, w.version)
@@ -412,7 +413,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	if view.Denied(policy, w.group, w.version) {
-		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, also with a pin: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, even with a pin: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
 	}
 	if err := o.sensible(s, ms, w); err != nil {
 		return edit{}, err
@@ -446,8 +447,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}, nil
 }
 
-// upcoming returns the name of the release of a version with the current configuration of the Microservice. The name is empty if it is not
-// known, or if nothing would start.
+// upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
+// is empty if it is not known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
@@ -547,7 +548,7 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// failedInstead reports that the newest offered version of a group failed, so that the group does not move to it. The result is empty if
+// failedInstead describes that the newest offered version of a group failed, so that the group does not move to it. The result is empty if
 // that version did not fail.
 func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	if policy == nil {

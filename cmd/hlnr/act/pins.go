@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// names reports whether the name in a pin or in spec.endedGroups matches a group. It may be the name or the slug of the group, or the
+// names reports whether the name in a pin or in spec.endedGroups matches a group. The name can be the name or the slug of the group, or the
 // number of its pull request.
 func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)

@@ -118,7 +118,7 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 		all: r.Namespace == "", dryRun: r.DryRun,
 	}
 	if !o.all && o.namespaces != "" {
-		return nil, cli.Usage(fmt.Errorf("labels of namespaces need a freeze of the cluster"))
+		return nil, cli.Usage(fmt.Errorf("a selector of namespaces requires a freeze of the cluster"))
 	}
 	s := &scope{f, c, r.Namespace}
 	if r.Thaw {

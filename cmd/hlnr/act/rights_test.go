@@ -17,8 +17,8 @@ import (
 )
 
 // TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the role heighliner-owner,
-// and may not read the objects from which the name of the next release derives. The pin must not report that the version is active while another
-// release of the version starts.
+// and may not read the objects from which the name of the next release is derived. The pin must not report that the version is
+// active while another release of the version starts.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -42,7 +42,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 	}
 	var out string
-	await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
+	await.Nil(t, func(context.Context) error { // The authorizer applies the roles with a delay.
 		code, stdout, stderr := p.as([]string{"--as", "vic"}, "pin", "shop", "1.0.0", "--current-configuration")
 		if out = stdout; code != cli.ExitYes {
 			return fmt.Errorf("exit code %d, %s", code, stderr)

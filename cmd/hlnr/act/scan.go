@@ -30,7 +30,7 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Use:     "scan MICROSERVICE | ImagePolicy/NAME | GitHubRepository/NAME",
 		Short:   "Scan the registry or GitHub for new versions now",
 		GroupID: cli.GroupAct,
-		Long: `scan sets the annotation hlnr.io/requestedAt of the ImagePolicy of a Microservice, or of the object
+		Long: `scan sets the annotation hlnr.io/requestedAt on the ImagePolicy of a Microservice, or on the object
 that you name, and waits until the manager has scanned the registry or GitHub.
 
 Exit codes: 0 the scan succeeded; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
@@ -138,7 +138,7 @@ func scannable(obj client.Object) (string, error) {
 	return resource, nil
 }
 
-// reasonNoVersions is the reason of the condition of an ImagePolicy that offers no version after a successful scan.
+// reasonNoVersions is the condition reason of an ImagePolicy that offers no version after a successful scan.
 const reasonNoVersions = "NoVersions"
 
 // failureOf returns the reason why the last scan of an object failed, or an empty string if the scan succeeded.
@@ -160,7 +160,7 @@ func failureOf(obj client.Object) string {
 
 // scanned reports whether a request was handled, and describes the result.
 func scanned(obj client.Object, request string) (bool, string) {
-	// If another request replaced this one, the scan for that request also answers this one.
+	// If another request replaced this one, the scan for that request also handles this one.
 	last := obj.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	handled := func(by string) bool { return by == request || by != "" && by == last }
 	switch o := obj.(type) {

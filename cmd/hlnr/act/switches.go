@@ -74,9 +74,9 @@ func newEndGroupCommand(f *cli.Factory) *cobra.Command {
 		Short:   "End a release group, so that it loses its traffic and is removed",
 		GroupID: cli.GroupAct,
 		Long: `end-group adds a group to spec.endedGroups. The group loses its traffic and its domains, is drained,
-and is removed with its releases. GROUP is its name, its slug or the number of its pull request.
+and is removed with its releases. GROUP is the name or slug of the group, or the number of its pull request.
 With --undo, the group may start again; if it is still being drained, it gets its traffic back.`,
-		Example: `  # What would happen?
+		Example: `  # Show what would happen
   hlnr end-group shop 1.x --dry-run
 
   hlnr end-group shop 1.x`,

@@ -109,7 +109,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	if code, _, stderr := call(t, "", "lint", "-f", folder); code != cli.ExitUsage || !strings.Contains(stderr, "a.yaml") || !strings.Contains(stderr, "c.json") {
-		t.Errorf("two files of a folder that cannot be read: exit code %d, error %q", code, stderr)
+		t.Errorf("two unreadable files in a folder: exit code %d, error %q", code, stderr)
 	}
 }
 
@@ -183,15 +183,15 @@ func TestMetadata(t *testing.T) {
 		applied       string
 		want          []Field
 	}{
-		"none":               {nil, nil, "", nil},
-		"same":               {keys{"team": "a"}, keys{"team": "a"}, applied, nil},
-		"of others":          {keys{"tool": "a"}, nil, applied, nil},
-		"of others, no last": {keys{"team": "a"}, nil, "", nil},
-		"broken":             {keys{"team": "a"}, nil, "{", nil},
-		"added":              {nil, keys{"team": "a"}, "", []Field{{"metadata.labels[team]", "", `"a"`}}},
-		"changed":            {keys{"team": "a"}, keys{"team": "b"}, applied, []Field{{"metadata.labels[team]", `"a"`, `"b"`}}},
-		"removed":            {keys{"team": "a"}, nil, applied, []Field{{"metadata.labels[team]", `"a"`, ""}}},
-		"secret":             {nil, keys{"token": "a"}, "", []Field{{"metadata.labels[token]", "", hidden}}},
+		"none":                         {nil, nil, "", nil},
+		"same":                         {keys{"team": "a"}, keys{"team": "a"}, applied, nil},
+		"set by others":                {keys{"tool": "a"}, nil, applied, nil},
+		"set by others, no last apply": {keys{"team": "a"}, nil, "", nil},
+		"invalid last apply":           {keys{"team": "a"}, nil, "{", nil},
+		"added":                        {nil, keys{"team": "a"}, "", []Field{{"metadata.labels[team]", "", `"a"`}}},
+		"changed":                      {keys{"team": "a"}, keys{"team": "b"}, applied, []Field{{"metadata.labels[team]", `"a"`, `"b"`}}},
+		"removed":                      {keys{"team": "a"}, nil, applied, []Field{{"metadata.labels[team]", `"a"`, ""}}},
+		"secret":                       {nil, keys{"token": "a"}, "", []Field{{"metadata.labels[token]", "", hidden}}},
 	} {
 		before, after := &v1alpha1.ImagePolicy{}, &v1alpha1.ImagePolicy{}
 		before.Spec.Image, after.Spec.Image = "r.example/shop", "r.example/shop"
@@ -285,6 +285,6 @@ func TestPlan(t *testing.T) {
 
 	release := cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
 	if len(release.Spec.Template.Spec.Containers[0].Env) > 0 {
-		t.Error("a plan wrote")
+		t.Error("a plan wrote to the cluster")
 	}
 }

@@ -14,7 +14,7 @@ import (
 type Field struct {
 	// Path is the path of the field, such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After are the values as JSON, empty if the field is not set. Values that may be secret are omitted.
+	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are omitted.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -22,7 +22,7 @@ type Field struct {
 // secret matches the names of fields whose values are not shown.
 var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api_?key|private)`)
 
-// hidden replaces a value that may be secret.
+// hidden replaces a value that might be secret.
 const hidden = "(not shown)"
 
 // fields returns the fields below a path that differ. It identifies the items of a list by their names if all items have
@@ -96,7 +96,7 @@ func asMap(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// shown returns a value as JSON, or a replacement for a value that may be secret.
+// shown returns a value as JSON, or a replacement for a value that might be secret.
 func shown(path string, v any) string {
 	if v == nil {
 		return ""

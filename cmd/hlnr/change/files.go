@@ -22,7 +22,7 @@ const maxInput = 32 << 20
 type files []string
 
 func (f *files) addFlag(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP((*[]string)(f), "filename", "f", nil, "manifest, or folder with manifests; - is standard input; the flag may be repeated")
+	cmd.Flags().StringArrayVarP((*[]string)(f), "filename", "f", nil, "manifest, or folder with manifests; - is standard input; the flag can be repeated")
 }
 
 // document is one object in a file.

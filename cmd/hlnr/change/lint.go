@@ -47,7 +47,7 @@ type Finding struct {
 type lintReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Objects is the number of checked objects of hlnr.io. Skipped is the number of other objects.
+	// Objects is the number of checked hlnr.io objects. Skipped is the number of other objects.
 	Objects  int       `json:"objects"`
 	Skipped  int       `json:"skipped"`
 	Findings []Finding `json:"findings"`
@@ -60,11 +60,11 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Use:     "lint -f FILE",
 		Short:   "Check manifests as the API server does, without a cluster",
 		GroupID: cli.GroupCheck,
-		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs with which hlnr was built:
-unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
+		Long: `lint checks hlnr.io manifests against the schemas and rules of the CRDs with which hlnr was built. It
+checks unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
 ranges, regular expressions and time zones, which only the manager reads. The command skips other kinds.
 It checks a reference to an AnalysisTemplate or ClusterAnalysisTemplate if the files contain the template.
-Checks of immutable fields, and of names that are already in use, need a cluster: see hlnr plan.
+Checks of immutable fields, and of names that are already in use, require a cluster: see hlnr plan.
 
 Exit codes: 0 all manifests are valid, 2 a file cannot be read, 3 there are findings.`,
 		Example: `  hlnr lint -f shop.yaml
@@ -188,7 +188,7 @@ func metadata(o runtime.Object) (faults []string) {
 }
 
 // sharedAnalysis describes why a Microservice cannot use the template to which it refers. The text is empty if the Microservice
-// can use the template, or if the objects do not contain the template, which may exist only in the cluster.
+// can use the template, or if the objects do not contain the template, which might exist only in the cluster.
 func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string {
 	for _, o := range objects {
 		var t *analysistemplate.Template

@@ -75,7 +75,7 @@ simulation assumes that pods become available immediately, and that hooks and me
 that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr set, and
 labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
 
-Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
   kustomize build overlays/production | hlnr plan -f - -o json`,
 	}, func(r *Report) func(io.Writer) error { return r.writePlan })
@@ -88,7 +88,7 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 		Long: `diff lists the fields of manifests that differ from the stored objects, and reports whether the change would
 start new releases or take effect in place. Values of fields whose names suggest a secret are not shown.
 
-Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr diff -f shop.yaml`,
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
@@ -141,14 +141,14 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 
 // planner predicts the effects of applying objects, one after another.
 type planner struct {
-	// stored reads only objects of the cluster. client also reads ImagePolicies and analysis templates from the files.
+	// stored reads only objects in the cluster. client also reads ImagePolicies and analysis templates from the files.
 	stored, client client.WithWatch
 	namespace      string
 	now            time.Time
 }
 
 // withFiles returns a client that also reads ImagePolicies and analysis templates from the files if they do not exist in the cluster
-// yet, because a Microservice in the same files may use them.
+// yet, because a Microservice in the same files can use them.
 func withFiles(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
@@ -195,7 +195,7 @@ func copyTo[T any, P interface {
 	return is
 }
 
-// object returns the predicted effects of applying one object of a file.
+// object returns the predicted effects of applying one object from a file.
 func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	out := Object{Kind: d.object.Kind(), Namespace: d.object.Namespace(), Name: d.object.Name()}
 	typed, faults := check(ctx, d.object)
@@ -257,7 +257,7 @@ func ofCluster(o client.Object) bool {
 	return false
 }
 
-// merge adds the metadata and the status of the stored object to the object of a manifest. It keeps fields that hlnr or a user
+// merge adds the metadata and the status of the stored object to the object from a manifest. It keeps fields that hlnr or a user
 // set separately, as kubectl apply does.
 func merge(before, after client.Object) {
 	after.SetUID(before.GetUID())
@@ -305,8 +305,8 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 // trackedBy is the prefix of the labels and annotations that Argo CD adds to objects.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys returns the labels or annotations after an apply: all from the manifest, and all stored ones that the last apply did not
-// set.
+// mergeKeys returns the labels or annotations after an apply: those in the manifest, and those stored ones that the last apply
+// did not set.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {
@@ -569,7 +569,7 @@ func (r *Report) writeDiff(out io.Writer) error {
 // page collects the lines of an output.
 type page struct{ b strings.Builder }
 
-// line adds one line. It removes line breaks and control characters, which texts of objects and files may contain.
+// line adds one line. It removes line breaks and control characters, which texts of objects and files can contain.
 func (p *page) line(indent, line string) { p.b.WriteString(indent + text.Clean(line) + "\n") }
 
 func (p *page) write(out io.Writer) error {

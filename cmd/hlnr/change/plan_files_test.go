@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestImagePolicyOfTheFiles checks that a Microservice may use an ImagePolicy from the same files that does not exist yet. An ImagePolicy that
-// exists is used in its stored form.
+// TestImagePolicyOfTheFiles checks that a Microservice can use an ImagePolicy that is in the same files and does not exist yet.
+// An ImagePolicy that exists is used in its stored form.
 func TestImagePolicyOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const policy = `{apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: %NAME}, spec: {image: registry.example.com/shop}}`
@@ -40,7 +40,8 @@ func TestImagePolicyOfTheFiles(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfTheFiles checks that a Microservice may refer to an analysis template from the same files that does not exist yet.
+// TestTemplatesOfTheFiles checks that a Microservice can refer to an analysis template that is in the same files and does not
+// exist yet.
 func TestTemplatesOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const shared = `{apiVersion: hlnr.io/v1alpha1, kind: %KIND, metadata: {name: errors}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}`
@@ -63,7 +64,7 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 		t.Errorf("the template of the namespace: %v, %v", namespaced, err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "errors"}, &namespaced); err == nil {
-		t.Error("it is found in another namespace")
+		t.Error("the template is found in another namespace")
 	}
 	var cluster v1alpha1.ClusterAnalysisTemplate
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "errors"}, &cluster); err != nil || len(cluster.Spec.Metrics) != 1 || cluster.Namespace != "" {
@@ -71,8 +72,8 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfAPlan checks that cluster-scoped objects have no namespace in a plan, and that other objects default to the namespace of the
-// command.
+// TestNamespacesOfAPlan checks that cluster-scoped objects have no namespace in a plan, and that other objects default to the
+// command's namespace.
 func TestNamespacesOfAPlan(t *testing.T) {
 	t.Parallel()
 	documents, err := files{"-"}.read(strings.NewReader(`

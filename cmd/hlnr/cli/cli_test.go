@@ -138,7 +138,7 @@ func TestProgram(t *testing.T) {
 				}
 			}
 			if strings.Contains(stdout, "--client-key") != (name == "options") {
-				t.Errorf("the flags about the cluster are in: %s", stdout)
+				t.Errorf("the connection flags must be listed only by options: %s", stdout)
 			}
 		})
 	}
@@ -269,17 +269,17 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"yes":                    {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
 		"no server":              {"http://" + closed.Addr().String(), nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
 		"no address":             {"http://cluster.invalid", nil, ExitFailed, "the host cluster.invalid cannot be resolved"},
-		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or have another version: install Heighliner with"},
+		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or have a different version: install Heighliner with"},
 		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: users with the role view, edit or admin in the namespace have this permission; an admin of the namespace can grant it to you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; if users with such a role do not have it, Heighliner was uninstalled with its roles`},
 		"no permission anywhere": {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) cannot list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or name one namespace with --namespace"},
 		"no user":                {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":                   {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
 		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
-		"file that is none":      {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
+		"missing file":           {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
 		"file of text":           {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
 		"folder":                 {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
-		"file without words":     {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
+		"empty file":             {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +336,7 @@ func TestRequestTimeout(t *testing.T) {
 	}
 	code, _, stderr = call(t.Context(), t, []string{"hlnr", "list", "--request-timeout", "abc", "--kubeconfig", kubeconfig(t, server.URL)}, list)
 	if code != ExitUsage || !strings.Contains(stderr, `--request-timeout: "abc" is not a duration`) {
-		t.Errorf("of no duration: exit code %d, error %q", code, stderr)
+		t.Errorf("invalid duration: exit code %d, error %q", code, stderr)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // installHint describes how to install the CRDs that this version of the command needs.
-const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; this requires permissions of an administrator of the cluster"
+const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; this requires the permissions of a cluster administrator"
 
 // Explain converts an error of a command to an [Exit] with an exit code, and with a message about the cause and the fix. It
 // returns an [Exit] unchanged.
@@ -33,7 +33,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, syscall.EPIPE):
-		return &Exit{Code: ExitFailed} // The reader of the output, such as head, has ended.
+		return &Exit{Code: ExitFailed} // The reader of the output, such as head, has exited.
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return &Exit{ExitInterrupted, errors.New("interrupted")}
 	}
@@ -45,7 +45,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	return Failed(err)
 }
 
-// explainKubeconfig converts errors of the kubeconfig, which occur before any request.
+// explainKubeconfig converts kubeconfig errors, which occur before any request.
 func (f *Factory) explainKubeconfig(err error) error {
 	switch text := err.Error(); {
 	case clientcmd.IsEmptyConfig(err):
@@ -73,7 +73,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	case unloaded.MatchString(text):
 		m := unloaded.FindStringSubmatch(text)
 		cause := ""
-		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // An error of the system, such as "read FILE: is a directory".
+		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // A system error, such as "read FILE: is a directory".
 			cause = " (" + after + ")"
 		}
 		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a kubeconfig", m[1], cause))
@@ -81,7 +81,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	return nil
 }
 
-// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group may be an error of a JSON parser.
+// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group can be an error of a JSON parser.
 var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
 // explainConnection converts errors of requests without a response.
@@ -125,7 +125,7 @@ func explainKind(err error) error {
 	}
 	// The error about a missing object contains a name. The error about a missing resource contains no name.
 	if d := status.Status().Details; d == nil || d.Name == "" {
-		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or have another version: %s", v1alpha1.GroupVersion, installHint))
+		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or have a different version: %s", v1alpha1.GroupVersion, installHint))
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (f *Factory) explainStatus(err error) error {
 		return Failed(errors.New(Forbidden(Permission{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):
 		_, fields, _ := strings.Cut(message, strictPrefix)
-		return Failed(fmt.Errorf("the CRDs of the cluster have another version than this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
+		return Failed(fmt.Errorf("the CRDs in the cluster have a different version from this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return Usage(err)
 	case apierrors.IsConflict(err):
@@ -172,9 +172,9 @@ func resource(plural, group string) string {
 	return plural + "." + group
 }
 
-// Permission is a permission that a user may lack.
+// Permission is a permission that a user might lack.
 type Permission struct {
-	// User is the name of the user in the API server, empty if it is not known.
+	// User is the user name that the API server reports, or empty if the name is not known.
 	User string
 	// Verb is the verb of the request, such as patch.
 	Verb string

@@ -30,7 +30,7 @@ import (
 // FieldManager is the field manager of all writes of the command.
 const FieldManager = "hlnr"
 
-// The rate limits of requests, which are the same as those of kubectl.
+// The rate limits of requests, which are the same as in kubectl.
 const (
 	qps   = 50
 	burst = 300
@@ -71,7 +71,7 @@ func (f *Factory) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a kubeconfig, the default server is a port of this machine, which is probably not intended.
+	// Without a kubeconfig, the default server is a port on this machine, which is probably not intended.
 	raw, err := f.Kubeconfig().RawConfig()
 	if err == nil && len(raw.Clusters) == 0 && *f.flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
 		return nil, clientcmd.ErrEmptyConfig
@@ -84,8 +84,8 @@ func (f *Factory) Config() (*rest.Config, error) {
 // Kubeconfig returns the kubeconfig that results from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which
-// would delay the first answer. It discovers other kinds.
+// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which would
+// delay the first response. It discovers other kinds.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -125,7 +125,7 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 }
 
 // strictClient makes the API server reject fields that its schemas do not contain. Otherwise, the API server would silently
-// drop fields if its CRDs have another version, and an action would have only some of its effects.
+// drop fields if its CRDs have a different version, and an action would have only some of its effects.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
@@ -142,7 +142,7 @@ func (c strictClient) Patch(ctx context.Context, o client.Object, patch client.P
 	return c.WithWatch.Patch(ctx, o, patch, append([]client.PatchOption{strict}, opts...)...)
 }
 
-// Namespace returns the namespace of --namespace, otherwise the namespace of the context, and otherwise "default".
+// Namespace returns the namespace from --namespace, otherwise the namespace of the context, and otherwise "default".
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Kubeconfig().Namespace()
 	return namespace, err
@@ -213,8 +213,8 @@ func (s *Scope) Selector() (labels.Selector, error) {
 // completeTimeout is the maximum time for which a completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
-// CompleteNames completes the first n arguments with the names of the objects of a list. If the cluster does not respond
-// within two seconds, there are no suggestions.
+// CompleteNames completes the first n arguments with the names of the objects in a list. If the cluster does not
+// respond within two seconds, there are no suggestions.
 func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -230,7 +230,7 @@ func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.C
 	}
 }
 
-// names returns the names of the objects in the namespace of the command. The type of the list selects their kind.
+// names returns the names of the objects in the command's namespace. The type of the list selects their kind.
 func (f *Factory) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	c, err := f.Client()
 	if err != nil {

@@ -48,7 +48,7 @@ func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	o := &Output{formats: formats}
 	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(formats, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		cmd.PrintErrln(err) // The flag exists, so that this does not happen.
+		cmd.PrintErrln(err) // The flag exists, so this does not happen.
 	}
 	return o
 }
@@ -128,8 +128,7 @@ func YAML(value any) ([]byte, error) {
 	return raw, nil
 }
 
-// escape escapes characters in JSON that encoding/json does not escape, but that terminals may interpret and YAML does
-// not allow.
+// escape escapes characters in JSON that encoding/json does not escape, but that terminals can interpret and YAML does not allow.
 func escape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for _, r := range string(raw) {

@@ -1,4 +1,4 @@
-// Package cli contains the common parts of the commands of hlnr: names, access to the cluster, output, messages and exit
+// Package cli contains the common parts of the hlnr commands: names, access to the cluster, output, messages and exit
 // codes. A command is a function that takes a [Factory] and returns a [cobra.Command]. [Factory.Explain] converts its
 // errors.
 //
@@ -57,7 +57,7 @@ func Program(argv []string) (program string, args []string) {
 	return name, argv[1:]
 }
 
-// NewCommand is a function that returns a command, which uses the factory.
+// NewCommand is a function that returns a command that uses the factory.
 type NewCommand func(*Factory) *cobra.Command
 
 // Main runs the program, and returns its exit code. The first SIGINT or SIGTERM ends the run, and the second kills the
@@ -87,7 +87,7 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	return e.Code
 }
 
-// message returns the text of an error without control characters, which fields of objects and responses of servers may
+// message returns the text of an error without control characters, which object fields and server responses can
 // contain. It keeps line breaks, because lists of problems contain them. It indents all lines except the first, so that
 // no line looks like another message of hlnr.
 func message(err error) string {
@@ -147,7 +147,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish makes each command convert its errors with [Factory.Explain], and its errors about arguments.
+// finish makes each command convert its errors with [Factory.Explain], and makes its errors about arguments more precise.
 func finish(cmd *cobra.Command, f *Factory) {
 	explainArgs(cmd)
 	if run := cmd.RunE; run != nil {
@@ -189,7 +189,7 @@ func addCompletion(root *cobra.Command) {
 			Use:   "kubectl",
 			Short: "Generate the program that completes the arguments of \"kubectl hlnr\"",
 			Long: `Generate the program with which kubectl completes the arguments of "kubectl hlnr". Save the
-program as kubectl_complete-hlnr in a folder of your PATH, where kubectl finds it. Instead, you
+program as kubectl_complete-hlnr in a folder of your PATH, where kubectl finds it. Alternatively, you
 can create a link with this name to the binary of hlnr.`,
 			Example: `  hlnr completion kubectl > ~/bin/kubectl_complete-hlnr && chmod +x ~/bin/kubectl_complete-hlnr`,
 			Args:    cobra.NoArgs,

@@ -173,7 +173,7 @@ func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, progr
 	}
 	x, y := want.Spec.Versions[0].Schema, have.Spec.Versions[at].Schema
 	if y == nil || !sameSchema(x, y) {
-		return Warning, fmt.Sprintf("%s has another version than hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan may be wrong"
+		return Warning, fmt.Sprintf("%s has a different version from hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan might be wrong"
 	}
 	return OK, "", ""
 }
@@ -306,7 +306,7 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the ClusterRole heighliner-manager",
+		d.add(Problem, "Manager", "run helm upgrade with the same values and the chart version of the manager; this restores the ClusterRole heighliner-manager",
 			"the manager cannot list and watch %s in the cluster: no controller starts", strings.Join(missing, ", "))
 	}
 	for _, namespace := range d.watched {
@@ -318,10 +318,10 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 		case err != nil:
 			return
 		case all:
-			d.add(Problem, "Manager", fmt.Sprintf("kubectl create namespace %s, if it does not exist; then helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
+			d.add(Problem, "Manager", fmt.Sprintf("run kubectl create namespace %s if the namespace does not exist; then run helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
 				"the manager should watch namespace %s, and has no permissions there: it does not reconcile the objects there", namespace)
 		case len(missing) > 0:
-			d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the Role heighliner-manager",
+			d.add(Problem, "Manager", "run helm upgrade with the same values and the chart version of the manager; this restores the Role heighliner-manager",
 				"the manager should watch namespace %s, and cannot list and watch %s there: since its last start, it has not reconciled the objects there", namespace, strings.Join(missing, ", "))
 		}
 	}
@@ -382,7 +382,7 @@ func arguments(manager *appsv1.Deployment, flag string) (values []string) {
 	return values
 }
 
-// checkLeader checks that a manager holds the Lease of the leader.
+// checkLeader checks that a manager holds the leader election Lease.
 func (d *doctor) checkLeader(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
@@ -437,11 +437,11 @@ func (d *doctor) checkShards(ctx context.Context, shards int) {
 		holders[*lease.Spec.HolderIdentity] = true
 	}
 	if held > 0 {
-		d.add(OK, "Manager", "", "managers that hold the Leases of shards: %d; shards: %d of %d", len(holders), held, shards)
+		d.add(OK, "Manager", "", "managers that hold shard Leases: %d; held shards: %d of %d", len(holders), held, shards)
 	}
 }
 
-// checkGatewayKinds reports which kinds of routes of the Gateway API exist.
+// checkGatewayKinds reports which kinds of the Gateway API exist.
 func (d *doctor) checkGatewayKinds(ctx context.Context) {
 	var there []string
 	for _, name := range []string{"gateways", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes", "listenersets"} {

@@ -4,7 +4,7 @@
 //	doctor.go   the command, and its findings
 //	checks.go   the checks of the installation
 //	objects.go  the checks of objects
-//	traffic.go  the checks of Gateways and Prometheus servers of objects
+//	traffic.go  the checks of the Gateways and Prometheus servers that objects use
 //	report.go   writes the archive of a report
 //	redact.go   removes secrets from the archive, as pure functions
 package doctor
@@ -32,15 +32,15 @@ type Level string
 const (
 	// OK means that the check found no problem.
 	OK Level = "OK"
-	// Unknown means that the check was not possible, mostly because of a missing permission.
+	// Unknown means that the check was not possible, usually because a permission is missing.
 	Unknown Level = "Unknown"
-	// Warning means that the checked object works now, but may fail soon.
+	// Warning means that the checked object works now, but might fail soon.
 	Warning Level = "Warning"
 	// Problem means that the checked object does not work.
 	Problem Level = "Problem"
 )
 
-// marks are the marks of the levels in a UTF-8 terminal.
+// marks are the symbols for the levels in a UTF-8 terminal.
 var marks = map[Level]string{OK: "✔", Unknown: "?", Warning: "!", Problem: "✖"}
 
 // Finding is the result of one check. Its JSON fields are an interface for scripts.
@@ -62,7 +62,7 @@ type Result struct {
 	Findings   []Finding `json:"findings"`
 }
 
-// count returns the number of findings of a level.
+// count returns the number of findings with a level.
 func (r *Result) count(level Level) (n int) {
 	for _, f := range r.Findings {
 		if f.Level == level {
@@ -85,7 +85,7 @@ type doctor struct {
 	// watched contains the namespaces that the manager watches. nil means all namespaces, or that the namespaces are not known.
 	watched []string
 	result  Result
-	// refused reports that the user lacks a permission that some check needs.
+	// refused reports that the user lacks a permission that a check needs.
 	refused bool
 }
 

@@ -105,13 +105,13 @@ func TestDoctor(t *testing.T) {
 	}}}
 	d := &doctor{client: env.Client, manager: namespace}
 	if got := d.installAgain(t.Context()); !strings.Contains(got, "kubectl apply -k") {
-		t.Errorf("without Helm, the installation is completed by %q", got)
+		t.Errorf("without Helm, the fix for an incomplete installation is %q", got)
 	}
 	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}}
 	manager.Labels, manager.Annotations = map[string]string{"app.kubernetes.io/managed-by": "Helm"}, map[string]string{"meta.helm.sh/release-name": "ship"}
 	create(manager)
 	if got := d.installAgain(t.Context()); !strings.Contains(got, "the Helm release ship") || !strings.Contains(got, "helm upgrade") {
-		t.Errorf("with Helm, the installation is completed by %q", got)
+		t.Errorf("with Helm, the fix for an incomplete installation is %q", got)
 	}
 	for name, until := range map[string]time.Duration{"fair": time.Hour, "over": -time.Hour} {
 		f := &v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "admin"}}}
@@ -135,7 +135,7 @@ func TestDoctor(t *testing.T) {
 		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager queries http://(removed)@prometheus.example:9090",
 		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
 		"Warning Freeze: " + namespace + "/fair: applies until ", " to 0 Microservices, which start no new release: trade fair",
-		"Problem Credentials: Secret " + namespace + "/missing, which ImagePolicy shop names, does not exist", "OK Credentials: 1 Secret that objects name is there",
+		"Problem Credentials: Secret " + namespace + "/missing, referenced by ImagePolicy shop, does not exist", "OK Credentials: 1 Secret that objects refer to is present",
 	} {
 		if !has(all, want) {
 			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
@@ -147,14 +147,14 @@ func TestDoctor(t *testing.T) {
 	}
 	_, all = findings(t, namespace, "--manager-namespace", namespace)
 	if !has(all, "Problem Manager: the manager does not watch namespace "+namespace+", where 3 objects of hlnr.io have no effect") || has(all, "ImagePolicy: ") {
-		t.Errorf("of a namespace that is not watched:\n%s", strings.Join(all, "\n"))
+		t.Errorf("findings for a namespace that is not watched:\n%s", strings.Join(all, "\n"))
 	}
 	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--namespace="+namespace)
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
 	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager should watch namespace "+namespace+", and has no permissions there") {
-		t.Errorf("of a namespace without permissions of the manager:\n%s", strings.Join(all, "\n"))
+		t.Errorf("findings for a namespace in which the manager lacks permissions:\n%s", strings.Join(all, "\n"))
 	}
 	code, all = findings(t, namespace, "--as", "bob")
 	if code != cli.ExitFailed {
@@ -172,7 +172,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// planted contains secrets in objects of users. A report must contain none of them.
+// planted contains the secrets that plant adds to user objects. A report must contain none of them.
 var planted = []string{
 	"hunter2-env", "hunter2-arg", "hunter2-command", "hunter2-header", "hunter2-annotation", "hunter2-url", "hunter2-query", "hunter2-message", "hunter2-body", "hunter2-applied",
 	"ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "MIIEpAIBAAKCAQEA",
@@ -228,7 +228,7 @@ func TestReportHasNoSecrets(t *testing.T) {
 	}
 	for _, secret := range planted {
 		if secret != "hunter2-body" && !bytes.Contains(raw.Bytes(), []byte(secret)) {
-			t.Errorf("%q is not planted: the test shows nothing about it", secret)
+			t.Errorf("%q is not planted: the test proves nothing about it", secret)
 		}
 	}
 	shop := files["hlnr-report/objects/shop/microservice/shop.yaml"]
@@ -238,7 +238,7 @@ func TestReportHasNoSecrets(t *testing.T) {
 		}
 	}
 	if err := writeReport(name, result, objects); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a file that is there is replaced: %v", err)
+		t.Errorf("an existing file is replaced: %v", err)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestJudgements(t *testing.T) {
 	}
 	older := have.DeepCopy()
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "suspend")
-	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "has another version than hlnr v1") {
+	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "has a different version from hlnr v1") {
 		t.Errorf("%s: %s", level, text)
 	}
 	older.Spec.Versions[0].Name = "v1"
@@ -306,12 +306,13 @@ func TestJudgements(t *testing.T) {
 	}
 	old.CreationTimestamp = metav1.NewTime(now)
 	if got := judgeObject("Microservice", old, now); len(got) != 0 {
-		t.Errorf("an object that is new: %+v", got)
+		t.Errorf("a new object: %+v", got)
 	}
 }
 
-// TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after a while, and that a release with too few ready
-// pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a retained release.
+// TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after some time, and that a release
+// with too few ready pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a
+// retained release.
 func TestActiveReleaseWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -322,10 +323,10 @@ func TestActiveReleaseWithoutPods(t *testing.T) {
 		level     Level
 		rollback  bool
 	}{
-		"pods may move to other nodes": {after: 5 * time.Second},
-		"none":                         {after: time.Minute, retained: true, level: Problem, rollback: true},
-		"none of the first release":    {after: time.Minute, level: Problem},
-		"some":                         {after: time.Minute, available: 2, retained: true, level: Warning},
+		"pods can still move to other nodes": {after: 5 * time.Second},
+		"no ready pod":                       {after: time.Minute, retained: true, level: Problem, rollback: true},
+		"no ready pod of the first release":  {after: time.Minute, level: Problem},
+		"some ready pods":                    {after: time.Minute, available: 2, retained: true, level: Warning},
 	} {
 		ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 		row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {
@@ -360,10 +361,10 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 		has  func(*authorizationv1.ResourceAttributes) bool
 		want string
 	}{
-		"all":          {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
-		"none":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions there"},
-		"not to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io there"},
-		"of 2 later ones": {func(r *authorizationv1.ResourceAttributes) bool {
+		"all permissions":        {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
+		"no permissions":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions there"},
+		"no permission to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io there"},
+		"two kinds of later versions": {func(r *authorizationv1.ResourceAttributes) bool {
 			return r.Resource != "analysistemplates" && r.Resource != "jobs"
 		}, "analysistemplates.hlnr.io, jobs.batch"},
 	} {
@@ -387,7 +388,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 }
 
 // TestClusterRoleOfAnEarlierVersion checks that doctor reports a manager that starts no controller, because the ClusterRole of an earlier version
-// lacks a kind. This applies to managers of some namespaces and of all namespaces.
+// lacks a kind. This applies to managers that watch some namespaces, and to managers that watch all namespaces.
 func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -395,11 +396,11 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 		lacks   []string
 		want    string
 	}{
-		"all permissions":         {nil, nil, ""},
-		"all, of some namespaces": {[]string{"shop"}, nil, ""},
-		"clusters":                {nil, []string{"clusterfreezes", "clusteranalysistemplates"}, "clusteranalysistemplates.hlnr.io, clusterfreezes.hlnr.io in the cluster"},
-		"of some namespaces":      {[]string{"shop"}, []string{"clusterfreezes"}, "cannot list and watch clusterfreezes.hlnr.io in the cluster"},
-		"a kind with a namespace": {nil, []string{"freezes"}, "cannot list and watch freezes.hlnr.io in the cluster"},
+		"all permissions":                  {nil, nil, ""},
+		"all permissions, some namespaces": {[]string{"shop"}, nil, ""},
+		"cluster-scoped kinds":             {nil, []string{"clusterfreezes", "clusteranalysistemplates"}, "clusteranalysistemplates.hlnr.io, clusterfreezes.hlnr.io in the cluster"},
+		"some namespaces":                  {[]string{"shop"}, []string{"clusterfreezes"}, "cannot list and watch clusterfreezes.hlnr.io in the cluster"},
+		"namespaced kind":                  {nil, []string{"freezes"}, "cannot list and watch freezes.hlnr.io in the cluster"},
 	} {
 		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			if r, is := o.(*authorizationv1.SubjectAccessReview); is {
@@ -418,7 +419,8 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager writes, still reports that it applies.
+// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager updates, still reports that it
+// applies.
 func TestEndedFreeze(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -490,12 +492,12 @@ func TestJudgeGateway(t *testing.T) {
 		status    []metav1.Condition
 		want      []string
 	}{
-		"any host":          {[]gatewayv1.Listener{listener("http", "", "HTTP")}, "", []string{"a.example.com"}, nil, nil},
-		"by name":           {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"a.example.com", "b.example.com"}, nil, []string{none("b.example.com")}},
-		"by wildcard":       {[]gatewayv1.Listener{listener("http", "*.example.com", "HTTPS")}, "", []string{"a.b.example.com", "*.b.example.com", "example.com"}, nil, []string{none("example.com")}},
-		"wildcard of hosts": {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"*.example.com"}, nil, nil},
-		"another section":   {[]gatewayv1.Listener{listener("http", "", "HTTP"), listener("tls", "b.example.com", "HTTPS")}, "tls", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
-		"not for hosts":     {[]gatewayv1.Listener{listener("tcp", "", "TCP")}, "", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
+		"any host":               {[]gatewayv1.Listener{listener("http", "", "HTTP")}, "", []string{"a.example.com"}, nil, nil},
+		"by name":                {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"a.example.com", "b.example.com"}, nil, []string{none("b.example.com")}},
+		"by wildcard":            {[]gatewayv1.Listener{listener("http", "*.example.com", "HTTPS")}, "", []string{"a.b.example.com", "*.b.example.com", "example.com"}, nil, []string{none("example.com")}},
+		"host with wildcard":     {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"*.example.com"}, nil, nil},
+		"another section":        {[]gatewayv1.Listener{listener("http", "", "HTTP"), listener("tls", "b.example.com", "HTTPS")}, "tls", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
+		"listener without hosts": {[]gatewayv1.Listener{listener("tcp", "", "TCP")}, "", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
 		"not programmed": {[]gatewayv1.Listener{listener("http", "", "HTTP")}, "", []string{"a.example.com"},
 			[]metav1.Condition{{Type: "Programmed", Status: "False", Reason: "AddressNotAssigned", Message: "no address"}}, []string{"Gateway infra/public is not programmed: AddressNotAssigned: no address"}},
 	} {
@@ -563,9 +565,9 @@ func TestTraffic(t *testing.T) {
 	_, all := findings(t, namespace)
 	for _, want := range []string{
 		"OK Gateway: 1 Gateway with listeners for all hosts",
-		"Problem Gateway: Gateway " + namespace + "/publik, which NetworkPolicy " + namespace + "/cart names, does not exist",
-		"OK Prometheus: " + server.URL + " answers",
-		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager may reach it: Unreachable: ",
+		"Problem Gateway: Gateway " + namespace + "/publik, referenced by NetworkPolicy " + namespace + "/cart, does not exist",
+		"OK Prometheus: " + server.URL + " responds",
+		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager might be able to reach it: Unreachable: ",
 		"Unknown Prometheus: the servers of 1 service need Secrets, whose content is not read",
 	} {
 		if !has(all, want) {
@@ -573,12 +575,13 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	slow := judgeServer("http://p:9090", 12, 4*time.Second, nil)
-	if slow.Level != Warning || slow.Text != "http://p:9090 answers in 4s: the analyses of 12 services may time out" {
+	if slow.Level != Warning || slow.Text != "http://p:9090 responds in 4s: the analyses of 12 services might time out" {
 		t.Errorf("%+v", slow)
 	}
 }
 
-// TestLeader checks that, without shards, doctor checks the Lease of the leader. A Lease that is not renewed, or that has no holder, is a problem.
+// TestLeader checks that, without shards, doctor checks the leader election Lease. A Lease that is not renewed, or that has no holder, is a
+// problem.
 func TestLeader(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
@@ -598,19 +601,19 @@ func TestShardLeases(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
 	check := func(d *doctor) { d.checkShards(t.Context(), 3) }
-	l.lease("manager.hlnr.io", "a", time.Hour) // The manager ran without shards before.
+	l.lease("manager.hlnr.io", "a", time.Hour) // The manager ran without shards earlier.
 	l.lease(shard.LeaseName(0), "a", time.Second)
 	l.lease(shard.LeaseName(1), "b", time.Second)
 	l.lease(shard.LeaseName(3), "", time.Hour)
 	l.same(check, "Problem no manager reconciles the namespaces of shard 2: the Lease shard-2.manager.hlnr.io does not exist",
-		"OK managers that hold the Leases of shards: 2; shards: 2 of 3")
+		"OK managers that hold shard Leases: 2; held shards: 2 of 3")
 	l.lease(shard.LeaseName(2), "a", time.Second)
-	l.same(check, "OK managers that hold the Leases of shards: 2; shards: 3 of 3")
+	l.same(check, "OK managers that hold shard Leases: 2; held shards: 3 of 3")
 	l.lease(shard.LeaseName(1), "b", time.Hour)
 	l.lease(shard.LeaseName(2), "", time.Second)
 	l.same(check, "Problem no manager reconciles the namespaces of shard 1: the Lease shard-1.manager.hlnr.io is not renewed",
 		"Problem no manager reconciles the namespaces of shard 2: the Lease shard-2.manager.hlnr.io was released",
-		"OK managers that hold the Leases of shards: 1; shards: 1 of 3")
+		"OK managers that hold shard Leases: 1; held shards: 1 of 3")
 }
 
 func TestArgument(t *testing.T) {

@@ -44,8 +44,8 @@ func TestSecretsOfASharedAnalysis(t *testing.T) {
 	}
 }
 
-// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the condition Ready of the
-// Microservice does not depend on previews.
+// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the
+// Microservice's condition Ready does not depend on previews.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -82,12 +82,12 @@ func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	release.Spec.Replicas, release.Status.Available = 3, 2
 	release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "Starting", LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Second))}}
 	if found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now); len(found) != 0 {
-		t.Errorf("pods may move to other nodes: %+v", found)
+		t.Errorf("pods can still move to other nodes: %+v", found)
 	}
 }
 
 // TestOutageOfAnExclusiveGroup checks that doctor reports a group without a serving pod, with the commands that end the outage. This includes a
-// group in which the pods of the active release ended for another release.
+// group in which the pods of the active release were stopped for another release.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, fix := range map[string]string{

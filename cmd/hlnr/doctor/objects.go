@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// settle is the maximum time for which the status of an object may be older than its specification.
+// settle is the maximum time for which the status of an object can be older than its specification.
 const settle = time.Minute
 
 // checkObjects checks each object of hlnr.io, and returns the objects that it read.
@@ -76,12 +76,12 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	return all
 }
 
-// kindOf returns the kind of the objects of a list.
+// kindOf returns the kind of the objects in a list.
 func kindOf(list client.ObjectList) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
 }
 
-// objectsOf returns the objects of a list.
+// objectsOf returns the objects in a list.
 func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	items, err := meta.ExtractList(list)
 	for _, item := range items {
@@ -92,7 +92,7 @@ func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	return out, err
 }
 
-// addTo adds the objects of a list to the input of a view.
+// addTo adds the objects in a list to the input of a view.
 func addTo(in *view.Input, list client.ObjectList) {
 	switch l := list.(type) {
 	case *v1alpha1.ImagePolicyList:
@@ -132,7 +132,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 			fix := "see " + view.Command(in.Program, in.Namespace, ms.Namespace, "tree", ms.Name)
 			actions := r.State.Next
 			if r.State.Outage {
-				actions = g.State.Next // The pods ended for another release of the group, to which these actions apply.
+				actions = g.State.Next // The pods were stopped for another release of the group, to which these actions apply.
 			}
 			for _, next := range actions {
 				fix += ", or " + next.Command
@@ -260,7 +260,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	return found
 }
 
-// templateOf returns the shared analysis that an object is, or nil for all other objects.
+// templateOf returns an object as a shared analysis, or nil if the object is not an analysis template.
 func templateOf(o client.Object) *analysistemplate.Template {
 	switch o := o.(type) {
 	case *v1alpha1.AnalysisTemplate:
@@ -418,17 +418,17 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		case err == nil:
 			there++
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Credentials", "create the Secret, or correct the name", "Secret %s, which %s names, does not exist", key, strings.Join(secrets[key], " and "))
+			d.add(Problem, "Credentials", "create the Secret, or correct the name", "Secret %s, referenced by %s, does not exist", key, strings.Join(secrets[key], " and "))
 		default:
 			refused++
 		}
 	}
 	if there > 0 {
-		d.add(OK, "Credentials", "", "%s there; the content is not read", cli.Count(there, "Secret")+" that objects name "+is(there))
+		d.add(OK, "Credentials", "", "%s present; the content is not read", cli.Count(there, "Secret")+" that objects refer to "+is(there))
 	}
 	if refused > 0 {
 		d.refused = true
-		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", cli.Count(refused, "Secret"))
+		d.add(Unknown, "Credentials", "", "%s that objects refer to cannot be checked: you are not allowed to get Secrets", cli.Count(refused, "Secret"))
 	}
 }
 

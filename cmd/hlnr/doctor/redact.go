@@ -15,8 +15,8 @@ type secret struct {
 	with string
 }
 
-// The parts of the patterns of keys with values. Quotes and separators may be escaped, as in JSON within JSON or in
-// addresses. A truncated text may lack the last quote.
+// The parts of the patterns for keys with values. Quotes and separators can be escaped, as in JSON within JSON or in
+// addresses. A truncated text can lack the last quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -24,8 +24,8 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// secrets returns the patterns of secrets in texts. They are compiled on first use, because the compilation would delay the start of all
-// commands by milliseconds.
+// secrets returns the patterns of secrets in texts. They are compiled on first use, because compiling them would delay the start
+// of all commands by milliseconds.
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
@@ -44,7 +44,7 @@ var secrets = sync.OnceValue(func() []secret {
 		{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
 		{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
-		{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not parse
+		{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // an address that Go could not parse
 		{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
 	}
 })
@@ -96,11 +96,11 @@ func cleanText(text string) string {
 	})
 }
 
-// dropped contains fields that a report does not need, because they repeat other fields or may contain secrets.
+// dropped contains fields that a report does not need, because they repeat other fields or can contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
-// valued contains fields with values that a report does not need: environment variables, headers, bodies, data of objects,
-// attributes of volumes, arguments and commands.
+// valued contains fields with values that a report does not need: environment variables, headers, bodies, object data, volume
+// attributes, arguments and commands.
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
@@ -164,10 +164,10 @@ func cleanHooks(v any) any {
 	return out
 }
 
-// path matches an address with a path. The path is a secret in addresses of receivers of messages.
+// path matches an address with a path. In the addresses of receivers, the path is a secret.
 var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
-// cleanReceivers keeps only the hosts of the addresses of receivers, and removes their templates.
+// cleanReceivers keeps only the hosts of receivers' addresses, and removes the receivers' templates.
 func cleanReceivers(v any) any {
 	list, is := clean(v).([]any)
 	if !is {
@@ -207,7 +207,7 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank removes the values, and keeps the keys, and the names and references of list items.
+// blank removes the values. It keeps the keys, and the names and references of list items.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -86,7 +86,7 @@ func TestCleanText(t *testing.T) {
 		"https://r.example/v2/shop" + sha + " not found",
 		"oci://r.example/shop:1.0.0" + sha,
 		`Get "https://r.example/v2/": dial tcp 10.0.0.1:443: connect: connection refused`,
-		"http://prometheus.example:9090 answers",
+		"http://prometheus.example:9090 responds",
 		"npm_config_registry is not set",
 		"release shop-1-0-0 is stable, weight 10, 2 of 3 ready",
 		"mail to ana@example.com",
@@ -97,7 +97,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// TestCleanFields checks that a report contains no values of users from fields of pods, volumes and hooks.
+// TestCleanFields checks that a report contains no user values from the fields of pods, volumes and hooks.
 func TestCleanFields(t *testing.T) {
 	t.Parallel()
 	get := &corev1.HTTPGetAction{Path: "/live", HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Team", Value: "hunter2"}}}

@@ -57,16 +57,16 @@ func TestReportThatFails(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, err := os.Stat(name); !os.IsNotExist(err) {
-		t.Errorf("the archive is there: %v", err)
+		t.Errorf("the archive still exists: %v", err)
 	}
 }
 
-// TestSecretsOfMicroservice checks that the result contains each Secret of hooks and metrics once.
+// TestSecretsOfMicroservice checks that the result contains each Secret for hooks and metrics once.
 func TestSecretsOfMicroservice(t *testing.T) {
 	t.Parallel()
 	var ms v1alpha1.Microservice
 	if names := secretsOf(&ms); len(names) != 0 {
-		t.Errorf("%q of a Microservice without canaries", names)
+		t.Errorf("Secrets of a Microservice without a canary strategy: %q", names)
 	}
 	if err := yaml.UnmarshalStrict([]byte(`
 spec:

@@ -40,7 +40,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 		err := d.client.Get(ctx, key, &gateway)
 		switch {
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Gateway", "create the Gateway, or correct spec.provider.gateway.parentRefs", "Gateway %s, which %s, does not exist", key, namesOf(named[key]))
+			d.add(Problem, "Gateway", "create the Gateway, or correct spec.provider.gateway.parentRefs", "Gateway %s, referenced by %s, does not exist", key, namesOf(named[key]))
 			continue
 		case err != nil:
 			d.unknown("Gateway", "Gateway "+key.String(), err)
@@ -56,11 +56,11 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// namesOf lists policies and the verb "name", for a message about the object to which they refer.
+// namesOf lists policies for a message about the object to which they refer.
 func namesOf(policies []*v1alpha1.NetworkPolicy) string {
-	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " names"
+	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name
 	if more := len(policies) - 1; more > 0 {
-		text = "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " and " + cli.Count(more, "other") + " name"
+		text = "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " and " + cli.Count(more, "other")
 	}
 	return text
 }
@@ -134,7 +134,7 @@ func takes(l gatewayv1.Listener, host string) bool {
 	return own == host || below(own, host) || below(host, own)
 }
 
-// The limits of the check of Prometheus servers.
+// The limits for checking Prometheus servers.
 const (
 	askTimeout   = 5 * time.Second
 	slowAnswer   = 2 * time.Second
@@ -192,9 +192,9 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 func judgeServer(address string, services int, took time.Duration, err error) Finding {
 	switch {
 	case err != nil:
-		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager may reach it: " + cleanText(err.Error()), ""}
+		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager might be able to reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " may time out", "check the load of the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " might time out", "check the load of the server, or increase provider.timeout of the analyses"}
 	}
-	return Finding{OK, "Prometheus", address + " answers", ""}
+	return Finding{OK, "Prometheus", address + " responds", ""}
 }

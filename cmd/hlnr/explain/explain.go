@@ -1,9 +1,9 @@
-// Package explain implements the command "hlnr explain", which shows the tags that an ImagePolicy of a manifest or of the
-// cluster offers.
+// Package explain implements the command "hlnr explain", which shows the tags that an ImagePolicy offers. The ImagePolicy is in a manifest
+// or in the cluster.
 //
 //	explain.go   the command and its flags
 //	policy.go    reads and validates an ImagePolicy
-//	stored.go    reads an ImagePolicy of the cluster, and its status
+//	stored.go    reads an ImagePolicy in the cluster, and its status
 //	progress.go  lines about the progress of a scan
 //	report.go    the result as a table or JSON
 package explain
@@ -37,7 +37,7 @@ const maxInput = 32 << 20
 // options are the flags of explain.
 type options struct {
 	file, name string
-	// stored is the name of an ImagePolicy or a Microservice of the cluster. scan reports whether the registry is scanned.
+	// stored is the name of an ImagePolicy or a Microservice in the cluster. scan reports whether the registry is scanned.
 	stored       string
 	scan         bool
 	tags         string
@@ -62,7 +62,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Long: `explain prints for each tag whether an ImagePolicy offers the tag, or why it rejects the tag. The output is
 in the order of selection: the newest version first, and tags that are not versions last.
 
-For the name of an ImagePolicy of the cluster, or of a Microservice, it prints the contents of the policy's
+For the name of an ImagePolicy in the cluster, or of a Microservice, it prints the contents of the policy's
 status: all offered versions, and the newest twenty rejected tags. With --scan, or with a file of tags or
 credentials, the command scans the registry from this machine instead.
 
@@ -74,10 +74,10 @@ Microservice uses, and the times at which versions were first seen.
 
 Exit codes: 0 at least one version is offered, 1 the command failed, 2 the command line or the input is
 invalid, 3 no version is offered.`,
-		Example: `  # What does the policy of the cluster offer?
+		Example: `  # Show what the policy in the cluster offers
   hlnr explain shop -n shop
 
-  # What would this policy offer now?
+  # Show what this policy would offer now
   hlnr explain -f policy.yaml
 
   # The same for a private registry
@@ -86,7 +86,7 @@ invalid, 3 no version is offered.`,
   # Try a policy with your own list of tags
   printf '%s\n' 1.0.0 1.1.0-rc.1 latest | hlnr explain -f policy.yaml --tags -
 
-  # Why does the policy of the cluster reject 1.4.2?
+  # Show why the policy in the cluster rejects 1.4.2
   hlnr explain shop -n shop --scan --all | grep 1.4.2`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.ImagePolicyList{} }),
@@ -101,7 +101,7 @@ invalid, 3 no version is offered.`,
 	flags.SortFlags = false
 	flags.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
 	flags.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
-	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy of the cluster, instead of reading its status")
+	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy in the cluster, instead of reading its status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
 	flags.StringVar(&o.ca, "ca-file", "", "file with certificate authorities in PEM, trusted in addition to those of the system, like ca.crt of spec.certSecretRef")
@@ -154,7 +154,7 @@ func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdou
 	return nil
 }
 
-// ofStatus reports whether the status of a policy of the cluster is printed, without a scan.
+// ofStatus reports whether the status of a policy in the cluster is printed, without a scan.
 func (o options) ofStatus() bool {
 	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
 }
@@ -199,11 +199,11 @@ func explicable(policy *v1alpha1.ImagePolicy) error {
 func (o options) validate() error {
 	switch {
 	case o.stored != "" && o.file+o.name != "":
-		return errors.New("--file and --name are for a manifest: omit these flags, or omit the name of the ImagePolicy of the cluster")
+		return errors.New("--file and --name are for a manifest: omit these flags, or omit the name of the ImagePolicy in the cluster")
 	case o.stored == "" && o.file == "":
-		return errors.New("--file is required: set it to a manifest, or to - for standard input; or name an ImagePolicy or a Microservice of the cluster")
+		return errors.New("--file is required: set it to a manifest, or to - for standard input; or name an ImagePolicy or a Microservice in the cluster")
 	case o.stored == "" && o.scan:
-		return errors.New("--scan is for an ImagePolicy of the cluster: a manifest is always scanned")
+		return errors.New("--scan is for an ImagePolicy in the cluster: a manifest is always scanned")
 	case o.file == "-" && o.tags == "-":
 		return errors.New("--tags: standard input is already used for the manifest: write one of the two to a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":
@@ -218,7 +218,7 @@ func (o options) validate() error {
 	return nil
 }
 
-// explain explains a policy with the tags of a file or of the registry.
+// explain explains a policy with the tags from a file or from the registry.
 func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
@@ -289,7 +289,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates returns the certificates in the files of the flags.
+// certificates returns the certificates in the files that the flags set.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
@@ -341,7 +341,7 @@ func nameOf(file string) string {
 	return file
 }
 
-// lines returns the lines of a file of tags.
+// lines returns the lines of a file with tags.
 func lines(text []byte) []string {
 	tags := []string{}
 	for line := range bytes.Lines(text) {

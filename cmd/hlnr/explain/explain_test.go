@@ -46,8 +46,8 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// TestExplainTags checks the output for each folder of testdata/explain, which contains a policy, tags and the expected output. The order of the
-// tags does not matter.
+// TestExplainTags checks the output for each folder in testdata/explain. A folder contains a policy, tags and the expected
+// output. The order of the tags does not matter.
 func TestExplainTags(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("testdata/explain/*")
@@ -102,45 +102,45 @@ func TestExplainRefuses(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"no manifest":              {[]string{}, "", "--file is required"},
-		"no file":                  {[]string{"-f", "testdata/none.yaml"}, "", "--file: open testdata/none.yaml"},
-		"no file of tags":          {[]string{"-f", "-", "--tags", "testdata/none"}, smallPolicy, "--tags: open testdata/none"},
-		"standard input twice":     {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
-		"tags and credential":      {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags does not use the registry"},
-		"unknown output":           {[]string{"-f", "-", "-o", "wide"}, "", `--output: unknown format "wide": use one of table, json, yaml`},
-		"refused below zero":       {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
-		"unknown flag":             {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
-		"arguments":                {[]string{"shop", "web"}, "", `unexpected argument "web"`},
-		"empty":                    {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
-		"no YAML":                  {[]string{"-f", "-"}, "a: b: c", "read YAML"},
-		"no object":                {[]string{"-f", "-"}, "- a", "a document is not an object"},
-		"key that is there twice":  {[]string{"-f", "-"}, smallPolicy + "kind: ImagePolicy\n", `key "kind" already set`},
-		"another kind":             {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
-		"kind of another group":    {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
-		"two policies":             {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "select one with --name (shop, shop)"},
-		"another name":             {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `with name "cart" not found`},
-		"unknown field":            {[]string{"-f", "-"}, policy("imagee: x"), `unknown field "spec.imagee"`},
-		"unknown field of meta":    {[]string{"-f", "-"}, strings.Replace(smallPolicy, "name: shop", "nam: shop", 1), `unknown field "metadata.nam"`},
-		"type":                     {[]string{"-f", "-"}, policy("suspend: 3"), "spec.suspend"},
-		"pattern of the schema":    {[]string{"-f", "-"}, policy("minAge: 1 day"), "spec.minAge"},
-		"rule of the schema":       {[]string{"-f", "-"}, policy("interval: 1s"), "spec.interval must be between 5s and 24h"},
-		"rule over fields":         {[]string{"-f", "-"}, policy("tagFilter: {extract: $v}"), "requires spec.tagFilter.pattern"},
-		"enumeration":              {[]string{"-f", "-"}, policy("versioning: {groupBy: Year}"), `spec.versioning.groupBy: Unsupported value: "Year"`},
-		"entries that are equal":   {[]string{"-f", "-"}, policy("deny: [1.0.0, 1.0.0]"), `spec.deny[1]: Duplicate value: "1.0.0"`},
-		"image with a tag":         {[]string{"-f", "-"}, strings.Replace(smallPolicy, "com/shop", "com/shop:1.0.0", 1), "spec.image must be a repository"},
-		"range":                    {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
-		"range, with a registry":   {[]string{"-f", "-"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
-		"regular expression":       {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`tagFilter: {pattern: "(?=a)"}`), "spec.tagFilter.pattern"},
-		"credential without file":  {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
-		"credential without JSON":  {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
-		"credential of another":    {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "auths has no entry for"},
-		"times of a list of tags":  {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not contain"},
-		"source of a cluster":      {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: GitHub sources can be explained only in a cluster"},
-		"certificates and tags":    {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
-		"certificate without file": {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
-		"certificate is none":      {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" contains no certificate`},
-		"certificate without key":  {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is set without "tls.key"`},
-		"manifest is large":        {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "larger than 32 MiB"},
+		"no manifest":                    {[]string{}, "", "--file is required"},
+		"no file":                        {[]string{"-f", "testdata/none.yaml"}, "", "--file: open testdata/none.yaml"},
+		"missing file of tags":           {[]string{"-f", "-", "--tags", "testdata/none"}, smallPolicy, "--tags: open testdata/none"},
+		"standard input twice":           {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
+		"tags and credential":            {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags does not use the registry"},
+		"unknown output":                 {[]string{"-f", "-", "-o", "wide"}, "", `--output: unknown format "wide": use one of table, json, yaml`},
+		"refused below zero":             {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
+		"unknown flag":                   {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
+		"arguments":                      {[]string{"shop", "web"}, "", `unexpected argument "web"`},
+		"empty":                          {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"no YAML":                        {[]string{"-f", "-"}, "a: b: c", "read YAML"},
+		"no object":                      {[]string{"-f", "-"}, "- a", "a document is not an object"},
+		"duplicate key":                  {[]string{"-f", "-"}, smallPolicy + "kind: ImagePolicy\n", `key "kind" already set`},
+		"another kind":                   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"kind of another group":          {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"two policies":                   {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "select one with --name (shop, shop)"},
+		"another name":                   {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `with name "cart" not found`},
+		"unknown field":                  {[]string{"-f", "-"}, policy("imagee: x"), `unknown field "spec.imagee"`},
+		"unknown field of meta":          {[]string{"-f", "-"}, strings.Replace(smallPolicy, "name: shop", "nam: shop", 1), `unknown field "metadata.nam"`},
+		"type":                           {[]string{"-f", "-"}, policy("suspend: 3"), "spec.suspend"},
+		"pattern of the schema":          {[]string{"-f", "-"}, policy("minAge: 1 day"), "spec.minAge"},
+		"rule of the schema":             {[]string{"-f", "-"}, policy("interval: 1s"), "spec.interval must be between 5s and 24h"},
+		"rule over fields":               {[]string{"-f", "-"}, policy("tagFilter: {extract: $v}"), "requires spec.tagFilter.pattern"},
+		"enumeration":                    {[]string{"-f", "-"}, policy("versioning: {groupBy: Year}"), `spec.versioning.groupBy: Unsupported value: "Year"`},
+		"equal entries":                  {[]string{"-f", "-"}, policy("deny: [1.0.0, 1.0.0]"), `spec.deny[1]: Duplicate value: "1.0.0"`},
+		"image with a tag":               {[]string{"-f", "-"}, strings.Replace(smallPolicy, "com/shop", "com/shop:1.0.0", 1), "spec.image must be a repository"},
+		"range":                          {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
+		"range, with a registry":         {[]string{"-f", "-"}, policy(`versioning: {range: "one"}`), `spec.versioning.range: "one" is not a range`},
+		"regular expression":             {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy(`tagFilter: {pattern: "(?=a)"}`), "spec.tagFilter.pattern"},
+		"credential without file":        {[]string{"-f", "-", "--docker-config", "testdata/none"}, smallPolicy, "--docker-config: open"},
+		"credential without JSON":        {[]string{"-f", "-", "--docker-config", "testdata/explain/deny/tags"}, smallPolicy, "--docker-config: read pull secrets"},
+		"credential of another registry": {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "auths has no entry for"},
+		"times of a list of tags":        {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not contain"},
+		"source of a cluster":            {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: GitHub sources can be explained only in a cluster"},
+		"certificates and tags":          {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
+		"certificate without file":       {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
+		"no certificate":                 {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" contains no certificate`},
+		"certificate without key":        {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is set without "tls.key"`},
+		"manifest is large":              {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "larger than 32 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +249,7 @@ func TestExplainRegistry(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(got.Notes) != 0 {
-		t.Errorf("notes %q of a complete answer", got.Notes)
+		t.Errorf("notes %q for a complete result", got.Notes)
 	}
 
 	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-")
@@ -309,9 +309,9 @@ func TestExplainNotes(t *testing.T) {
 	}
 	want := []string{
 		"the registry was not used: each tag counts as an image for all platforms",
-		"spec.match.labels was not checked: a cluster may reject versions that are offered here",
-		"spec.additionalImages was not checked: a cluster may reject versions that are offered here",
-		"spec.verify was not checked: a cluster may reject versions that are offered here",
+		"spec.match.labels was not checked: a cluster might reject versions that are offered here",
+		"spec.additionalImages was not checked: a cluster might reject versions that are offered here",
+		"spec.verify was not checked: a cluster might reject versions that are offered here",
 		"there are more tags than spec.limits.tags (1): in a cluster, the others are not read",
 		"groups beyond spec.limits.groups: 1.x",
 		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",

@@ -37,8 +37,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestExplainOfManyTimes checks that the progress of a run is written only to standard error, and that a run that is not complete ends with
-// an error that contains the fix.
+// TestExplainOfManyTimes checks that the progress of a run is written only to standard error, and that an incomplete run ends with an error
+// that contains the fix.
 func TestExplainOfManyTimes(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -51,7 +51,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 	var stdout bytes.Buffer
 	err := options.run(t.Context(), nil, strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { reported = append(reported, p) })
 	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || reported[len(reported)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
-		t.Errorf("%v, progress %+v, want %+v at its end; output:\n%s", err, reported, want, stdout.String())
+		t.Errorf("%v, progress %+v, want %+v at the end; output:\n%s", err, reported, want, stdout.String())
 	}
 
 	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")
@@ -80,6 +80,6 @@ func TestExplainOfManyTimes(t *testing.T) {
 	fails(http.StatusForbidden, "DENIED")
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
 	if code != cli.ExitYes || !strings.Contains(out, "3 tags: 1 offered") || strings.Count(out, "403 Forbidden (DENIED)") != 2 {
-		t.Errorf("a registry that refuses two images: exit code %d, output %q, error %q", code, out, stderr)
+		t.Errorf("a registry that rejects two images: exit code %d, output %q, error %q", code, out, stderr)
 	}
 }

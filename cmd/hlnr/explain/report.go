@@ -136,7 +136,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		{"spec.verify", e.Unverified},
 	} {
 		if part.set {
-			notes = append(notes, part.field+" was not checked: a cluster may reject versions that are offered here")
+			notes = append(notes, part.field+" was not checked: a cluster might reject versions that are offered here")
 		}
 	}
 	if e.Cut {

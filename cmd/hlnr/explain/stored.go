@@ -16,8 +16,8 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// stored reads an ImagePolicy of the cluster. The argument is the name of the ImagePolicy or, if there is no such ImagePolicy, of
-// a Microservice that uses it. A resource such as "imgp/" may precede the name.
+// stored reads an ImagePolicy in the cluster. The argument is the name of the ImagePolicy or, if there is no such
+// ImagePolicy, of a Microservice that uses it. A resource such as "imgp/" can precede the name.
 func stored(ctx context.Context, c client.Client, namespace, arg string) (*v1alpha1.ImagePolicy, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	if !typed {

@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestPodsOfAnExclusiveGroup checks that an exclusive group needs no additional pods for a rollout, because the pods of the active release end
-// before the pods of the next release start.
+// TestPodsOfAnExclusiveGroup checks that an exclusive group needs no additional pods for a rollout, because the pods of the active release
+// terminate before the pods of the next release start.
 func TestPodsOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 100})

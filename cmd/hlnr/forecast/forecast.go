@@ -1,7 +1,7 @@
 // Package forecast predicts the decisions of the planner. It reads the facts about a Microservice, and simulates the
 // plans that follow from these facts. The simulation assumes that pods become available immediately, routes are
-// programmed immediately, hooks agree, measurements pass, and users approve. Only pauses, windows and drains take
-// time, so that the times of a forecast are the earliest possible times.
+// programmed immediately, hooks agree, measurements pass, and users approve. Only pauses, windows and drains take time. The times of a
+// forecast are therefore the earliest possible times.
 //
 //	forecast.go  reads the facts
 //	play.go      the simulation, as pure functions
@@ -33,7 +33,7 @@ type Facts struct {
 	decided string
 }
 
-// Read reads the facts about a Microservice. The given object may differ from the stored object.
+// Read reads the facts about a Microservice. The given object can differ from the stored object.
 func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (*Facts, error) {
 	observed, problem, err := microservice.Facts(ctx, c, ms, now)
 	if err != nil {

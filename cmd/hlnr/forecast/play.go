@@ -30,10 +30,11 @@ type Forecast struct {
 	Duration time.Duration `json:"duration"`
 	// People is the number of required approvals. Duration does not include the time until users give them.
 	People int `json:"people"`
-	// Open describes the condition that blocks a rollout at the end of the forecast without a time limit. It is empty if no rollout is
-	// blocked.
+	// Open describes the condition that, at the end of the forecast, blocks a rollout without a time limit. It is empty if no
+	// rollout is blocked.
 	Open string `json:"open,omitempty"`
-	// Outcome is the outcome of the decision of [Facts.Decide]. It is empty without a decision, or if the decision is not handled.
+	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty without a decision, or if the decision is
+	// not handled.
 	Outcome string `json:"outcome,omitempty"`
 }
 
@@ -128,7 +129,7 @@ func (p *play) plan() release.Result {
 	return release.Plan(o, p.now)
 }
 
-// pods returns the number of pods of the releases. In an exclusive group, the pods of one release end before the pods of another
+// pods returns the number of pods of the releases. In an exclusive group, the pods of one release terminate before the pods of another
 // release start.
 func (p *play) pods() int {
 	groups := map[string]int{}

@@ -35,7 +35,8 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// advance replaces the facts with the facts after a number of plans at one time. respond changes the cluster after each plan.
+// advance replaces the facts with those that result from a number of plans at the same time. respond changes the cluster after
+// each plan.
 func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
 	for range plans {
@@ -61,7 +62,7 @@ func TestPlay(t *testing.T) {
 	before := len(f.objects)
 	got := f.Play(start)
 	if got.Duration != 15*time.Minute || got.People != 1 || got.Pods != 2 || got.Open != "" {
-		t.Errorf("%s, %d approvals, %d pods more, open %q; want 15m, 1, 2 and nothing\n%s", got.Duration, got.People, got.Pods, got.Open, strings.Join(got.Lines(), "\n"))
+		t.Errorf("%s, %d approvals, %d additional pods, open %q; want 15m, 1, 2 and nothing\n%s", got.Duration, got.People, got.Pods, got.Open, strings.Join(got.Lines(), "\n"))
 	}
 	lines := got.Lines()
 	for _, want := range []string{"1.x: 1.1.0 waits in step \"2\" for approval", "after 15m0s: 1.x: "} {
@@ -137,8 +138,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPlayOfJobs checks that the forecast does not wait for the report of a release that another version supersedes, or that a user aborts, before
-// the hooks of the next version, which have Jobs, are called.
+// TestPlayOfJobs checks that the forecast calls the hooks of the next version, which have Jobs, after a release is superseded or aborted.
+// It does not wait for a report from that release.
 func TestPlayOfJobs(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(f *Facts){

@@ -43,7 +43,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "analysis",
 		Short:   "Try an analysis before a canary depends on it",
-		Long:    "analysis has commands about the measurements that decide whether a canary continues.",
+		Long:    "analysis has commands for the measurements that decide whether a canary continues.",
 		Example: "  hlnr analysis test shop --since 24h",
 		GroupID: cli.GroupCheck,
 		Args:    cobra.NoArgs,
@@ -65,15 +65,15 @@ begins another simulated rollout.
 
 The command uses the analysis of the Microservice in the cluster, or of the Microservice in a manifest.
 Metrics with a baseline compare the release with the active release of its group. The active release is
-compared with itself. A web endpoint has no history, so that its metrics are omitted with --since. The
+compared with itself. A web endpoint has no history, so its metrics are omitted with --since. The
 command writes nothing to the cluster.
 
 Exit codes: 0 the canary would have continued; 1 no round could be measured; 3 the canary would have failed,
 or there was no traffic; 5 the canary would have waited for a user.`,
-		Example: `  # Would a canary that is as good as the active release continue now?
+		Example: `  # Check whether a canary that is as good as the active release would continue now
   hlnr analysis test shop
 
-  # How often would it have failed since yesterday?
+  # Show how often it would have failed since yesterday
   kubectl -n monitoring port-forward svc/prometheus 9090 &
   hlnr analysis test -f shop.yaml --since 24h --prometheus http://127.0.0.1:9090`,
 		Args:              cobra.MaximumNArgs(1),

@@ -50,8 +50,8 @@ func (c credentials) Secret(ctx context.Context, namespace, name string) (map[st
 	return secret.Data, nil
 }
 
-// newMeasurer returns a Measurer for this machine. It does not restrict addresses, because the user can reach the network of
-// this machine without the command too.
+// newMeasurer returns a Measurer for this machine. It does not restrict addresses, because the user can also reach the network of
+// this machine without the command.
 func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
 	if err != nil {
@@ -60,8 +60,8 @@ func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, 
 	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
 }
 
-// at returns the analysis with another address of the Prometheus server, or unchanged if the address is empty. It removes the
-// credentials, so that they are not sent to another server.
+// at returns the analysis with the given address of the Prometheus server, or the unchanged analysis if the address is empty. For
+// a new address, it removes the credentials, so that they are not sent to another server.
 func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, error) {
 	if address == "" {
 		return spec, nil
@@ -117,7 +117,8 @@ func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev
 	return list.Items, err
 }
 
-// active returns the active release of the same group, which is the baseline of metrics. This may be the release itself.
+// active returns the active release of the same group, which is the baseline of metrics. This can be the release
+// itself.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {
@@ -127,7 +128,7 @@ func (m measured) active() measured {
 	return m
 }
 
-// Ping sends a query to a Prometheus server without credentials, and returns the time until the answer.
+// Ping sends a query to a Prometheus server without credentials, and returns the time until the response.
 func Ping(ctx context.Context, f *cli.Factory, address string, timeout time.Duration) (time.Duration, error) {
 	measurer, err := newMeasurer(f, nil)
 	if err != nil {

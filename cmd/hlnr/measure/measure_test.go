@@ -158,7 +158,7 @@ func TestPast(t *testing.T) {
 		}
 	}
 	if lines := strings.Count(s.want(cli.ExitNo, "2026-11-25 13:21:00", "shop", "--since", "1h", "-o", "wide"), "\n"); lines < 60 {
-		t.Errorf("%d lines, want each round", lines)
+		t.Errorf("%d lines, want one line for each round", lines)
 	}
 	var report Report
 	if err := json.Unmarshal([]byte(s.want(cli.ExitNo, "", "shop", "--since", "1h", "-o", "json")), &report); err != nil || report.Failures != 2 || len(report.Rounds) != 60 || report.Counts["Failed"] != 2 || report.Kind != "AnalysisTest" || report.Release != "shop-1-0-0" {
@@ -176,7 +176,7 @@ func TestPast(t *testing.T) {
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
 
-// TestAnswers checks that each kind of answer without a value has its result and exit code.
+// TestAnswers checks that each kind of response without a value has its result and exit code.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
@@ -289,7 +289,7 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	// Queries to the address of the flag have a long timeout. Queries to the address of the analysis have a short timeout,
-	// which a busy machine may exceed.
+	// which a busy machine can exceed.
 	got, err := observe(s.address, nil)
 	want("by the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })
@@ -315,7 +315,7 @@ func TestObserve(t *testing.T) {
 	want("without counters", got, err, 0)
 }
 
-// TestHostileMeasurement checks that answers of a Prometheus server cannot control the terminal.
+// TestHostileMeasurement checks that responses of a Prometheus server cannot control the terminal.
 func TestHostileMeasurement(t *testing.T) {
 	t.Parallel()
 	r := &Report{Microservice: "shop", Version: "1.0.0", Counts: map[string]int{}, Omitted: []string{"a\x1b[2J"}, Rounds: []Round{{Result: "Failed", Phase: string(v1alpha1.AnalysisFailed), Message: "no\r\nhlnr: yes\u202e", Metrics: []view.Metric{{Name: "errors\u009b", Result: "Failed"}}}}}

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// window is the period for which shares are computed. It covers several scrapes, which may be a minute apart.
+	// window is the period for which shares are computed. It covers several scrapes, which can be a minute apart.
 	window = 5 * time.Minute
-	// patience is the timeout of queries to the server of the analysis, which this machine may not reach. patienceOfFlag is the
+	// patience is the timeout of queries to the server of the analysis, which might not be reachable from this machine. patienceOfFlag is the
 	// timeout of queries to the server of --prometheus.
 	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
 )

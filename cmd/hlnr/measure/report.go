@@ -75,7 +75,7 @@ func (r *Report) exit() error {
 	case r.Failures > 0:
 		return cli.No(nil)
 	case r.Counts[string(v1alpha1.MeasurementError)] == all:
-		return cli.Failed(errors.New("no round could be measured: check the provider, or name a Prometheus server that this machine reaches with --prometheus"))
+		return cli.Failed(errors.New("no round could be measured: check the provider, or use --prometheus to name a Prometheus server that this machine can reach"))
 	case r.Phase == string(v1alpha1.AnalysisInconclusive):
 		return cli.Waits(nil)
 	case r.Counts[string(v1alpha1.MeasurementNoTraffic)] == all:

@@ -80,7 +80,7 @@ the newest event last. The API server keeps events for an hour by default.`,
 				return err
 			}
 		}
-		if len(v.Events) == 0 { // The list does not show whether there are no events, or the cluster does not have these kinds.
+		if len(v.Events) == 0 { // An empty list does not show whether there are no events, or the cluster does not have these kinds.
 			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}
@@ -109,13 +109,14 @@ func newLogs(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs MICROSERVICE [VERSION]",
 		Short: "Print the logs of the pods of a release",
-		Long: `Print the logs of the pods of a release: of the version that you name; otherwise of the
-release that is being rolled out; otherwise of the active release of the newest group.
-With several pods, each line begins with the name of its pod.`,
+		Long: `Print the logs of the pods of a release: the release of the version that you name or, without
+a version, the release that is being rolled out. If no release is being rolled out, the command
+uses the active release of the newest group. If there are several pods, each line begins with
+the name of its pod.`,
 		Example: `  hlnr logs shop
   hlnr logs shop 1.2.0 --follow --tail 20
 
-  # Why did it crash?
+  # Print the logs from before a crash
   hlnr logs shop 1.2.0 --previous`,
 		Args:              cobra.RangeArgs(1, 2),
 		GroupID:           cli.GroupSee,

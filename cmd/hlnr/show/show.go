@@ -5,7 +5,7 @@
 //	objects.go  reads the objects of a view
 //	status.go   status and previews
 //	tree.go     tree and history
-//	watch.go    watches of tree -w, and its output of a line for each change
+//	watch.go    watches of tree -w, and its line-by-line output
 //	live.go     output of tree -w on a terminal
 //	why.go      why
 //	routes.go   reads the routes and Gateways of a host
@@ -56,7 +56,7 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	return o
 }
 
-// listed returns the options of texts about a list of objects: of the services with the names if there are any, and otherwise of one
+// listed returns the options for a text about a list of objects: the objects of the named services or, without names, the objects of one
 // namespace or of all namespaces.
 func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string) text.Options {
 	o := terminal(f, output)

@@ -49,7 +49,7 @@ func stage(t *testing.T, name string) scene {
 	all := viewtest.Stories()
 	i := slices.IndexFunc(all, func(s viewtest.Story) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("there is no history %q", name)
+		t.Fatalf("there is no story %q", name)
 	}
 	s := scene{t, env.Namespace(t), all[i]}
 	in := s.story.Input
@@ -110,59 +110,59 @@ func TestCommands(t *testing.T) {
 		stdout string // expected part of the output
 		stderr string // expected part of the messages
 	}{
-		"status":                  {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue -n " + approval.namespace + " shop 1.1.0", ""},
-		"status of one":           {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
-		"status of an unknown":    {approval, []string{"status", "shpo"}, cli.ExitUsage, "", `did you mean "shop"?`},
-		"status by label":         {approval, []string{"status", "-l", "team=none"}, cli.ExitYes, "no services in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
-		"status by a wrong label": {approval, []string{"status", "-l", "a in"}, cli.ExitUsage, "", "--selector"},
-		"status as names":         {approval, []string{"status", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
-		"status of those waiting": {approval, []string{"status", "--only", "waiting"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
-		"status of those failed":  {approval, []string{"status", "--only", "failed,moving"}, cli.ExitYes, "none of 1 service: 1 waits for you\n", ""},
-		"status of none such":     {approval, []string{"status", "--only", "broken"}, cli.ExitUsage, "", `--only: "broken" is not a state: use one of waiting, failed, moving, stable`},
-		"status in another form":  {approval, []string{"status", "-o", "xml"}, cli.ExitUsage, "", `unknown format "xml"`},
-		"tree":                    {approval, []string{"tree", "shop"}, cli.ExitYes, "step 1 of 2, waits for approval since 10:00", ""},
-		"tree of all":             {approval, []string{"tree"}, cli.ExitYes, "step 1 of 2, waits for approval since 10:00", ""},
-		"tree of all as names":    {approval, []string{"tree", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
-		"tree of all namespaces":  {approval, []string{"tree", "-A"}, cli.ExitYes, "\n" + rolledBack.namespace + "/shop · ", ""},
-		"watch of all":            {approval, []string{"tree", "-w"}, cli.ExitUsage, "", "--watch follows one Microservice"},
-		"tree of an unknown":      {approval, []string{"tree", "other"}, cli.ExitUsage, "", "there is shop"},
-		"status of a freeze":      {frozen, []string{"status"}, cli.ExitYes, `namespace ` + frozen.namespace + `: frozen until Mon 08:00 by ana: "trade fair" (Freeze fair); 1 service waits for its end`, ""},
-		"tree of a freeze":        {frozen, []string{"tree", "shop"}, cli.ExitYes, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
-		"why of a freeze":         {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
-		"why of a frozen start":   {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
-		"history":                 {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
-		"status of previews":      {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
-		"why of a wrong service":  {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
-		"previews":                {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
-		"no previews":             {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
-		"events":                  {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
-		"events of a short time":  {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
-		"events of no time":       {approval, []string{"events", "--since", "-1s"}, cli.ExitUsage, "", "--since: -1s must not be negative"},
-		"why of a URL":            {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
-		"why of a host":           {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
-		"why of a group's host":   {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
-		"why of a service":        {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10 % of group 1.x", ""},
-		"why of an unknown host":  {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
-		"why of no URL":           {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
-		"why of a failure":        {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
-		"why of a version alone":  {rolledBack, []string{"why", "1.1.0"}, cli.ExitNo, "metric", ""},
-		"why of no version alone": {rolledBack, []string{"why", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
-		"why of no version":       {rolledBack, []string{"why", "shop", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
-		"why of a start":          {rolledBack, []string{"why", "shop", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
-		"why of a start as a tag": {rolledBack, []string{"why", "shop", "v1"}, cli.ExitUsage, "", `did you mean "1.1.0" or "1.0.0"?`},
-		"why of a start alone":    {rolledBack, []string{"why", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
-		"why of no start":         {rolledBack, []string{"why", "shop", "7.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
-		"why with a port":         {approval, []string{"why", "shop.example.com:8443/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %)", ""},
-		"status of no namespace":  {approval, []string{"status", "-n", approval.namespace + "x"}, cli.ExitUsage, "", `there is no namespace with the name "` + approval.namespace + `x"; did you mean "` + approval.namespace + `"`},
-		"events of no namespace":  {approval, []string{"events", "-n", "nosuchns"}, cli.ExitUsage, "", `there is no namespace with the name "nosuchns"`},
-		"why of a pull request":   {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
-		"why of a fork":           {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
-		"why of no pull request":  {previews, []string{"why", "pr/99"}, cli.ExitUsage, "", "preview of a pull request"},
-		"why of no number":        {previews, []string{"why", "pr/x"}, cli.ExitUsage, "", "write pr/17"},
-		"why of no pod":           {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
-		"logs without pods":       {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
-		"logs of no version":      {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
-		"without permissions":     {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},
+		"status":                            {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue -n " + approval.namespace + " shop 1.1.0", ""},
+		"status of one":                     {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
+		"status of an unknown service":      {approval, []string{"status", "shpo"}, cli.ExitUsage, "", `did you mean "shop"?`},
+		"status by label":                   {approval, []string{"status", "-l", "team=none"}, cli.ExitYes, "no services in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
+		"status by an invalid label":        {approval, []string{"status", "-l", "a in"}, cli.ExitUsage, "", "--selector"},
+		"status as names":                   {approval, []string{"status", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
+		"status, only waiting":              {approval, []string{"status", "--only", "waiting"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
+		"status, only failed":               {approval, []string{"status", "--only", "failed,moving"}, cli.ExitYes, "none of 1 service: 1 waits for you\n", ""},
+		"status, unknown state":             {approval, []string{"status", "--only", "broken"}, cli.ExitUsage, "", `--only: "broken" is not a state: use one of waiting, failed, moving, stable`},
+		"status in an unknown format":       {approval, []string{"status", "-o", "xml"}, cli.ExitUsage, "", `unknown format "xml"`},
+		"tree":                              {approval, []string{"tree", "shop"}, cli.ExitYes, "step 1 of 2, waits for approval since 10:00", ""},
+		"tree of all":                       {approval, []string{"tree"}, cli.ExitYes, "step 1 of 2, waits for approval since 10:00", ""},
+		"tree of all as names":              {approval, []string{"tree", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
+		"tree of all namespaces":            {approval, []string{"tree", "-A"}, cli.ExitYes, "\n" + rolledBack.namespace + "/shop · ", ""},
+		"watch of all":                      {approval, []string{"tree", "-w"}, cli.ExitUsage, "", "--watch follows one Microservice"},
+		"tree of an unknown service":        {approval, []string{"tree", "other"}, cli.ExitUsage, "", "there is shop"},
+		"status of a freeze":                {frozen, []string{"status"}, cli.ExitYes, `namespace ` + frozen.namespace + `: frozen until Mon 08:00 by ana: "trade fair" (Freeze fair); 1 service waits for its end`, ""},
+		"tree of a freeze":                  {frozen, []string{"tree", "shop"}, cli.ExitYes, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
+		"why of a freeze":                   {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
+		"why of a frozen start":             {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
+		"history":                           {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
+		"status of previews":                {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
+		"why of an unknown service":         {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
+		"previews":                          {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
+		"no previews":                       {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
+		"events":                            {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
+		"events of ten minutes":             {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
+		"events, negative time":             {approval, []string{"events", "--since", "-1s"}, cli.ExitUsage, "", "--since: -1s must not be negative"},
+		"why of a URL":                      {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
+		"why of a host":                     {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
+		"why of a group's host":             {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
+		"why of a service":                  {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10 % of group 1.x", ""},
+		"why of an unknown host":            {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
+		"why of an invalid URL":             {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
+		"why of a failure":                  {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
+		"why of a version alone":            {rolledBack, []string{"why", "1.1.0"}, cli.ExitNo, "metric", ""},
+		"why of an unknown version alone":   {rolledBack, []string{"why", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why of an unknown version":         {rolledBack, []string{"why", "shop", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why of a partial version":          {rolledBack, []string{"why", "shop", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
+		"why of a partial tag":              {rolledBack, []string{"why", "shop", "v1"}, cli.ExitUsage, "", `did you mean "1.1.0" or "1.0.0"?`},
+		"why of a partial version alone":    {rolledBack, []string{"why", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
+		"why of an unknown partial version": {rolledBack, []string{"why", "shop", "7.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why with a port":                   {approval, []string{"why", "shop.example.com:8443/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %)", ""},
+		"status, unknown namespace":         {approval, []string{"status", "-n", approval.namespace + "x"}, cli.ExitUsage, "", `there is no namespace with the name "` + approval.namespace + `x"; did you mean "` + approval.namespace + `"`},
+		"events, unknown namespace":         {approval, []string{"events", "-n", "nosuchns"}, cli.ExitUsage, "", `there is no namespace with the name "nosuchns"`},
+		"why of a pull request":             {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
+		"why of a fork":                     {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
+		"why of an unknown pull request":    {previews, []string{"why", "pr/99"}, cli.ExitUsage, "", "preview of a pull request"},
+		"why of an invalid number":          {previews, []string{"why", "pr/x"}, cli.ExitUsage, "", "write pr/17"},
+		"why of an unknown pod":             {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
+		"logs without pods":                 {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
+		"logs of an unknown version":        {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
+		"without permissions":               {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +203,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	}
 	code, _, stderr := away.hlnr("why", "x"+host)
 	if want := `there is no host in any namespace with the name "x` + host + `"; did you mean "` + host + `"`; code != cli.ExitUsage || !strings.Contains(stderr, want) {
-		t.Errorf("of no host: exit code %d, want %q\n%s", code, want, stderr)
+		t.Errorf("unknown host: exit code %d, want %q\n%s", code, want, stderr)
 	}
 	user := away.reader("own-" + away.namespace)
 	code, _, stderr = away.hlnr("why", host, "--as", user)
@@ -228,7 +228,7 @@ func (s scene) reader(name string) string {
 			s.Fatal(err)
 		}
 	}
-	await.Nil(s.T, func(ctx context.Context) error { // The authorizer applies the roles after a while.
+	await.Nil(s.T, func(ctx context.Context) error { // The authorizer applies the roles with a delay.
 		return env.As(s.T, name).List(ctx, &v1alpha1.MicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	return name
@@ -271,7 +271,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	}
 }
 
-// TestOutputsAgree checks that text and JSON of a command agree.
+// TestOutputsAgree checks that the text and the JSON of a command agree.
 func TestOutputsAgree(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -307,7 +307,7 @@ func TestPartOfTheRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the roles after a while.
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the roles with a delay.
 		return env.As(t, "some-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	code, stdout, stderr := s.hlnr("tree", "shop", "--as", "some-"+s.namespace)
@@ -359,7 +359,7 @@ func TestFollowers(t *testing.T) {
 			t.Errorf("%q: exit code %d\n%s\n%s", args, code, stdout, stderr)
 		}
 	}
-	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the role after a while.
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the role with a delay.
 		return env.As(t, "view-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	if code, stdout, stderr := s.hlnr("tree", "shop", "--as", "view-"+s.namespace); code != cli.ExitYes || strings.Contains(stdout+stderr, "report") || strings.Contains(strings.ToLower(stderr), "cronjobs") {

@@ -22,10 +22,10 @@ func newStatus(f *cli.Factory) *cobra.Command {
 share of traffic, and the state of the group. Services that wait for a user come first,
 then failed services, then services with a rollout in progress. Freezes that apply, and
 NotificationPolicies whose messages are not delivered, are listed first.`,
-		Example: `  # The services of the namespace
+		Example: `  # List the services of the namespace
   hlnr status
 
-  # Which services of the cluster wait for me?
+  # List the services in the cluster that wait for a user
   hlnr status -A --only waiting
 
   # For scripts: see the reference of view.hlnr.io/v1
@@ -36,7 +36,7 @@ NotificationPolicies whose messages are not delivered, are listed first.`,
 	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
 	only := []string{}
 	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services in these states: "+strings.Join(classes, ", ")+"; waiting means waiting for a user")
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // The flag exists, so that there is no error.
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // The flag exists, so there is no error.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		chosen, err := classesOf(only)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// frugal is the garbage collection target percentage of a command that follows changes. Such a command runs for hours and does little
-// work, so that a low value saves memory.
+// frugal is the garbage collection target percentage of a command that follows changes. Such a command runs for hours and does little work,
+// so a low value saves memory.
 const frugal = 10
 
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
@@ -29,7 +29,7 @@ in the order of hlnr status; as JSON, the output is a Board.
 The output contains the names of pods that are not ready, and the number of the other pods.
 
 With --watch, the command follows changes. On a terminal, the view is redrawn in place, and you can
-press keys to continue, deprecate, retry or adopt a release, after a confirmation. Otherwise the
+press keys to continue, deprecate, retry or adopt a release, after a confirmation. Otherwise, the
 command prints a line for each release, and then a line for each change.`,
 		Example: `  hlnr tree shop
   hlnr tree shop -w
@@ -117,8 +117,8 @@ func newHistory(f *cli.Factory) *cobra.Command {
 		Use:   "history MICROSERVICE",
 		Short: "List the releases of a service with their results",
 		Long: `List the existing releases of a service, with the newest release first. Each line contains
-the start of the release, the time until it became active or failed, the user who decided
-about it, and its result. Releases that were removed are not listed.`,
+the start of the release, the time until it became active or failed, the user who made
+a decision about it, and its result. Releases that were removed are not listed.`,
 		Example:           `  hlnr history shop`,
 		Args:              cobra.ExactArgs(1),
 		GroupID:           cli.GroupSee,

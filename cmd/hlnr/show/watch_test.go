@@ -73,7 +73,7 @@ func newTestLive(t *testing.T, name string) (*live, *[]string) {
 		}
 		return l, ran
 	}
-	t.Fatalf("there is no history %q", name)
+	t.Fatalf("there is no story %q", name)
 	return nil, nil
 }
 

@@ -131,7 +131,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	case v1alpha1.ReleaseActive:
 		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
 		if s.ends(g) {
-			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s loses its traffic: its group %s ends", q.version, g.Name)}
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is losing its traffic: its group %s is ending", q.version, g.Name)}
 		}
 		if q.state == forApproval {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and does not wait for approval", q.version)}
@@ -159,7 +159,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, q.halted(s, g, row) // The release becomes active.
 		}
 		if s.ms.Status.ObservedGeneration < s.ms.Generation {
-			return lines, nil // The manager has not observed the last change, which may make the release active again.
+			return lines, nil // The manager has not observed the last change, which might make the release active again.
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {
@@ -207,7 +207,7 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 		if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
 			why = " (" + s.release.Status.Analysis.Message + ")"
 		}
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for a decision, its analysis is inconclusive%s: to continue, %s; to abort, %s", q.version, why, q.next("continue", s, q.version), q.next("deprecate", s, q.version))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for a decision, because its analysis is inconclusive%s: to continue, %s; to abort, %s", q.version, why, q.next("continue", s, q.version), q.next("deprecate", s, q.version))}
 	case s.pinnedElsewhere(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedElsewhere(g, q.version)}
 	}
@@ -297,8 +297,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row returns the release of a version, and the group of the version. Of several releases of the version, row returns the
-// release in progress or the active release, and otherwise the release whose status changed last.
+// row returns the release of a version, and the group of the version. If the version has several releases, row returns the release in
+// progress or the active release, and otherwise the release whose status changed last.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -326,7 +326,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing contains the verdicts that a later scan may change, for example because an image exists by then.
+// passing contains the verdicts that a later scan can change, for example because an image exists by then.
 var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
 
 // filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version, or has not found it.
@@ -357,7 +357,7 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// ends reports whether a group is ending, so that all its releases are removed.
+// ends reports whether a group is ending, which means that all its releases are removed.
 func (s snapshot) ends(g *v1alpha1.ReleaseGroup) bool {
 	return s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing
 }
@@ -407,7 +407,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
-// pinnedElsewhere reports that the group of a version is pinned to another version. The text is empty if this is not the case.
+// pinnedElsewhere describes the pin of a version's group to another version. The text is empty if there is no such pin.
 func (s snapshot) pinnedElsewhere(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {
@@ -473,7 +473,8 @@ func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line 
 	return l
 }
 
-// available returns the line about the pods of a release, and whether the release is available. A release with traffic may have lost its pods.
+// available returns the line about the pods of a release, and whether the release is available. A release with traffic might have lost its
+// pods.
 func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
 	l := line{What: "available"}
 	if !row.Available || s.release != nil && s.release.Status.Available == 0 {

@@ -23,7 +23,7 @@ func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 	// The answer is the same after the other release is active.
 	for range 2 {
 		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, throughApprovals: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
-			t.Errorf("a wait for another release than the pinned one: %+v, want that it ends with no", a)
+			t.Errorf("wait for a release other than the pinned release: got %+v, want an answer with ExitNo", a)
 		}
 		g := &s.ms.Status.ReleaseGroups[0]
 		g.Rollout, g.Active = nil, "1.1.0"

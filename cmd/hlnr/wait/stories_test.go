@@ -94,7 +94,7 @@ func TestCauseAtTheTimeout(t *testing.T) {
 func TestInconclusive(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "inconclusive", "1.1.0")
-	want := "1.1.0 waits for a decision, its analysis is inconclusive (latency-p99 is 0.612): to continue, hlnr continue shop 1.1.0; to abort, hlnr deprecate shop 1.1.0"
+	want := "1.1.0 waits for a decision, because its analysis is inconclusive (latency-p99 is 0.612): to continue, hlnr continue shop 1.1.0; to abort, hlnr deprecate shop 1.1.0"
 	if a == nil || a.code != cli.ExitWaits || a.text != want {
 		t.Errorf("%+v, want %q", a, want)
 	}
@@ -110,7 +110,7 @@ func TestCommitOfAPreview(t *testing.T) {
 	}
 }
 
-// TestGroupThatEnds checks that a release of a group that ends is not called retained.
+// TestGroupThatEnds checks that a release of a group that is ending is not called retained.
 func TestGroupThatEnds(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "closing", "1.0.0")

@@ -123,8 +123,8 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	return w.follow(ctx, timeout)
 }
 
-// follow reads the objects and judges them until there is an answer or the timeout expires. The timeout of the command does not
-// limit the first read, so that the command has an answer even if the timeout is short.
+// follow reads the objects and judges them until there is an answer or the timeout expires. The timeout of the command does not limit the
+// first read. The command therefore has an answer even if the timeout is short.
 func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
 	defer cancel()
@@ -142,7 +142,7 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 		case err != nil && (ctx.Err() != nil || !passes(err)):
 			return err
 		case err != nil:
-			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not answer, hlnr tries again: %s\n", text.Clean(err.Error()))
+			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not respond, and hlnr tries again: %s\n", text.Clean(err.Error()))
 		default:
 			last = s
 			if err := w.judge(s); !errors.Is(err, errOpen) {
@@ -161,7 +161,7 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// errOpen is the error of a question that has no answer yet.
+// errOpen is the error for a question that has no answer yet.
 var errOpen = errors.New("there is no answer yet")
 
 // judge prints the new facts. It ends the command if there is an answer, and otherwise returns errOpen.
@@ -179,7 +179,7 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another try may succeed after an error, because the API server was not reached or is busy.
+// passes reports whether another attempt can succeed after an error, because the API server was not reached or is busy.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||

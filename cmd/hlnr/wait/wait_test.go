@@ -86,7 +86,7 @@ func TestWait(t *testing.T) {
 	}
 	want := Result{TypeMeta: kind("Wait"), Time: last.Time, Namespace: namespace, Microservice: "shop", Version: "1.1.0", For: "active", Result: "Waits", ExitCode: 5, Message: last.Message}
 	if last != want || !strings.Contains(last.Message, "waits for approval: hlnr continue -n "+namespace+" shop 1.1.0") || !strings.Contains(printed, `"what":"step 2"`) {
-		t.Errorf("as JSON it ends with %+v, of\n%s", last, printed)
+		t.Errorf("the JSON output ends with %+v:\n%s", last, printed)
 	}
 	expect(t, namespace, cli.ExitYes, `"result":"Yes","exitCode":0}`, "shop", "1.1.0", "--for", "canary", "-o", "json")
 	expect(t, namespace, cli.ExitTimeout, `"result":"TimedOut","exitCode":4`, "shop", "1.1.0", "--through-approvals", "--timeout", "1ms", "-o", "json")
@@ -273,8 +273,8 @@ func TestJudge(t *testing.T) {
 		"aborted":                            {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
 		"aborted, later decision":            {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
 		"failed, decided earlier":            {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
-		"inconclusive":                       {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
-		"inconclusive, elsewhere":            {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 waits for a decision, its analysis is inconclusive: to continue, hlnr continue -n other shop 1.3.0; to abort, hlnr deprecate -n other shop 1.3.0"},
+		"inconclusive":                       {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
+		"inconclusive, elsewhere":            {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue -n other shop 1.3.0; to abort, hlnr deprecate -n other shop 1.3.0"},
 		"active, and no route yet":           {"1.3.0", forActive, false, routed(0), none, ""},
 		"active, and routed":                 {"1.3.0", forActive, false, routed(2), cli.ExitYes, ""},
 		"active, its policy reports nothing": {"1.3.0", forActive, false, routed(-1), none, ""},
@@ -296,7 +296,7 @@ func TestJudge(t *testing.T) {
 		}, cli.ExitNo, "1.3.0 does not start: spec.endedGroups ends its group 1.x"},
 		"active in an ended group": {"1.2.0", forActive, false, func(s *snapshot) {
 			s.ms.Spec.EndedGroups = []string{"1.x"}
-		}, cli.ExitNo, "1.2.0 loses its traffic: its group 1.x ends"},
+		}, cli.ExitNo, "1.2.0 is losing its traffic: its group 1.x is ending"},
 		"returns during a pause": {"1.3.0", forActive, false, func(s *snapshot) {
 			pin("1.3.0", nil)(s)
 			row(v1alpha1.ReleasePending, 0)(s)

@@ -22,7 +22,7 @@ import (
 // shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// Acts executes actions like the commands of the same names, with the permissions of a reader of the board.
+// Acts executes actions like the commands with the same names, with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
 	// Client returns the client with the permissions of the reader in a context.
@@ -123,7 +123,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
-// userPermissions answers questions about the permissions of the user of a kubeconfig.
+// userPermissions answers questions about the permissions of the kubeconfig's user.
 type userPermissions struct {
 	now    func() time.Time
 	client client.Client
@@ -140,7 +140,7 @@ type answer struct {
 	at      time.Time
 }
 
-// newActs returns the Acts for the user of a kubeconfig.
+// newActs returns the Acts for the kubeconfig's user.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	user := &userPermissions{now: f.Now, client: c, known: map[right]answer{}}
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Permissions: user.in, FreezePermissions: user.freeze}
@@ -167,7 +167,7 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer of the last minute, or sends a review. If there is no answer, asked returns false.
+// asked returns an answer from the last minute, or sends a review. If there is no answer, asked returns false.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
@@ -222,8 +222,8 @@ func (a *Acts) command(x web.Act) string {
 // plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted quotes a word for a shell. The quotes are necessary because a reader may copy the command, and a link on another
-// site may have set its values.
+// quoted quotes a word for a shell. The quotes are necessary because a reader might copy the command, and a link on another site might have
+// set its values.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

@@ -17,7 +17,7 @@ import (
 )
 
 // TestCommandIsQuoted checks the quoting of the command for an action, because users copy the command into a shell, and a
-// link on another site may have set its values.
+// link on another site might have set its values.
 func TestCommandIsQuoted(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {
@@ -35,7 +35,7 @@ func TestCommandIsQuoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, test.want) {
-				t.Errorf("the shell reads %q of %s, want %q", got, a.command(test.act), test.want)
+				t.Errorf("the shell reads %q from %s, want %q", got, a.command(test.act), test.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Package web contains the command that serves the board of internal/web to the user.
 //
 //	web.go   the command
-//	acts.go  actions of a reader, and the permissions of the user of a kubeconfig
+//	acts.go  actions of a reader, and the permissions of the kubeconfig's user
 package web
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// defaultPort is the default port of the board. The port is fixed, so that the pages keep their addresses.
+// defaultPort is the default port of the board. The port is fixed so that the pages keep their addresses.
 const defaultPort = 8095
 
 // NewCommand returns the command web.

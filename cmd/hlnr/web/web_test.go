@@ -115,8 +115,8 @@ func (r *reader) want(path, text string) {
 	})
 }
 
-// TestBoard checks that a reader sees a waiting canary and the effects of an approval, approves with a reason, and sees the result. The board
-// shows rejections of the API server.
+// TestBoard checks that a reader sees a waiting canary and the effects of an approval, approves with a reason, and sees the
+// result. The board shows rejections by the API server.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
@@ -141,10 +141,10 @@ func TestBoard(t *testing.T) {
 		t.Errorf("long reason: %d %s", status, page)
 	}
 	if status, page := r.send(service+"/acts/retry", r.address, url.Values{"target": {o.Name}}); status != http.StatusConflict || !strings.Contains(page, "is canary") {
-		t.Errorf("senseless act: %d %s", status, page)
+		t.Errorf("impossible action: %d %s", status, page)
 	}
 	if status, page := r.send(service+"/acts/continue", r.address, form); status != http.StatusOK || !strings.Contains(page, "shop 1.1.0: Continue of step tenth by ana") {
-		t.Errorf("act: %d %s", status, page)
+		t.Errorf("action: %d %s", status, page)
 	}
 	await.Nil(t, func(ctx context.Context) error {
 		if err := kube.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -189,7 +189,7 @@ func TestFreeze(t *testing.T) {
 	}
 	r.want("/", "by ana: &#34;trade fair&#34;")
 	if status, page := r.send("/freezes/freeze", r.address, form); status != http.StatusConflict || !strings.Contains(page, "choose another --name") {
-		t.Errorf("a second one of that name: %d %s", status, page)
+		t.Errorf("a second freeze with that name: %d %s", status, page)
 	}
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	r.want("/", "1.1.0 is waiting, frozen until")
@@ -227,10 +227,10 @@ func TestRights(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "data-act") {
-		t.Error("buttons for who may only read")
+		t.Error("buttons for a reader with only read access")
 	}
 	if status, _ := r.send(service+"/acts/pause", r.address, nil); status != http.StatusForbidden {
-		t.Errorf("act without the permission: %d", status)
+		t.Errorf("action without the permission: %d", status)
 	}
 	if status, page := r.send("/freezes/freeze", r.address, url.Values{"namespace": {namespace}, "until": {"4h"}, "reason": {"fair"}}); status != http.StatusForbidden || !strings.Contains(page, "heighliner-freeze") {
 		t.Errorf("freeze without the permission: %d %s", status, page)

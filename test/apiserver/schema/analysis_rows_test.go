@@ -119,7 +119,7 @@ var analysisRows = map[string]row{
 	"latency quantile unknown":       {kind: "Microservice", patch: metricPatch(`latency: {quantile: P90}, thresholdRange: {max: 0.5}`), refused: `supported values: "P50", "P95", "P99"`},
 	"inconclusive below":             {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 95}`)},
 	"inconclusive within":            {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 99.5}`), refused: "inconclusiveRange must be wider than thresholdRange"},
-	"inconclusive on the other side": {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {max: 100}`), refused: "have a bound only where that has one"},
+	"inconclusive on the other side": {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {max: 100}`), refused: "have a bound only where thresholdRange has one"},
 	"inconclusive as a ratio":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 0.95}`), refused: "write inconclusiveRange: {min: 95}, not 0.95"},
 	"inconclusive at nothing":        {kind: "Microservice", patch: metricPatch(`successRate: {}, thresholdRange: {min: 99}, inconclusiveRange: {min: 0}`)},
 	"inconclusive in milliseconds":   {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 0.5}, inconclusiveRange: {max: 1000}`), refused: "write inconclusiveRange: {max: 1}, not 1000"},
@@ -198,4 +198,4 @@ var analysisRows = map[string]row{
 }
 
 // onlyOne is the message for a metric that sets the header Authorization twice.
-const onlyOne = "web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them"
+const onlyOne = "web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them"
