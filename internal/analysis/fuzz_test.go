@@ -67,7 +67,7 @@ func FuzzJudge(f *testing.F) {
 			t.Fatalf("no result: %+v", got)
 		}
 		if got.Result != v1alpha1.MeasurementPassed && got.Message == "" {
-			t.Fatalf("no words: %+v", got)
+			t.Fatalf("no message: %+v", got)
 		}
 		if got.Result == v1alpha1.MeasurementPassed && (math.IsNaN(canary) || math.IsInf(canary, 0) || a.atLeast || knobs&3 == 0) {
 			t.Fatalf("%+v passes with %v", got, canary)

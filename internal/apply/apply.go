@@ -196,7 +196,7 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 	intent.SetUID(live.GetUID())
 	expected := desired.GetResourceVersion()
 	if w.Matches.haveReplaced(live.GetUID(), expected) {
-		return "", false, conflict(intent, "the object that the caller read is older than the last write of it")
+		return "", false, conflict(intent, "the object that the caller read is older than the last write to it")
 	}
 	intent.SetResourceVersion(expected)
 	if err := w.force(ctx, intent); err != nil {
@@ -223,7 +223,7 @@ func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) er
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 }
 
-// conflict returns the error of a precondition that does not match.
+// conflict returns the error for a precondition that does not match.
 func conflict(intent *unstructured.Unstructured, cause string) error {
 	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))

@@ -94,7 +94,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		if p.leaked != "" {
-			t.Fatalf("the token was shown to %s", p.leaked)
+			t.Fatalf("the token was sent to %s", p.leaked)
 		}
 		if b := c.Budget(); b.Reset.After(time.Now().Add(maxPause+time.Second)) || b.PausedUntil.After(time.Now().Add(maxPause+time.Second)) {
 			t.Fatalf("%+v", b)
@@ -102,7 +102,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// FuzzBase checks that the address of an API is parsed to itself.
+// FuzzBase checks that a parsed API address is parsed to the same address again.
 func FuzzBase(f *testing.F) {
 	for _, s := range []string{"", "https://ghe.example.com/", "http://[::1]:80/api/v3", "https://api.github.com/x", "https://GITHUB.com.", "https://github.com:443"} {
 		f.Add(s)
@@ -114,10 +114,10 @@ func FuzzBase(f *testing.F) {
 		}
 		again, err := parseBase(u.String())
 		if err != nil || again.String() != u.String() {
-			t.Fatalf("%q is %q, which is %v %v", text, u, again, err)
+			t.Fatalf("%q is parsed as %q, and that as %v, %v", text, u, again, err)
 		}
 		if !strings.HasSuffix(u.Path, "/") || u.User != nil || u.Hostname() == "" {
-			t.Fatalf("%q is %q", text, u)
+			t.Fatalf("%q is parsed as %q", text, u)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func FuzzCredential(f *testing.F) {
 		}
 		for _, text := range []string{token, string(key)} {
 			if err != nil && len(text) > 16 && strings.Contains(err.Error(), text) {
-				t.Errorf("the error shows what is in the Secret: %v", err)
+				t.Errorf("the error reveals the content of the Secret: %v", err)
 			}
 		}
 	})

@@ -144,7 +144,7 @@ func classify(c call, err error) *Error {
 		e.RetryAt = paused.until
 		switch {
 		case errors.Is(err, errWriting):
-			e.set(RateLimited, "the limit of GitHub for writes is reached", again)
+			e.set(RateLimited, "GitHub's limit for writes is reached", again)
 		case paused.reserved:
 			e.set(Reserved, "90% of the hourly request limit is used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
 		default:
@@ -195,7 +195,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:
-		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential may see them with the permission "+permission(c, nil))
+		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential can access them with the permission "+permission(c, nil))
 	case code == http.StatusGone:
 		e.set(NotFound, detail, "it was deleted, or is turned off in the settings of the repository")
 	case code == http.StatusConflict:

@@ -138,7 +138,7 @@ func TestSecondaryLimits(t *testing.T) {
 				t.Errorf("%d requests during the pause, want 1", got)
 			}
 			if _, err := w.client(Credential{Token: "secret-b"}).OpenPullRequests(t.Context(), shop); err != nil {
-				t.Errorf("another credential is paused too: %v", err)
+				t.Errorf("another credential is also paused: %v", err)
 			}
 			w.clock.Step(test.want)
 			if _, err := c.OpenPullRequests(t.Context(), shop); err != nil {
@@ -252,7 +252,7 @@ func TestPoolIsBoundedAndForgetsTheIdle(t *testing.T) {
 	clock.Step(time.Second)
 	get("c") // b is dropped, because a, which was used before b, is paused
 	if get("a") != paused {
-		t.Error("a paused client was forgotten before one that is not")
+		t.Error("a paused client was dropped before one that is not paused")
 	}
 	if len(pool.clients) != 2 {
 		t.Errorf("%d clients, want 2", len(pool.clients))
@@ -295,7 +295,7 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 	put("b large", 5_000)
 	if s.get("b large") != nil {
-		t.Error("an answer of half of the store is kept")
+		t.Error("an answer that fills half of the store is kept")
 	}
 	put("b", 100)
 	s.drop("a ")

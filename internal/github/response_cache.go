@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the limits of the cache of responses.
+// These are the limits of the response cache.
 const (
 	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests takes about 100 KB
 	maxBody   = 5 << 20  // bytes of one response, uncompressed; ten of the longest pull requests take less

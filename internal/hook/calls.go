@@ -57,7 +57,7 @@ type Body struct {
 	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
-// Rollout is the state of a rollout on which calls of hooks depend.
+// Rollout is the state of a rollout on which hook calls depend.
 type Rollout struct {
 	// UID is the UID of the release.
 	UID types.UID
@@ -72,7 +72,8 @@ type Rollout struct {
 	// Round is when the current round of checks began, in a step with measurements. It is zero if
 	// no round is due.
 	Round time.Time
-	// PodsLeft reports whether pods of the preview that ends are still running. LatePod describes a pod that should have ended. It is empty if there is none.
+	// PodsLeft reports whether pods of the ending preview are still running. LatePod describes a pod that should have
+	// ended. It is empty if there is none.
 	PodsLeft bool
 	LatePod  string
 	// Unmeasured reports whether the analysis cannot be used now. Jobs of the current round continue.
@@ -136,7 +137,7 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 	return nil
 }
 
-// Call is a call of a hook that is needed now.
+// Call is a hook call that is needed now.
 type Call struct {
 	// Hook is the hook to call.
 	Hook v1alpha1.Hook

@@ -92,7 +92,8 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the maximum time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether the last pod of a Job has ended, so that no further pod becomes ready, but the Job has not ended.
+// ends reports whether the last pod of a Job has ended, so no further pod becomes ready, although the Job has not
+// ended.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
 		return true
@@ -153,7 +154,7 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, does not start again for it.
+	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again because of the Job.
 	switch {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"

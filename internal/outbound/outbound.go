@@ -1,14 +1,14 @@
 // Package outbound restricts the addresses to which the manager connects on behalf of users of a namespace (registries, GitHub servers,
-// providers of metrics, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are accessible only from
-// the manager's network.
+// metrics providers, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are
+// accessible only from the manager's network.
 //
-// It checks each address after name resolution and before the connection, so that names, other notations of an address, and changing DNS
-// answers cannot bypass the check.
+// The package checks each address after name resolution and before the connection, so that names, other notations of
+// an address, and changing DNS answers cannot bypass the check.
 //
-// outbound.go  policies of addresses, and HTTP clients
+// outbound.go  address policies, and HTTP clients
 // address.go   classes of addresses
 // elements.go  a limit on the number of JSON values
-// decoding.go  a limit on the memory of responses during decoding
+// decoding.go  a limit on the memory for responses during decoding
 // errors.go    the errors
 // slots.go     limits on concurrent requests, in shares
 package outbound
@@ -107,7 +107,7 @@ type Options struct {
 	// Redirects is the maximum number of redirects to follow. Redirects must keep the scheme, host and port. By default, redirects are not
 	// followed, and the response with the redirect is returned.
 	Redirects int
-	// CA contains certificate authorities in PEM format that replace those of the system.
+	// CA contains certificate authorities in PEM format that replace the system's authorities.
 	CA []byte
 }
 

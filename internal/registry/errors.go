@@ -42,7 +42,7 @@ const (
 	Refused Kind = "Refused"
 	// WorkloadIdentityFailed means that the identity of this process provides no credential for the registry.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
-	// Malformed means that a response is not a valid response of a registry, too large, or endless.
+	// Malformed means that a response is not a valid registry response, is too large, or is endless.
 	Malformed Kind = "Malformed"
 )
 
@@ -107,7 +107,7 @@ func (*pausedError) Error() string { return "paused by the registry" }
 var (
 	errTooLarge = errors.New("response too large")
 	errTooSlow  = errors.New("response too slow")
-	errPageLoop = errors.New("the pages of the list of tags form a loop")
+	errPageLoop = errors.New("the pages of the tag list form a loop")
 
 	// errNotModified is not a failure. It means that the list still has the ETag that was sent.
 	errNotModified = errors.New("list of tags did not change")
@@ -130,7 +130,7 @@ func classify(op, object string, t target, err error) *Error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unidentified):
-		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions at the cloud, or add a Secret to spec.imagePullSecrets")
+		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions in the cloud, or add a Secret to spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
@@ -143,7 +143,7 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.Is(err, errTooSlow):
 		e.set(Unreachable, "the response is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
-		e.set(Malformed, "the pages of the list of tags form a loop", "fix the registry, or its proxy")
+		e.set(Malformed, "the pages of the tag list form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a current tool")
 	case errors.Is(err, errNoImage):
@@ -272,7 +272,7 @@ func plainRemedy(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is intended"
 	}
-	return "add its port for HTTPS to spec.image: with spec.certSecretRef only HTTPS is used"
+	return "add its port for HTTPS to spec.image: with spec.certSecretRef, only HTTPS is used"
 }
 
 // clientRemedy returns the remedy for a registry that rejects the client certificate, or requires one.

@@ -62,7 +62,7 @@ func TestWorkloadIdentity(t *testing.T) {
 			}
 			require(server, "cloud", "second")
 			if err := list(); KindOf(err) != Unauthorized || !strings.Contains(err.Error(), "the workload identity of the manager may not read the repository") {
-				t.Errorf("with a password that ended: %v", err)
+				t.Errorf("with an expired password: %v", err)
 			}
 			identity.set("second", nil)
 			if err := list(); err != nil {

@@ -207,7 +207,8 @@ const maxConnections = 32
 const longestTimeout = 2 * time.Minute
 
 // NewTransport returns the transport for registries. It checks addresses after name resolution when it connects, so that no redirect, token server or
-// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described at proxies.
+// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described
+// for proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{

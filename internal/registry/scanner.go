@@ -59,8 +59,8 @@ type Scan struct {
 	// Tags are sorted and unique. They are shared with other callers. Do not modify them.
 	Tags []string
 	// Truncated reports whether tags may be missing. It is true if MaxTags or a limit of pages or tags was reached and there are more tags, or if the
-	// registry returned a full page without a link to the next page, and no further tags without a page size. Registries list tags in any order, so the
-	// newest tags may be missing.
+	// registry returned a full page without a link to the next page, and returned no further tags for a request without a
+	// page size. Registries list tags in any order, so the newest tags may be missing.
 	Truncated bool
 	// Checksum is the checksum of Tags, in hexadecimal.
 	Checksum string
@@ -75,8 +75,8 @@ type Scan struct {
 type Image struct {
 	// Digest is the digest of the manifest, or of the index for several platforms.
 	Digest string
-	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. It is empty if the artifact has no platform, like
-	// charts and other artifacts.
+	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. The list is empty if the
+	// artifact has no platform, as with charts and other artifacts.
 	Platforms []string
 	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible build (before 1981). It never
 	// proves an order. For an index, Resolve returns only the time of the index, while Inspect also reads an image.
@@ -178,13 +178,13 @@ func New(o Options) *Scanner {
 	}
 }
 
-// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first. An endless list and a response 404
-// are errors.
+// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first.
+// An endless list and a 404 response are errors.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 
-// Resolve returns the image of a tag. It reads a tag that is not cached by GET, which returns the digest and the manifest. Afterwards, it requests the
-// digest at most once per MaxAge (by HEAD, or by GET if the response to HEAD is incomplete). It reads the content of a digest only once. Errors are the
-// same as for List.
+// Resolve returns the image of a tag. It reads an uncached tag with GET, which returns the digest and the manifest.
+// Afterwards, it requests the digest at most once per MaxAge (with HEAD, or with GET if the response to HEAD is
+// incomplete). It reads the content of a digest only once. Errors are the same as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
 }

@@ -29,7 +29,7 @@ type cached struct {
 }
 
 func (c *cached) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errors.New("nothing is read one by one")
+	return errors.New("objects are never read one by one")
 }
 
 func (c *cached) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {

@@ -103,7 +103,7 @@ type times struct{ lease, renew, retry, patience time.Duration }
 
 func newShards(o Options, t times) (*Shards, error) {
 	if o.Count < 1 || o.Count > Max {
-		return nil, fmt.Errorf("%d shards: give from 1 to %d", o.Count, Max)
+		return nil, fmt.Errorf("%d shards: specify 1 to %d", o.Count, Max)
 	}
 	s := &Shards{Options: o, held: make([]tenure, o.Count), times: t, turns: newTurns(t.patience)}
 	for i := range s.held {
@@ -203,7 +203,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the election of shard %d: %w", shard, err)
+		return nil, fmt.Errorf("create the election of shard %d: %w", shard, err)
 	}
 	return e, nil
 }

@@ -32,7 +32,7 @@ func TestRequeuesKeepTheTimeOfAFailedReconcile(t *testing.T) {
 			}
 			result, err := requeues.Again(ctx, req, 10*time.Millisecond, errors.New("refused"))
 			if err == nil || !result.IsZero() {
-				t.Errorf("%v, %v: the error, and nothing that is ignored next to it, must come back", result, err)
+				t.Errorf("%v, %v: want the error, and no result that would be ignored", result, err)
 			}
 			return result, err
 		}),

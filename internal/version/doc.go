@@ -24,8 +24,8 @@
 // A name of a source that is not a registry is first mapped to a tag. Name, Exclude and
 // TagFilter apply to that tag.
 //
-// MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore the caller decides
-// about them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
+// MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore the caller applies
+// them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
 //
 //	rules.go       Rules, which contain the settings of an ImagePolicy
 //	scheme.go      how a version is read from a text

@@ -41,7 +41,7 @@ type Input struct {
 	// Routes and Gateways are used to explain hosts. Routes and Gateways of other hosts are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
-	// Observed are the measured shares of traffic, by release.
+	// Observed contains the measured traffic shares, by release.
 	Observed map[types.NamespacedName]Observation
 	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
 	// namespace. If Namespace is empty, all commands include it.

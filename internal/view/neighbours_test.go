@@ -34,8 +34,8 @@ func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	return nil
 }
 
-// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its Deployment. By
-// protocol rule 47, the pods of 1.0.0 keep running.
+// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its
+// Deployment. According to protocol rule 47, the pods of 1.0.0 keep running.
 func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ms := played(t, "pause")

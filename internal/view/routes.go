@@ -73,7 +73,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 		case bad != "":
 			texts = append(texts, "not accepted by "+name+": "+bad)
 		case accepted == nil || accepted.Status != metav1.ConditionTrue:
-			texts = append(texts, name+" does not report whether it accepts it")
+			texts = append(texts, name+" does not report whether it accepts the route")
 		case accepted.ObservedGeneration < r.Generation:
 			texts = append(texts, name+" has not observed its last change")
 		default:

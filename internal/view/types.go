@@ -77,7 +77,7 @@ type Service struct {
 	Time      *metav1.Time `json:"time,omitempty"`
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
-	// State is the state of the group or preview that needs most attention, or of the service itself.
+	// State is the state of the group or preview that needs the most attention, or of the service itself.
 	State State `json:"state"`
 	// Paused reports whether spec.paused prevents releases from starting automatically.
 	Paused bool  `json:"paused,omitempty"`
@@ -103,13 +103,14 @@ type Service struct {
 type Follower struct {
 	// Name is the name of the CronJob.
 	Name string `json:"name"`
-	// Release is the release from which the CronJob has its image and configuration, or empty if it never followed a release. Version is the version of
-	// that release, or empty if the release is not known.
+	// Release is the release from which the CronJob gets its image and configuration, or empty if it never followed a
+	// release. Version is the version of that release, or empty if the release is not known.
 	Release string `json:"release,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Suspended reports whether the CronJob starts no Jobs.
 	Suspended bool `json:"suspended,omitempty"`
-	// Message describes what the CronJob follows or waits for, in the words of the manager. It is empty before the manager has handled the CronJob.
+	// Message describes what the CronJob follows or waits for, as reported by the manager. It is empty before the manager
+	// has handled the CronJob.
 	Message string `json:"message,omitempty"`
 }
 
@@ -277,7 +278,7 @@ type Pods struct {
 // Pod is a pod of a release.
 type Pod struct {
 	Name string `json:"name"`
-	// Phase of the pod, or the reason why a container waits or terminated.
+	// Phase is the phase of the pod, or the reason why a container waits or terminated.
 	Phase    string       `json:"phase"`
 	Ready    bool         `json:"ready"`
 	Restarts int32        `json:"restarts,omitempty"`

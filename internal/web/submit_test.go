@@ -112,7 +112,7 @@ func TestFreezeAgain(t *testing.T) {
 		b.request("POST", "/freezes/freeze", values)
 	}
 	if n := len(b.acts.frozen); n != 4 {
-		t.Errorf("%d freezes of five requests, of which the second is the first one again", n)
+		t.Errorf("%d freezes from five requests, of which the second repeats the first", n)
 	}
 }
 

@@ -19,7 +19,7 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	}
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil {
-		return &release.Window{}, fmt.Errorf("time zone %q does not exist; use a name of the IANA time zone database, such as Europe/Zurich", w.TimeZone)
+		return &release.Window{}, fmt.Errorf("time zone %q does not exist; use a name from the IANA time zone database, such as Europe/Zurich", w.TimeZone)
 	}
 	span := newSpan(w)
 	now = now.In(zone)

@@ -34,7 +34,7 @@ func distribution2() Product {
 			t.Helper()
 			program, err := exec.LookPath("docker-registry")
 			if err != nil {
-				t.Fatalf("find CNCF Distribution: %v: discovery is tested with a real registry: make test installs it; to install it manually: apt-get install docker-registry", err)
+				t.Fatalf("find CNCF Distribution: %v: discovery is tested with a real registry: run make test, which installs it, or apt-get install docker-registry", err)
 			}
 			return program
 		},

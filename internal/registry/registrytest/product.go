@@ -53,7 +53,7 @@ type Product struct {
 	// DeletesTags reports whether a request can delete a single tag.
 	DeletesTags bool
 
-	// program returns the path of the program. If the program is missing, it skips the test or lets it fail.
+	// program returns the path of the program. If the program is missing, it skips the test or makes it fail.
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and returns the arguments of the program.
 	prepare func(p *Process) (arguments []string, err error)
@@ -201,7 +201,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For replaces the test that failures end by t, a subtest of the test that started the registry.
+// For makes failures end t, a subtest of the test that started the registry, instead of that test.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.

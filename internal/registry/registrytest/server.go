@@ -274,7 +274,8 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	}
 }
 
-// SetTags replaces the list of tags of a path by the given tags in this order, regardless of existing images. nil restores the actual list.
+// SetTags replaces the tag list of a path with the given tags in this order, regardless of existing images. nil
+// restores the actual list.
 func (s *Server) SetTags(path string, tags []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

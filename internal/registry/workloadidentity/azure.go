@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// azureHost matches the host of a registry of Azure in the public cloud, in China, or in the cloud of the government of the United States.
+// azureHost matches the host of a registry of Azure in the public cloud, in China, or in the US government cloud.
 var azureHost = regexp.MustCompile(`^[a-z0-9-]{5,60}(?:\.[a-z0-9-]{2,40}\.data|\.[a-z]{2,30}\.geo)?\.azurecr\.(?:io|cn|us)$`)
 
 const (

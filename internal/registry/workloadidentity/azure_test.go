@@ -95,7 +95,7 @@ func TestManagedIdentity(t *testing.T) {
 	}
 	asked := e.to(path)
 	if len(asked) == 0 {
-		t.Fatal("the metadata service was not asked")
+		t.Fatal("the metadata service received no request")
 	}
 	last := asked[len(asked)-1]
 	if q := last.URL.Query(); last.Header.Get("Metadata") != "true" || q.Get("resource") != "https://containerregistry.azure.net" || q.Get("client_id") != "client-1" {

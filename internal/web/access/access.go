@@ -81,7 +81,7 @@ func keyOf(r web.Reader) string {
 }
 
 // Allowed reports whether a reader may use a verb on a resource in a namespace, or in all namespaces if the namespace is empty. If the API server
-// does not respond, it uses a cached answer of the last minutes, or fails if there is none.
+// does not respond, it uses a cached answer from the last minutes, or fails if there is none.
 func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
 	q := question{keyOf(r), namespace, verb, group, resource}
 	known, is, fresh, failure := a.known(q)
@@ -108,7 +108,7 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 }
 
 // known returns the cached answer of a question. fresh reports whether the answer can be used without a new review. failure is the last error if
-// the API server must not be asked at the moment.
+// the API server must not be called at the moment.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()
