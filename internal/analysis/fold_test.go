@@ -248,8 +248,8 @@ func TestNextPoint(t *testing.T) {
 	}
 }
 
-// TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis. Failures, and results that a user must
-// decide, remain.
+// TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis.
+// Failures, and results on which a user must decide, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {

@@ -373,7 +373,8 @@ func TestRefusalsOfGoogle(t *testing.T) {
 	}
 }
 
-// TestGoogleOutbound checks that the manager's flags also apply to the URL of tokens, and that the certificate authorities of the Secret do not.
+// TestGoogleOutbound checks that the manager's flags also apply to the token URL, and that the certificate
+// authorities of the Secret do not.
 func TestGoogleOutbound(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)

@@ -27,8 +27,8 @@ type sender struct {
 	now                    func() time.Time
 }
 
-// maxElements is the maximum number of values in a JSON response. Each value may use some hundred bytes when it is decoded, and each worker may decode
-// one response at the same time.
+// maxElements is the maximum number of values in a JSON response. Each value may use a few hundred bytes when it is
+// decoded, and each worker may decode one response at the same time.
 const maxElements = 1 << 13
 
 // options are the options of all clients. The timeout of a query is in its context.

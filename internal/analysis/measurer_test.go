@@ -490,7 +490,7 @@ func TestBaselineIsAsked(t *testing.T) {
 	}
 }
 
-// TestMetrics checks the counters, and that no label depends on input of users.
+// TestMetrics checks the counters, and that no label depends on user input.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -286,7 +286,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that the address of a user may not.
+// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that a user's address may
+// not.
 func TestOperatorsAddress(t *testing.T) {
 	t.Parallel()
 	address := serve(t, answers(200, vector("1")))

@@ -19,7 +19,7 @@ import (
 
 // store is a metrics store, as described in its documentation.
 type store struct {
-	// method, host, path and query are those in the documentation of the store for the recipe.
+	// method, host, path and query are those in the store's documentation for the recipe.
 	method, host, path string
 	query              url.Values
 	// body is the JSON body of the request; empty for a GET.

@@ -46,7 +46,7 @@ const (
 // ForeignError reports that an object with the desired name exists and is not controlled by the
 // owner. Nothing was written.
 type ForeignError struct {
-	// Kind, Namespace and Name of the object that exists.
+	// Kind, Namespace and Name identify the object that exists.
 	Kind, Namespace, Name string
 	// Controller is the kind and name of its controlling owner. It is empty if there is none.
 	Controller string
@@ -64,7 +64,7 @@ func (e *ForeignError) Error() string {
 // TerminatingError reports that the object with the desired name is being deleted. The caller must
 // wait until the object no longer exists.
 type TerminatingError struct {
-	// Kind, Namespace and Name of the object that is being deleted.
+	// Kind, Namespace and Name identify the object that is being deleted.
 	Kind, Namespace, Name string
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// Verdict is the result of the verification of an image.
+// Verdict is the result of verifying an image.
 type Verdict string
 
 // These are the verdicts.

@@ -139,7 +139,7 @@ func (s span) holds(t time.Time) bool {
 	return !t.Before(s.from) && (s.to.IsZero() || t.Before(s.to))
 }
 
-// spans returns the periods of a freeze, sorted by their beginning.
+// spans returns the periods of a freeze, sorted by start.
 func (f Freeze) spans() []span {
 	r := f.Rules
 	if r.Indefinite {

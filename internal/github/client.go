@@ -51,7 +51,7 @@ func (r Repo) String() string { return r.Owner + "/" + r.Name }
 // maxRepoPart is the maximum length, in characters, of the name of an owner or a repository that is sent to GitHub.
 const maxRepoPart = 100
 
-// The patterns of this package do not check lengths. At each start of a program, a bounded repetition such as {1,100}
+// The patterns of this package do not check lengths. Each time a program starts, a bounded repetition such as {1,100}
 // is compiled into as many copies as its bound. Therefore, the lengths are checked separately.
 var (
 	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
@@ -122,7 +122,7 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 }
 
 // silent hides the rate limits from go-github, which would enforce them with the clock of the machine, and without
-// support for status 429 and for the reserve. The gate enforces the limits instead.
+// support for status 429 or the reserve. The gate enforces the limits instead.
 type silent struct{ next http.RoundTripper }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {

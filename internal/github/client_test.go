@@ -722,7 +722,7 @@ func TestTokensStayApart(t *testing.T) {
 	}
 }
 
-// key is the key of the GitHub App of the tests. It is created only once, because creating a key takes long.
+// key is the key of the GitHub App of the tests. It is created only once, because creating a key takes a long time.
 var key = sync.OnceValue(func() *rsa.PrivateKey {
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -6,8 +6,9 @@
 // key, so that no token and no response is visible to a client with another credential.
 //
 // Reads are conditional: if a repository is unchanged, all responses are 304, which GitHub does not count. ETags depend on the token. The token of
-// a GitHub App changes each hour, so each page counts once an hour. The result is either a complete list or an error, never a part of a list. When
-// GitHub requests a pause, no request is sent with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
+// a GitHub App changes each hour, so each page counts once an hour. The result is either a complete list or an error,
+// never part of a list. When GitHub requests a pause, no request is sent with that credential until the pause ends.
+// The last tenth of the hourly limit is reserved for writes.
 //
 // Writes are idempotent: a marker identifies existing objects, so that a crash between a request and the record of its response does not create an
 // object twice.

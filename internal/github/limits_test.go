@@ -63,7 +63,8 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour checks that no request is sent after a response of 200 reports that none remains, because the next request would be refused.
+// TestLastRequestOfTheHour checks that no request is sent after a 200 response reports that none remains, because the
+// next request would be refused.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)

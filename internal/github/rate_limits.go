@@ -199,10 +199,10 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	g.limit, g.remaining, g.reset = limit, remaining, reset
 }
 
-// tooQuickly is part of the message that GitHub sends with 422 if content is created too fast.
+// tooQuickly is part of the message that GitHub sends with 422 if content is created too quickly.
 const tooQuickly = "submitted too quickly"
 
-// pauseFor reports whether a response of 403, 422 or 429 reports a limit, and for how long no request may be sent.
+// pauseFor reports whether a 403, 422 or 429 response reports a limit, and for how long no request may be sent.
 // Any other 422 response is about an invalid value.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header

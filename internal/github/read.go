@@ -76,7 +76,7 @@ type Release struct {
 	Tag        string
 	Name       string
 	Prerelease bool
-	// Published is never zero: drafts are omitted.
+	// Published is never zero, because drafts are omitted.
 	Published time.Time
 	URL       string
 }

@@ -147,7 +147,7 @@ var read = map[string]bool{
 // maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning returns an object with the needed fields that are complete in the beginning of a JSON object.
+// beginning returns an object with the needed fields that are complete at the beginning of a JSON object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

@@ -389,7 +389,7 @@ func (c *Client) askLogin(ctx context.Context) (string, error) {
 }
 
 // EscapeMarkdown escapes text from other users for a comment. The result is a single line without markup, links,
-// images, HTML, and mentions of users, teams and issues. The text is limited to limit bytes before it is escaped.
+// images, HTML, or mentions of users, teams and issues. The text is limited to limit bytes before it is escaped.
 func EscapeMarkdown(text string, limit int) string {
 	var out strings.Builder
 	for _, r := range outbound.Printable([]byte(text), limit) {

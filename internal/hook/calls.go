@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// APIVersion is the version of the body of a call.
+// APIVersion is the version of the call body.
 const APIVersion = "hooks.hlnr.io/v1"
 
 // Body is the body of a call. Later versions only add fields.
@@ -40,12 +40,12 @@ type Body struct {
 	PreviousVersion string `json:"previousVersion"`
 	// Run is the sequence number of the rollout. It is 0 after the end of the rollout.
 	Run int64 `json:"run"`
-	// Step is the number of the step of the call, counted from 1. StepName is its name, if it has one.
+	// Step is the number of the call's step, counted from 1. StepName is its name, if it has one.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
 	// Weight is the current weight of the release, in percent.
 	Weight int32 `json:"weight"`
-	// Phase is the status of the release. Reason and Attempt belong to it.
+	// Phase is the status of the release. Reason and Attempt are part of this status.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`

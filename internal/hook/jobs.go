@@ -69,7 +69,7 @@ func Variables(q Call) []corev1.EnvVar {
 		{Name: "HLNR_URL", Value: b.URL},
 		{Name: "HLNR_PASSED", Value: strings.Join(b.Passed, ",")},
 	}
-	for i := range out { // Otherwise the kubelet would replace $(NAME).
+	for i := range out { // Otherwise, the kubelet would replace $(NAME).
 		out[i].Value = strings.ReplaceAll(out[i].Value, "$(", "$$(")
 	}
 	for _, e := range q.Hook.Job.Env {
@@ -104,7 +104,7 @@ func ends(job *batchv1.Job) bool {
 }
 
 // NotStartedBy returns the time at which a Job counts as not started if none of its pods is ready by then. The timeout of a pod does not
-// include the time without a node. ok is false if the Job ends, has ended, or has a ready pod.
+// include the time without a node. ok is false if the Job is ending, has ended, or has a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false

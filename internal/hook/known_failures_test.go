@@ -62,8 +62,8 @@ func TestEachEndIsReported(t *testing.T) {
 	}
 }
 
-// Row 61: the hooks of each gate are called only at that gate. The gate of the rollout
-// does not apply to each step, and the gate of traffic does not apply while the promotion waits.
+// Row 61: the hooks of each gate are called only at that gate. The hooks of the rollout gate are not called at each
+// step, and the hooks of the traffic gate are not called while the promotion waits.
 func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	t.Parallel()
 	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
@@ -85,7 +85,7 @@ func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	}
 }
 
-// Row 62: a missing answer is not an agreement. Only a response of 200 to 204 agrees,
+// Row 62: a missing answer is not an agreement. Only a response with a status from 200 to 204 agrees,
 // and a hook without an address does not agree.
 func TestNoHookMeansNotApproved(t *testing.T) {
 	t.Parallel()

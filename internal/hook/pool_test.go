@@ -317,8 +317,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a response of the
-// receiver itself agrees or refuses.
+// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a
+// response from the receiver itself agrees or refuses.
 func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {

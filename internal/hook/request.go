@@ -61,8 +61,7 @@ type Credentials struct {
 	CA []byte
 }
 
-// Sign returns the signature header of a body, which is the HMAC-SHA256 of the timestamp, a full
-// stop and the body.
+// Sign returns the signature header of a body, which is the HMAC-SHA256 of the timestamp, a period and the body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(timestamp))

@@ -45,7 +45,7 @@ const uncallable = "cannot be called: "
 // to the manager's flags can change that.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
-// notCreated is the prefix of the message of a call whose Job the API server rejects.
+// notCreated is the prefix of the message for a call whose Job the API server rejects.
 const notCreated = "cannot create Job "
 
 // Uncreated reports whether the API server rejects the Job of a hook.
@@ -53,7 +53,7 @@ func Uncreated(s v1alpha1.HookStatus) bool {
 	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
 }
 
-// port matches the local port in an error of a connection, which differs each time.
+// port matches the local port in a connection error. The port differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
 // gist returns the part of a message that is equal for equal results: the status code, or the reason why
@@ -190,7 +190,7 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final reports whether the hook is not called again for the same question.
+// final reports whether the hook is not called again for the same call.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
 // Waiting returns the outcomes of the calls that are not made yet, by ID.

@@ -40,7 +40,7 @@ type discordField struct {
 // discordColors are the colors of messages, as RGB.
 var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
 
-// discordMessageOf returns a message in the format of Discord. If the title is too long, the message also contains
+// discordMessageOf returns a message in Discord's format. If the title is too long, the message also contains
 // it as text.
 func discordMessageOf(m Message) discordMessage {
 	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}

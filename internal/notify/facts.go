@@ -12,7 +12,7 @@
 //	discord.go      messages for Discord
 //	githubstatus.go commit statuses on GitHub
 //	send.go         sends one message to one receiver over HTTP
-//	errors.go       errors of messages that are not accepted
+//	errors.go       errors for messages that are not accepted
 package notify
 
 import (

@@ -37,7 +37,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	status := commitStatusOf(r, m, edit)
 	switch {
 	case status.SHA == "":
-		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have one")
+		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have a commit")
 	case !github.IsCommit(status.SHA):
 		return "", finalf("the revision %q of the release is not a full commit", status.SHA)
 	}
@@ -53,7 +53,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub converts an error of GitHub. The texts of such errors contain no secrets.
+// errorOfGitHub converts a GitHub error. The texts of such errors contain no secrets.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

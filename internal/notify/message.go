@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// APIVersion is the version of messages as JSON.
+// APIVersion is the version of the JSON form of messages.
 const APIVersion = "notifications.hlnr.io/v1"
 
 // Severity is the severity of a message.

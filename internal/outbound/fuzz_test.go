@@ -45,7 +45,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzCA checks that certificates of a user are either read or rejected with a message.
+// FuzzCA checks that a user's certificates are either read or rejected with a message.
 func FuzzCA(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
 	f.Add([]byte("none"))

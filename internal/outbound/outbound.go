@@ -71,8 +71,8 @@ func New(config Config) (*Policy, error) {
 	return &Policy{allow: allow, deny: deny}, nil
 }
 
-// Trusting returns a copy of p that also allows a host, with or without a port, that the operator chose. Denied addresses and metadata services
-// remain denied.
+// Trusting returns a copy of p that also allows a host that the operator chose, with or without a port. Denied
+// addresses and metadata services remain denied.
 func (p *Policy) Trusting(host string) *Policy {
 	trusting := *p.orDefault()
 	name, port := splitPort(host)
@@ -236,7 +236,7 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 }
 
 // endsInNumber reports whether the last label of a host is a number, as in 2852039166 and 0xa9.0xfea9fe, which some resolvers accept as IPv4
-// addresses. No name of a server has this form.
+// addresses. No server name has this form.
 func endsInNumber(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	digits, hex := strings.CutPrefix(last, "0x")

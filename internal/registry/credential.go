@@ -21,7 +21,7 @@ type Credential struct {
 	Username, Password string
 	// IdentityToken is exchanged for an access token. RegistryToken is an access token.
 	IdentityToken, RegistryToken string
-	// WorkloadIdentity reports that Options.Identity provides the credential for each request.
+	// WorkloadIdentity reports whether Options.Identity provides the credential for each request.
 	WorkloadIdentity bool
 }
 
@@ -134,7 +134,7 @@ type Match struct {
 // compared by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal
 // prefixes, the entry of the first Secret is used, and within a Secret the entry whose user name, then whose key,
 // sorts first. Host and port must be equal. All names of docker.io are equivalent. Wildcards in hosts are not
-// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry it is not used, because
+// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry, it is not used, because
 // otherwise a user who can set the repository could have the password sent to any host.
 //
 // The error lists each Secret that cannot be read, without its content. A match in another Secret is still returned.

@@ -64,7 +64,7 @@ type Error struct {
 
 	detail string // the response or network error, in fixed words
 	remedy string
-	cause  error // never printed, because it may contain text of a server
+	cause  error // never printed, because it may contain text from a server
 }
 
 // Error returns the message.
@@ -116,7 +116,7 @@ var (
 	errManifest    = errors.New("manifest that cannot be read")
 )
 
-// classify returns the Error of a failure.
+// classify returns the Error for a failure.
 func classify(op, object string, t target, err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {
@@ -196,7 +196,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 			return
 		}
 		if auth.WorkloadIdentity {
-			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
+			e.set(Unauthorized, detail, "the workload identity of the manager is not allowed to read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
 			return
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
@@ -233,7 +233,7 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 	return strings.Join(known, ", ")
 }
 
-// setNetwork classifies a failure without a valid response. Its messages do not contain ports and times.
+// setNetwork classifies a failure without a valid response. Its messages do not contain ports or times.
 func (e *Error) setNetwork(err error, t target) {
 	own := t.tls
 	var (

@@ -76,7 +76,8 @@ func TestLargePage(t *testing.T) {
 	}
 }
 
-// TestHugeList checks that only the required number of 100,000 tags is read, with the corresponding number of pages, and kept.
+// TestHugeList checks that of 100,000 tags, only the required number is read and kept, with the corresponding number
+// of pages.
 func TestHugeList(t *testing.T) {
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(100_000))

@@ -33,8 +33,8 @@ type Request struct {
 	Insecure bool
 	// Auth is the credential. The zero value is anonymous.
 	Auth Credential
-	// TLS contains the certificates for a registry with its own certificates. The zero value means the authorities of the system and no client
-	// certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
+	// TLS contains the certificates for a registry with its own certificates. The zero value means the system's
+	// authorities and no client certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
 	TLS TLS
 	// Timeout limits the call, including all pages; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -78,8 +78,9 @@ type Image struct {
 	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. The list is empty if the
 	// artifact has no platform, as with charts and other artifacts.
 	Platforms []string
-	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible build (before 1981). It never
-	// proves an order. For an index, Resolve returns only the time of the index, while Inspect also reads an image.
+	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible
+	// build (before 1981). It does not prove any order. For an index, Resolve returns only the time of the index, while
+	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
 	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, with 64 KiB in total and 4 KiB each. Labels of the OCI
@@ -230,8 +231,8 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
-// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of Docker Hub it returns
-// "index.docker.io". It returns an empty string if the repository is invalid.
+// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of
+// Docker Hub, it returns "index.docker.io". It returns an empty string if the repository is invalid.
 func Host(repository string) string {
 	repo, err := parseRepository("find the host of", repository, false)
 	if err != nil {

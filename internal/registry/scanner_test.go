@@ -915,8 +915,9 @@ func TestSupports(t *testing.T) {
 	}
 }
 
-// TestOutboundPolicyHoldsForRegistries checks that connections to registries follow the policy for addresses of users: loopback addresses are denied unless
-// the operator allows them, addresses that the operator denies are refused, and metadata services are never allowed.
+// TestOutboundPolicyHoldsForRegistries checks that connections to registries follow the policy for user addresses:
+// loopback addresses are denied unless the operator allows them, addresses that the operator denies are refused, and
+// metadata services are never allowed.
 func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -956,7 +957,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	}
 }
 
-// TestRegistryDoesNotSendToLoopback checks that a registry of a tenant cannot make the manager connect to its own
+// TestRegistryDoesNotSendToLoopback checks that a tenant's registry cannot make the manager connect to its own
 // loopback address, neither through a realm in its challenge nor through a redirect.
 func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 	t.Parallel()

@@ -216,8 +216,8 @@ func TestTLSIsNotPrinted(t *testing.T) {
 	}
 }
 
-// TestCertificatesNeedATransport checks that certificates with a transport that is not a transport of net/http result in an error, and never in a request
-// without certificates.
+// TestCertificatesNeedATransport checks that certificates with a transport that is not a net/http transport result in
+// an error, and never in a request without certificates.
 func TestCertificatesNeedATransport(t *testing.T) {
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
 		t.Error("a request was sent without certificates")

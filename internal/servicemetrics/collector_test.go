@@ -193,7 +193,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestLimit checks that above the limit there are counts but no names, that the log contains one line, and that a standby process reports nothing.
+// TestLimit checks that, above the limit, there are counts but no names, that the log contains one line, and that a
+// standby process reports nothing.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(20)

@@ -26,7 +26,7 @@ type patient struct {
 	expiry *time.Timer
 	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if
 	// another replica had the Lease after the first write. seen is the last time at which another replica was found to
-	// hold it.
+	// hold the Lease.
 	held, taken bool
 	seen        time.Time
 }

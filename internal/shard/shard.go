@@ -7,7 +7,7 @@
 // turn.go   lets replicas with fewer shards acquire first
 //
 // A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
-// Therefore a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
+// Therefore, a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
 // shards again, restart the replicas.
 package shard
 
@@ -67,8 +67,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Shards contains the shards of all namespaces, and which of them this replica holds. It is a Runnable of controller-runtime. A nil *Shards
-// holds every namespace.
+// Shards contains the shards of all namespaces, and which of them this replica holds. It is a controller-runtime
+// Runnable. A nil *Shards holds every namespace.
 type Shards struct {
 	Options
 	// held contains the tenure of each shard.

@@ -37,7 +37,7 @@ func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 }
 
 // Again ends a reconcile in the same way as the function Again. The object is reconciled after requeue at the
-// latest, whatever the back-off for err is. If requeue is 0, only the back-off and events requeue the object.
+// latest, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the object.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

@@ -66,7 +66,7 @@ func TestRateLimiterIsBounded(t *testing.T) {
 	limiter, req := status.RateLimiter(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}}
 	for range 40 {
 		if wait := limiter.When(req); wait > status.MaxBackoff {
-			t.Fatalf("an object waits %v for its next try", wait)
+			t.Fatalf("an object waits %v for its next attempt", wait)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const maxNote = 1023
 // Recorder records events on transitions only. The zero Recorder records nothing.
 //
 // Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason,
-// object at the same version, and related object. In that case the note of the event is lost, and the series
+// object at the same version, and related object. In that case, the note of the event is lost, and the series
 // is written again minutes later. Use different values of Related or action for several events at one version of an object.
 type Recorder struct {
 	// Events is a manager's recorder.

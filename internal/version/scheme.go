@@ -145,7 +145,7 @@ func isPrerelease(text string) bool {
 	return err == nil && !strings.Contains(text, "+")
 }
 
-// parse parses the version of a candidate by the scheme of the rules.
+// parse parses the version of a candidate according to the scheme of the rules.
 func (s *Selector) parse(c *candidate) (*Version, error) {
 	switch s.rules.Scheme {
 	case SchemeRegexp:

@@ -363,7 +363,7 @@ func checkAccounts(t *rapid.T, tags []string, r Result) {
 	}
 }
 
-// checkOrder checks that releases are in strictly descending order, and that the releases of a group follow each other.
+// checkOrder checks that releases are in strictly descending order, and that the releases of a group are adjacent.
 func checkOrder(t *rapid.T, r Result) {
 	groups := map[string]bool{}
 	for i, o := range r.Offered {
@@ -421,7 +421,8 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(unheld, unmarked); diff != "" {
 		t.Errorf("offered if nothing were held, and not marked as held (-want +got):\n%s", diff)
 	}
-	// An empty list withdraws only versions that a full list withdraws too, or that a full list offers by another tag.
+	// An empty list withdraws only versions that a full list also withdraws, or that a full list offers with another
+	// tag.
 	if len(refused) > 0 {
 		return
 	}

@@ -46,7 +46,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // by slug, whether the current grouping makes the group
+	made := map[string]bool{} // by slug, whether the current grouping creates the group
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own

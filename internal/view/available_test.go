@@ -198,8 +198,9 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 	}
 }
 
-// TestDownDuringARollout checks that a rollout in progress, whatever its wait is, does not hide that the active release has no ready pod.
-// The sentence still contains the rollout, with the actions that give the group another active release.
+// TestDownDuringARollout checks that a rollout in progress, regardless of its wait, does not hide that the active
+// release has no ready pod. The sentence still contains the rollout, with the actions that give the group another
+// active release.
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{

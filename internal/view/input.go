@@ -185,7 +185,8 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// Command returns a command of hlnr to copy. It includes the namespace unless that is home, the namespace in which commands run by default.
+// Command returns an hlnr command to copy. It includes the namespace unless that is home, the namespace in which
+// commands run by default.
 func Command(program, home, namespace, verb string, args ...string) string {
 	words := []string{program, verb}
 	if namespace != home {

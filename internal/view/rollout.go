@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
-// rollout is a rollout in progress, with all data that determine its state.
+// rollout is a rollout in progress, with all data that determines its state.
 type rollout struct {
 	*service
 	*run
@@ -483,7 +483,7 @@ func (r *rollout) gated() *State {
 }
 
 // otherJobs returns the version of another release of the group whose Jobs of hooks must end before the hooks of ConfirmRollout are
-// called. It returns "" if there is none. The release may not be in the rollout state any more.
+// called. It returns "" if there is none. The release may no longer be in the rollout state.
 func (r *rollout) otherJobs() (version string) {
 	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {
 		return ""

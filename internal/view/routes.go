@@ -109,7 +109,7 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	return text
 }
 
-// faultOf returns the first of these conditions that is False, with its reason. Otherwise it returns "".
+// faultOf returns the first of these conditions that is False, with its reason. Otherwise, it returns "".
 func faultOf(conditions []metav1.Condition, kinds ...string) string {
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {

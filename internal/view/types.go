@@ -63,7 +63,7 @@ const (
 	Waiting Class = "waiting"
 	// Failed means that a user must change the specification or the cluster, or push another version.
 	Failed Class = "failed"
-	// Moving means that the state ends without an action of a user.
+	// Moving means that the state ends without a user action.
 	Moving Class = "moving"
 	// Stable means that no action is needed.
 	Stable Class = "stable"
@@ -93,9 +93,10 @@ type Service struct {
 	Followers []Follower `json:"followers,omitempty"`
 	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`
-	// Discovery is the result of the discovery of versions. It is nil if the ImagePolicy is not known.
+	// Discovery is the result of version discovery. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights are the weights over time. They are set only on the page of the board, which records them since its start.
+	// Weights are the weights over time. They are set only on pages of the board, because the board records them after
+	// it starts.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
@@ -117,12 +118,12 @@ type Follower struct {
 // GroupWeights are the required weights of a group since they were first observed.
 type GroupWeights struct {
 	Group string `json:"group"`
-	// Points are the changes of the weights in chronological order. Each point is valid until the next point. The first point is the start of the
-	// observation, or the oldest retained point.
+	// Points are the changes to the weights in chronological order. Each point is valid until the next point. The first
+	// point is the start of the observation, or the oldest retained point.
 	Points []WeightPoint `json:"points"`
 }
 
-// WeightPoint is a change of weights.
+// WeightPoint is a change to the weights.
 type WeightPoint struct {
 	Time   metav1.Time   `json:"time"`
 	Shares []WeightShare `json:"shares"`
@@ -368,7 +369,7 @@ type Metric struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Discovery is the result of the discovery of an ImagePolicy.
+// Discovery is the discovery result of an ImagePolicy.
 type Discovery struct {
 	// Policy is the name of the ImagePolicy.
 	Policy string `json:"policy"`

@@ -191,7 +191,7 @@ func checkView(t interface{ Errorf(string, ...any) }, in view.Input, now time.Ti
 	}
 }
 
-// TestAnyStatus checks the same for statuses with unusual values in each field that a view reads.
+// TestAnyStatus checks the same properties for statuses with unusual values in each field that a view reads.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()

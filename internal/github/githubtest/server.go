@@ -12,7 +12,7 @@
 // state.go      pull requests, releases and tags
 // merges.go     test merges
 // lag.go        reads from replicas that lag
-// webhook.go    deliveries of webhooks
+// webhook.go    webhook deliveries
 package githubtest
 
 import (
@@ -146,7 +146,7 @@ const (
 	DeploymentConflict Answer = "deployment-conflict" // 409
 )
 
-// New returns a server without repositories and credentials. It returns an error if the reference cannot be read.
+// New returns a server without repositories or credentials. It returns an error if the reference cannot be read.
 func New(o Options) (*Server, error) {
 	b, err := readReference()
 	if err != nil {

@@ -108,8 +108,8 @@ func tagInFiles(p *Process, path, digest string, tags []string) error {
 	return nil
 }
 
-// tokenServer starts a token server that issues tokens to Robot, which are valid for a minute. Its realm contains a host name, because private
-// addresses in a challenge are refused.
+// tokenServer starts a token server that issues tokens to Robot. The tokens are valid for a minute. Its realm
+// contains a host name, because private addresses in a challenge are refused.
 func tokenServer(t testing.TB) (realm string, bundle []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -39,8 +39,8 @@ func azureAt(e *exchange) *Identity {
 	return &Identity{sources: []source{a}, clock: testclock.NewFakePassiveClock(time.Now()), known: lru.New(maxCredentials)}
 }
 
-// TestEntraWorkloadID uses the environment that Microsoft Entra Workload ID sets. It checks that the token of the ServiceAccount is exchanged for a token
-// of Entra ID, and this token for the refresh token of the registry.
+// TestEntraWorkloadID uses the environment that Microsoft Entra Workload ID sets. It checks that the token of the
+// ServiceAccount is exchanged for an Entra ID token, and this token for the refresh token of the registry.
 func TestEntraWorkloadID(t *testing.T) {
 	e := serve(t, httptest.NewTLSServer, map[string]func(http.ResponseWriter, *recorded){
 		discovery:                     text(200, "application/json", entraMetadata),

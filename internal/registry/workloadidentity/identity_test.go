@@ -138,7 +138,7 @@ func TestSharedRequest(t *testing.T) {
 	}
 }
 
-// TestBounded checks that users who specify more and more registries do not fill the memory.
+// TestBounded checks that users who specify more and more registries cannot fill the memory.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)

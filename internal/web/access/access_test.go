@@ -73,7 +73,8 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges checks that an answer is used for seconds, that a withdrawn permission ends, and that permissions remain for minutes during an outage.
+// TestAges checks that an answer is used for a few seconds, that a withdrawn permission ends, and that permissions remain for several minutes
+// during an outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana list pods shop")

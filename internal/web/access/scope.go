@@ -44,7 +44,7 @@ var resources = [kinds][]struct{ group, resource string }{
 	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
 	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
-	// ClusterFreezes are cluster-scoped. Readers who may not list them see only that a freeze blocks a service.
+	// ClusterFreezes are cluster-scoped. Readers who are not allowed to list them see only that a freeze blocks a service.
 	clusterFreezes:   {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
 	templates:        {{v1alpha1.GroupVersion.Group, "analysistemplates"}},
 	clusterTemplates: {{v1alpha1.GroupVersion.Group, "clusteranalysistemplates"}},
