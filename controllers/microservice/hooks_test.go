@@ -83,7 +83,7 @@ func TestReadSpec(t *testing.T) {
 			Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2, Window: &v1alpha1.DeployWindow{TimeZone: "Mars"}}},
 		}}}, defaults(func(s *release.Spec) {
 			s.Steps = []release.Step{{Weight: 1}, {Weight: 2, Window: &release.Window{}}}
-		}), `spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Mars" does not exist; use a name of the IANA time zone database, such as Europe/Zurich`},
+		}), `spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Mars" does not exist; use a name from the IANA time zone database, such as Europe/Zurich`},
 	} {
 		got, err := readSpec(&v1alpha1.Microservice{Spec: test.spec}, 5*time.Second, now)
 		text := ""

@@ -264,7 +264,7 @@ func TestUnknownTimeZone(t *testing.T) {
 		t.Errorf("rollout state: %s", s.rolloutState())
 	}
 	same(t, "Stalled", condition(s.ms(), "Stalled"),
-		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich`)
+		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Europe/Bern" does not exist; use a name from the IANA time zone database, such as Europe/Zurich`)
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
 		spec.UpdateStrategy.Canary.Steps[1].Window.TimeZone = "Europe/Zurich"
 	})

@@ -24,16 +24,17 @@ const (
 	keySession      = "session-token"
 )
 
-// awsJSON is the content type of the protocol AWS JSON 1.0.
+// awsJSON is the content type of the AWS JSON 1.0 protocol.
 const awsJSON = "application/x-amz-json-1.0"
 
 // maxFailure is the maximum number of bytes of a failure response that are read to find its code.
 const maxFailure = 16 << 10
 
 var (
-	// accessKeyID matches access keys as specified in the API reference of IAM, but without the minimum length of 16 characters.
+	// accessKeyID matches access keys as specified in the IAM API reference, but without the minimum length of 16
+	// characters.
 	accessKeyID = regexp.MustCompile(`^\w{1,128}$`)
-	// failureCode matches the name of an error in the APIs of AWS.
+	// failureCode matches the name of an error in AWS APIs.
 	failureCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 )
 
@@ -99,8 +100,8 @@ func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Er
 	return nil
 }
 
-// explain returns the error for a response 4xx, based on the code that the APIs of AWS report. Many of these APIs report wrong credentials with 400. It
-// returns nil for other responses.
+// explain returns the error for a 4xx response, based on the code that AWS APIs report. Many of these APIs report
+// wrong credentials with 400. It returns nil for other responses.
 func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	if r.StatusCode < 400 || r.StatusCode > 499 {
 		return nil
@@ -120,7 +121,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException":
 		return errorf(Unauthorized, "the provider responded with %s: it does not know the key %s of Secret %s, or its %s is missing or wrong", named, keyAccessID, k.secret, keySession)
 	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "OptInRequired":
-		return errorf(Unauthorized, "the provider responded with %s: allow the request to the user or role of Secret %s, such as cloudwatch:GetMetricData", named, k.secret)
+		return errorf(Unauthorized, "the provider responded with %s: grant the user or role of Secret %s the permission for the request, such as cloudwatch:GetMetricData", named, k.secret)
 	}
 	switch r.StatusCode {
 	case http.StatusTooManyRequests:
@@ -134,8 +135,8 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	return errorf(ClientError, "the provider responded with %s (%s)", r.Status, code)
 }
 
-// awsCode returns the code of a response in the protocols AWS JSON and REST JSON. The code is in a header or in a field of the body. It is empty if
-// there is none.
+// awsCode returns the code of a response in the AWS JSON and REST JSON protocols. The code is in a header or in a
+// field of the body. It is empty if there is none.
 func awsCode(r *http.Response) string {
 	code := r.Header.Get("X-Amzn-Errortype")
 	if code == "" {
@@ -157,8 +158,8 @@ func awsCode(r *http.Response) string {
 	return code
 }
 
-// clockOff describes the difference between the clock of this machine and that of a response; empty if the difference is less than a minute, which
-// signatures tolerate.
+// clockOff describes the difference between the clock of this machine and the clock of the server that sent a
+// response. It is empty if the difference is less than a minute, because signatures tolerate such a difference.
 func clockOff(r *http.Response, now time.Time) string {
 	date, err := http.ParseTime(r.Header.Get("Date"))
 	if err != nil {

@@ -27,7 +27,8 @@ func serveTLS(t testing.TB, handler http.HandlerFunc) (string, []byte) {
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// signature computes a signature by the steps of "Create a signed AWS API request" in the IAM user guide, for the signed headers of the request.
+// signature computes a signature by following the steps in "Create a signed AWS API request" in the IAM user guide,
+// for the signed headers of the request.
 func signature(r *http.Request, body []byte, signed []string, secret, scope string) string {
 	// Step 1: the canonical request.
 	var query []string
@@ -59,7 +60,7 @@ func signature(r *http.Request, body []byte, signed []string, secret, scope stri
 	canonical := strings.Join([]string{r.Method, strings.Join(segments, "/"), strings.Join(query, "&"), headers.String(), strings.Join(signed, ";"), digest(body)}, "\n")
 	// Steps 2 and 3: its hash, and the string to sign.
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", r.Header.Get("X-Amz-Date"), scope, digest([]byte(canonical))}, "\n")
-	// Step 4: the key of the day, the region and the service.
+	// Step 4: the key for the day, the region and the service.
 	key := []byte("AWS4" + secret)
 	for part := range strings.SplitSeq(scope, "/") {
 		key = mac(key, part)
@@ -91,7 +92,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// verify returns why a server rejects a request that a user should have signed; empty if it accepts the request.
+// verify returns why a server rejects a request that a user should have signed. It is empty if it accepts the
+// request.
 func verify(r *http.Request, body []byte, id, secret, region, service string, now time.Time) string {
 	rest, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	parts := map[string]string{}
@@ -106,7 +108,7 @@ func verify(r *http.Request, body []byte, id, secret, region, service string, no
 	case !is || err != nil:
 		return fmt.Sprintf("no signature: %q %v", r.Header.Get("Authorization"), err)
 	case now.Sub(at).Abs() > 5*time.Minute:
-		return "the signature is of " + at.String()
+		return "the signature is dated " + at.String()
 	case parts["Credential"] != id+"/"+scope:
 		return "credential " + parts["Credential"] + ", want " + id + "/" + scope
 	case !slices.IsSorted(signed):
@@ -158,7 +160,8 @@ func TestPublishedSignature(t *testing.T) {
 	}
 }
 
-// signedSender returns a sender for servers with a certificate. The sender trusts the certificate by the Secret ca.
+// signedSender returns a sender for servers with a certificate. The sender trusts the certificate because of the
+// Secret ca.
 func signedSender(t testing.TB, ca []byte, more secrets) *sender {
 	t.Helper()
 	all := secrets{"shop/ca": {"ca.crt": ca}}
@@ -293,7 +296,7 @@ func TestRefusalsOfAWS(t *testing.T) {
 		"clock behind":     {403, "SignatureDoesNotMatch", "", -hours, Unauthorized, "SignatureDoesNotMatch: the clock of the manager is 3h0m0s behind the provider's: correct the clock"},
 		"session":          {400, "", `{"__type":"com.amazon.coral.service#ExpiredTokenException"}`, 0, Unauthorized, "the key session-token of Secret a has expired: write new credentials into the Secret"},
 		"unknown":          {403, "UnrecognizedClientException:http://internal.amazon.com/coral/", "", 0, Unauthorized, "it does not know the key access-key-id of Secret a"},
-		"denied":           {400, "", `{"__type":"AccessDeniedException","Message":"User: arn:aws:iam::1:user/x is not authorized"}`, 0, Unauthorized, "allow the request to the user or role of Secret a, such as cloudwatch:GetMetricData"},
+		"denied":           {400, "", `{"__type":"AccessDeniedException","Message":"User: arn:aws:iam::1:user/x is not authorized"}`, 0, Unauthorized, "grant the user or role of Secret a the permission for the request, such as cloudwatch:GetMetricData"},
 		"forbidden":        {403, "", "<html>hunter2</html>", 0, Unauthorized, "the provider responded with 403 Forbidden: check Secret a, web.aws.region and web.aws.service"},
 		"forbidden, clock": {403, "", "", hours, Unauthorized, "check Secret a, web.aws.region and web.aws.service; the clock of the manager is 3h0m0s ahead"},
 		"throttled":        {400, "", `{"__type":"ThrottlingException"}`, 0, Throttled, "the provider responded with ThrottlingException"},

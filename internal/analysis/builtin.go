@@ -20,8 +20,8 @@ type source struct {
 	// buckets is the histogram of response times, and perSecond is its unit. If buckets is empty, the source has no histogram for each release.
 	buckets   string
 	perSecond int
-	// selectors returns selectors of the series of a release, without braces. Series that match any of them count. It fails if the release lacks an
-	// object that the selectors need.
+	// selectors returns selectors for the series of a release, without braces. Series that match any of them count. It
+	// fails if the release lacks an object that the selectors need.
 	selectors func(Target) ([]string, *Error)
 	// join restricts an expression to a release if labels are not sufficient.
 	join func(expression string, t Target) string

@@ -25,7 +25,7 @@
 // samples.go     several values of each release, and whether they differ
 // thresholds.go  compares a response with thresholds
 // status.go      Begin, Due and Fold: the pure part
-// replay.go      past rounds, and counts of requests, for hlnr
+// replay.go      past rounds, and request counts, for hlnr
 // errors.go      the reasons why a metric could not be measured
 // measurer.go    the Measurer: rounds in the background
 // pool.go        limits the number of concurrent queries

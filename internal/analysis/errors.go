@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Reason is a CamelCase word for why a metric could not be measured. The set of reasons is fixed, because they are label values of metrics.
+// Reason is a CamelCase word for why a metric could not be measured. The set of reasons is fixed, because reasons are
+// used as label values of metrics.
 type Reason string
 
 // These are the reasons.
@@ -26,19 +27,19 @@ const (
 	ZeroBaseline Reason = "ZeroBaseline"
 	// Timeout means that there was no response in time.
 	Timeout Reason = "Timeout"
-	// Throttled is a response 429, or 503 with Retry-After.
+	// Throttled is a 429 response, or a 503 response with Retry-After.
 	Throttled Reason = "Throttled"
 	// Unreachable is a connection that could not be made, or was lost.
 	Unreachable Reason = "Unreachable"
 	// Refused is an address that the manager does not connect to.
 	Refused Reason = "Refused"
-	// Unauthorized is a response 401 or 403.
+	// Unauthorized is a 401 or 403 response.
 	Unauthorized Reason = "Unauthorized"
 	// BadQuery is a query, template or expression that cannot be evaluated.
 	BadQuery Reason = "BadQuery"
-	// ClientError is another response 4xx, or a redirect that is not followed.
+	// ClientError is another 4xx response, or a redirect that is not followed.
 	ClientError Reason = "ClientError"
-	// ServerError is a response 5xx.
+	// ServerError is a 5xx response.
 	ServerError Reason = "ServerError"
 	// TooLarge is a response with a body above the limit.
 	TooLarge Reason = "TooLarge"

@@ -94,7 +94,7 @@ func TestVerdict(t *testing.T) {
 		"an error does not break a row":         {"F E F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
 		"both limits, total":                    {"F P F", limits(ptr[int32](1), ptr[int32](5)), counters{Phase: "Failed", Rounds: 1, Failures: 2, Row: 1}},
 		"both limits, row":                      {"F F", limits(ptr[int32](5), ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
-		"a row of none":                         {"F", limits(nil, ptr[int32](0)), counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"no failure in a row tolerated":         {"F", limits(nil, ptr[int32](0)), counters{Phase: "Failed", Failures: 1, Row: 1}},
 		"inconclusive":                          {"I", nil, counters{Phase: "Inconclusive", Unclear: 1}},
 		"inconclusive waits for a user":         {"I P P P", nil, counters{Phase: "Inconclusive", Rounds: 3, Unclear: 1}},
 		"inconclusive after having passed":      {"P P I", nil, counters{Phase: "Inconclusive", Rounds: 2, Unclear: 1}},
@@ -106,7 +106,7 @@ func TestVerdict(t *testing.T) {
 		"failed is worse than an error":         {"EF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
 		"four errors":                           {"E E E E", nil, counters{Phase: "Running", Trouble: 4}},
 		"five errors wait for a user":           {"E E E E E", nil, counters{Phase: "Inconclusive", Trouble: 5}},
-		"errors end without a person":           {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
+		"errors end without a user":             {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
 		"errors after having passed":            {"P P E E E E", nil, counters{Phase: "Passed", Rounds: 2, Trouble: 4}},
 		"no traffic waits":                      {"N", nil, counters{Phase: "NoTraffic"}},
 		"no traffic of one metric waits":        {"PN", nil, counters{Phase: "NoTraffic"}},
@@ -117,7 +117,7 @@ func TestVerdict(t *testing.T) {
 		"ignored, and another fails":            {"NF", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Failed", Failures: 1, Row: 1}},
 		"ignored, and another is an error":      {"NE", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Running", Trouble: 1}},
 		"an error is worse than no traffic":     {"NE", nil, counters{Phase: "Running", Trouble: 1}},
-		"skipped decides nothing":               {"S S", nil, counters{Phase: "Passed", Rounds: 2}},
+		"skipped results decide nothing":        {"S S", nil, counters{Phase: "Passed", Rounds: 2}},
 		"a dry run that fails":                  {"PPF PPF", nil, counters{Phase: "Passed", Rounds: 2}},
 		"a dry run that is inconclusive":        {"PPI PPI", nil, counters{Phase: "Passed", Rounds: 2}},
 		"a dry run with errors":                 {"PPE PPE PPE PPE PPE", nil, counters{Phase: "Passed", Rounds: 5}},
@@ -175,7 +175,8 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
-// TestHookErrors checks that a round without responses of hooks does not count as passed, and hides no failure.
+// TestHookErrors checks that a round without responses from hooks does not count as passed, and does not hide a
+// failure.
 func TestHookErrors(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -195,7 +196,7 @@ func TestHookErrors(t *testing.T) {
 	failed := roundOf(start.Add(time.Minute), "FPP")
 	failed.HookErrors = []string{"hook smoke gave no answer: HTTP 503"}
 	if got := Fold(nil, specOf(nil), point, failed); got.Failures != 1 {
-		t.Errorf("a metric failed in addition to it: %+v", got)
+		t.Errorf("a metric failed in addition to the hook error: %+v", got)
 	}
 }
 
@@ -219,15 +220,15 @@ func TestNextPoint(t *testing.T) {
 		point  Point
 		want   v1alpha1.ReleaseAnalysis
 	}{
-		"the same point":               {"F P", Point{7, 1, start}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Rounds: 1, Failures: 1}},
-		"the next step":                {"F P P", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running", Failures: 1}},
-		"the next step, a row":         {"P P F", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running", Failures: 1, ConsecutiveFailures: 1}},
-		"the next step, was unclear":   {"I", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running"}},
-		"after an interruption":        {"F P P", Point{7, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
-		"interrupted while unclear":    {"I", Point{7, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
-		"another run":                  {"F P P", Point{8, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 8, Step: 1, Phase: "Running"}},
-		"another run after a failure":  {"F F F F", Point{8, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 8, Step: 1, Phase: "Running"}},
-		"the next step after a failed": {"F F F F", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 4, ConsecutiveFailures: 4}},
+		"the same point":                   {"F P", Point{7, 1, start}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Rounds: 1, Failures: 1}},
+		"the next step":                    {"F P P", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running", Failures: 1}},
+		"the next step, failures in a row": {"P P F", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running", Failures: 1, ConsecutiveFailures: 1}},
+		"the next step, was inconclusive":  {"I", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 2, Phase: "Running"}},
+		"after an interruption":            {"F P P", Point{7, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
+		"interrupted while inconclusive":   {"I", Point{7, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
+		"another run":                      {"F P P", Point{8, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 8, Step: 1, Phase: "Running"}},
+		"another run after a failure":      {"F F F F", Point{8, 1, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 8, Step: 1, Phase: "Running"}},
+		"the next step after a failed one": {"F F F F", Point{7, 2, start.Add(time.Hour)}, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 4, ConsecutiveFailures: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -241,14 +242,14 @@ func TestNextPoint(t *testing.T) {
 				t.Errorf("the argument was changed:\n%s", diff)
 			}
 			if again := Begin(got, tolerant, test.point); cmp.Diff(got, again) != "" {
-				t.Errorf("once more gives something else:\n%s", cmp.Diff(got, again))
+				t.Errorf("a second call returns a different result:\n%s", cmp.Diff(got, again))
 			}
 		})
 	}
 }
 
-// TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis. Failures, and results that a user must
-// decide, remain.
+// TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis.
+// Failures, and results on which a user must decide, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {
@@ -269,26 +270,26 @@ func TestEdited(t *testing.T) {
 		edit   func(*v1alpha1.CanaryAnalysis)
 		want   v1alpha1.ReleaseAnalysis
 	}{
-		"a metric is added":      {"P P", added, running},
-		"a metric is taken away": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics = s.Metrics[1:] }, running},
-		"a dry run counts":       {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[2].DryRun = false }, running},
-		"count":                  {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 3 }, running},
-		"count, downwards":       {"P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 1 }, running},
-		"source":                 {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Source = v1alpha1.SourceIstio }, running},
-		"a threshold":            {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0].ThresholdRange.Min = ptr(99.5) }, running},
-		"the window":             {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Interval = "5m" }, running},
-		"who is asked": {"P P", func(s *v1alpha1.CanaryAnalysis) {
+		"a metric is added":   {"P P", added, running},
+		"a metric is removed": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics = s.Metrics[1:] }, running},
+		"a dry run counts":    {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[2].DryRun = false }, running},
+		"a higher count":      {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 3 }, running},
+		"a lower count":       {"P", func(s *v1alpha1.CanaryAnalysis) { s.Count = 1 }, running},
+		"source":              {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Source = v1alpha1.SourceIstio }, running},
+		"a threshold":         {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0].ThresholdRange.Min = ptr(99.5) }, running},
+		"the window":          {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Interval = "5m" }, running},
+		"the provider": {"P P", func(s *v1alpha1.CanaryAnalysis) {
 			s.Provider.Prometheus = &v1alpha1.PrometheusProvider{Address: "http://b"}
 		}, running},
-		"what no traffic means":          {"P P", func(s *v1alpha1.CanaryAnalysis) { s.NoTraffic = v1alpha1.NoTrafficFail }, running},
-		"after a failed round":           {"F P P", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
-		"in a row of failures":           {"F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 2, ConsecutiveFailures: 2}},
-		"after an unclear round":         {"P I", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
-		"after the phase Failed":         {"F F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 3, ConsecutiveFailures: 3}},
-		"how many failures, no new one":  {"P P", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](9) }, passed},
-		"how long to wait, no new one":   {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Provider.Timeout = "3s" }, passed},
-		"the order of names, no new one": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0], s.Metrics[1] = s.Metrics[1], s.Metrics[0] }, passed},
-		"nothing":                        {"P P", nil, passed},
+		"the noTraffic policy":             {"P P", func(s *v1alpha1.CanaryAnalysis) { s.NoTraffic = v1alpha1.NoTrafficFail }, running},
+		"after a failed round":             {"F P P", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
+		"in a row of failures":             {"F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 2, ConsecutiveFailures: 2}},
+		"after an inconclusive round":      {"P I", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
+		"after the phase Failed":           {"F F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 3, ConsecutiveFailures: 3}},
+		"failureLimit, not a new analysis": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](9) }, passed},
+		"timeout, not a new analysis":      {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Provider.Timeout = "3s" }, passed},
+		"metric order, not a new analysis": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0], s.Metrics[1] = s.Metrics[1], s.Metrics[0] }, passed},
+		"no edit":                          {"P P", nil, passed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -299,7 +300,7 @@ func TestEdited(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if again := Begin(got, spec, point); cmp.Diff(got, again) != "" {
-				t.Errorf("once more gives something else:\n%s", cmp.Diff(got, again))
+				t.Errorf("a second call returns a different result:\n%s", cmp.Diff(got, again))
 			}
 			if got.Phase == v1alpha1.AnalysisFailed && cmp.Diff(before, got) != "" {
 				t.Errorf("a result changed:\n%s", cmp.Diff(before, got))
@@ -332,8 +333,8 @@ func TestMeasuredAfterEdit(t *testing.T) {
 	}
 }
 
-// TestDue checks that the first round is an interval after the start of the wait, at a
-// full bucket, and that late rounds are omitted.
+// TestDue checks that the first round is one interval after the start of the wait, rounded up to a multiple of
+// bucket, and that late rounds are omitted.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	spec := specOf(nil)
@@ -343,14 +344,14 @@ func TestDue(t *testing.T) {
 		at         time.Time
 		due        bool
 	}{
-		"too early":              {start, start.Add(59 * time.Second), 0, start.Add(time.Minute), false},
-		"in time":                {start, start.Add(time.Minute), 0, start.Add(time.Minute), true},
-		"rounded up":             {start.Add(time.Millisecond), start.Add(61 * time.Second), 0, start.Add(65 * time.Second), false},
-		"a bit late":             {start, start.Add(90 * time.Second), 0, start.Add(time.Minute), true},
-		"rounds late":            {start, start.Add(200 * time.Second), 0, start.Add(180 * time.Second), true},
-		"second, too early":      {start, start.Add(119 * time.Second), 1, start.Add(2 * time.Minute), false},
-		"second, in time":        {start, start.Add(120 * time.Second), 1, start.Add(2 * time.Minute), true},
-		"a clock that went back": {start, start.Add(-time.Hour), 0, start.Add(time.Minute), false},
+		"too early":                 {start, start.Add(59 * time.Second), 0, start.Add(time.Minute), false},
+		"in time":                   {start, start.Add(time.Minute), 0, start.Add(time.Minute), true},
+		"rounded up":                {start.Add(time.Millisecond), start.Add(61 * time.Second), 0, start.Add(65 * time.Second), false},
+		"a bit late":                {start, start.Add(90 * time.Second), 0, start.Add(time.Minute), true},
+		"several rounds late":       {start, start.Add(200 * time.Second), 0, start.Add(180 * time.Second), true},
+		"second, too early":         {start, start.Add(119 * time.Second), 1, start.Add(2 * time.Minute), false},
+		"second, in time":           {start, start.Add(120 * time.Second), 1, start.Add(2 * time.Minute), true},
+		"a clock that was set back": {start, start.Add(-time.Hour), 0, start.Add(time.Minute), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -383,7 +384,7 @@ func TestStaleRounds(t *testing.T) {
 	}
 	early := Fold(nil, spec, Point{Run: 7, Step: 2, Since: start.Add(time.Hour)}, roundOf(start.Add(time.Minute), "F"))
 	if early.Failures != 0 {
-		t.Error("a round of the step before counts")
+		t.Error("a round of the previous step counts")
 	}
 }
 
@@ -400,7 +401,7 @@ func TestSinceIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := Begin(status, specOf(nil), point).Rounds; got != 1 {
-		t.Errorf("rounds = %d, want 1: the point is taken for another one", got)
+		t.Errorf("rounds = %d, want 1: the point is mistaken for another one", got)
 	}
 }
 
@@ -431,12 +432,12 @@ func TestMeasurementsAreKept(t *testing.T) {
 	spec.Metrics = spec.Metrics[1:]
 	status = Fold(status, spec, point, roundOf(start.Add(time.Hour), "P"))
 	if len(status.Metrics) != 2 || status.Metrics[0].Name != "b" {
-		t.Errorf("a metric that was taken out is still there: %v", status.Metrics)
+		t.Errorf("a metric that was removed is still there: %v", status.Metrics)
 	}
 }
 
-// TestFoldProperties checks for any input that the phase results from its counters, that Failed remains, and that an analysis passes only with passed
-// rounds.
+// TestFoldProperties checks for any input that the phase follows from the counters, that Failed remains, and that an
+// analysis passes only with passed rounds.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

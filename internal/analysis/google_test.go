@@ -60,7 +60,7 @@ func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 type tokenServer struct {
 	url    string
 	issued atomic.Int64
-	// life is the lifetime of tokens, in seconds. refusal, if set, responds instead of a token.
+	// life is the lifetime of tokens, in seconds. refusal, if set, handles requests instead of issuing a token.
 	life    int
 	refusal http.HandlerFunc
 	delay   time.Duration
@@ -112,7 +112,7 @@ func (g *tokenServer) reject(r *http.Request) string {
 	return ""
 }
 
-// monitoring returns a sender, and a query for a server of metrics that accepts only the tokens of g.
+// monitoring returns a sender, and a query for a metrics server that accepts only the tokens of g.
 func monitoring(t testing.TB, g *tokenServer, key []byte, handler http.HandlerFunc) (*sender, query) {
 	t.Helper()
 	address, ca := serveTLS(t, handler)
@@ -245,7 +245,7 @@ func TestTokens(t *testing.T) {
 		if len(kept.held) != 1 {
 			t.Errorf("%d tokens after all others expired", len(kept.held))
 		}
-		// A caller that leaves does not stop the request, and a request that hangs ends.
+		// A caller that returns early does not stop the request, and a request that hangs times out.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var ended error
@@ -373,7 +373,8 @@ func TestRefusalsOfGoogle(t *testing.T) {
 	}
 }
 
-// TestGoogleOutbound checks that the manager's flags also apply to the URL of tokens, and that the certificate authorities of the Secret do not.
+// TestGoogleOutbound checks that the manager's flags also apply to the token URL, and that the certificate
+// authorities of the Secret do not.
 func TestGoogleOutbound(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)

@@ -27,8 +27,8 @@ type sender struct {
 	now                    func() time.Time
 }
 
-// maxElements is the maximum number of values in a JSON response. Each value may use some hundred bytes when it is decoded, and each worker may decode
-// one response at the same time.
+// maxElements is the maximum number of values in a JSON response. Each value may use a few hundred bytes when it is
+// decoded, and each worker may decode one response at the same time.
 const maxElements = 1 << 13
 
 // options are the options of all clients. The timeout of a query is in its context.
@@ -120,7 +120,7 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 	case user != "":
 		transport.authorize = func(r *http.Request) *Error { r.SetBasicAuth(user, password); return nil }
 	default:
-		return errorf(BadSecret, "Secret %s has neither key token nor username and password", q.secret)
+		return errorf(BadSecret, "Secret %s has neither the key token nor the keys username and password", q.secret)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// refusal returns the error that the status code of a response reports, or nil.
+// refusal returns the error that the status code of a response indicates, or nil.
 func (a *asking) refusal(r *http.Response) error {
 	if a.explain != nil {
 		if failure := a.explain(r); failure != nil {
@@ -239,7 +239,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify converts an error of a client to an Error. The message contains no URLs and no bodies, which may not be meant for a status.
+// classify converts an error of a client to an Error. The message contains no URLs and no bodies, because those may
+// contain data that must not appear in a status.
 func classify(err error) *Error {
 	var (
 		own      *Error
@@ -271,7 +272,7 @@ func classify(err error) *Error {
 	return errorf(BadAnswer, "%s", outbound.Printable([]byte(err.Error()), maxMessage))
 }
 
-// apiReason returns the reason for an error of Prometheus' HTTP API.
+// apiReason returns the reason for an error of the Prometheus HTTP API.
 func apiReason(err *promv1.Error) Reason {
 	switch err.Type {
 	case promv1.ErrBadData, promv1.ErrExec:

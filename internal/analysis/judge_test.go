@@ -49,16 +49,16 @@ func TestJudge(t *testing.T) {
 		"outer bound on one side": {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 2.5}, Measurement{Result: "Inconclusive", Value: "2.5", Message: "2.5 is above 2"}},
 		"not on the other side":   {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 0.5}, Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is below 1"}},
 		"no traffic":              {ranges(ptr(99.0), nil), answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
-		"fewer requests than wanted": {func(m *v1alpha1.AnalysisMetric) {
+		"fewer requests than required": {func(m *v1alpha1.AnalysisMetric) {
 			ranges(ptr(99.0), nil)(m)
 			m.MinimumRequests = 100
 		}, answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "fewer than 100 requests"}},
-		"an error":                   {ranges(ptr(99.0), nil), answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: no response in time"}},
-		"NaN that slipped through":   {ranges(nil, ptr(1.0)), answer{value: math.NaN()}, Measurement{Result: "Error", Message: "NotANumber: "}},
-		"+Inf that slipped through":  {ranges(ptr(1.0), nil), answer{value: math.Inf(1)}, Measurement{Result: "Error", Message: "Infinite: "}},
-		"at least, and too much":     {ranges(nil, ptr(1.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Failed", Value: "5", Message: "5 is above 1"}},
-		"at least, and maybe enough": {ranges(nil, ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: the canary is slower than the highest bucket, 5 s: add buckets"}},
-		"at least, below min":        {ranges(ptr(6.0), ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
+		"an error":                           {ranges(ptr(99.0), nil), answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: no response in time"}},
+		"NaN that slipped through":           {ranges(nil, ptr(1.0)), answer{value: math.NaN()}, Measurement{Result: "Error", Message: "NotANumber: "}},
+		"+Inf that slipped through":          {ranges(ptr(1.0), nil), answer{value: math.Inf(1)}, Measurement{Result: "Error", Message: "Infinite: "}},
+		"a lower bound, and too high":        {ranges(nil, ptr(1.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Failed", Value: "5", Message: "5 is above 1"}},
+		"a lower bound, and possibly within": {ranges(nil, ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: the canary is slower than the highest bucket, 5 s: add buckets"}},
+		"a lower bound below min":            {ranges(ptr(6.0), ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,27 +91,27 @@ func TestBaseline(t *testing.T) {
 		active   *answer
 		want     Measurement
 	}{
-		"ratio within":                  {ratio, nil, ptr(1.5), *value(3), value(2), Measurement{Result: "Passed", Value: "1.5", Message: "canary 3, active 2"}},
-		"ratio above":                   {ratio, nil, ptr(1.5), *value(4), value(2), Measurement{Result: "Failed", Value: "2", Message: "2 is above 1.5; canary 4, active 2"}},
-		"ratio of zeros is 1":           {ratio, nil, ptr(1.5), *value(0), value(0), Measurement{Result: "Passed", Value: "1", Message: "canary 0, active 0"}},
-		"ratio of zeros, min above":     {ratio, ptr(1.1), nil, *value(0), value(0), Measurement{Result: "Failed", Value: "1", Message: "1 is below 1.1; canary 0, active 0"}},
-		"ratio to zero, bounded above":  {ratio, nil, ptr(1.5), *value(5), value(0), Measurement{Result: "Failed", Value: "+Inf", Message: "+Inf is above 1.5; canary 5, active 0"}},
-		"ratio to zero never passes":    {ratio, ptr(0.9), nil, *value(5), value(0), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
-		"ratio below zero to zero":      {ratio, ptr(0.9), nil, *value(-5), value(0), Measurement{Result: "Failed", Value: "-Inf", Message: "-Inf is below 0.9; canary -5, active 0"}},
-		"ratio that overflows":          {ratio, ptr(0.9), nil, *value(1e300), value(1e-300), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
-		"difference within":             {difference, nil, ptr(0.5), *value(2.5), value(2), Measurement{Result: "Passed", Value: "0.5", Message: "canary 2.5, active 2"}},
-		"difference above":              {difference, nil, ptr(0.25), *value(2.5), value(2), Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is above 0.25; canary 2.5, active 2"}},
-		"difference to zero":            {difference, nil, ptr(1.0), *value(5), value(0), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1; canary 5, active 0"}},
-		"difference below zero":         {difference, ptr(-1.0), nil, *value(98), value(99.5), Measurement{Result: "Failed", Value: "-1.5", Message: "-1.5 is below -1; canary 98, active 99.5"}},
-		"difference that overflows":     {difference, ptr(1.0), nil, *value(1.7e308), value(-1.7e308), Measurement{Result: "Error", Message: "Infinite: "}},
-		"active has weight 0":           {ratio, nil, ptr(1.5), *value(3), nil, Measurement{Result: "Skipped", Message: "the active release has weight 0: nothing to compare with"}},
-		"active without traffic":        {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic of the active release", Baseline: true}},
-		"canary without traffic":        {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
-		"both without traffic":          {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
-		"active is an error":            {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},
-		"canary is an error":            {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no response in time"}},
-		"active slower than is counted": {ratio, nil, ptr(1.5), *value(9), &answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
-		"canary slower than is counted": {ratio, nil, ptr(1.5), answer{value: 5, atLeast: true}, value(1), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1.5; canary 5, active 1"}},
+		"ratio within":                 {ratio, nil, ptr(1.5), *value(3), value(2), Measurement{Result: "Passed", Value: "1.5", Message: "canary 3, active 2"}},
+		"ratio above":                  {ratio, nil, ptr(1.5), *value(4), value(2), Measurement{Result: "Failed", Value: "2", Message: "2 is above 1.5; canary 4, active 2"}},
+		"ratio of zeros is 1":          {ratio, nil, ptr(1.5), *value(0), value(0), Measurement{Result: "Passed", Value: "1", Message: "canary 0, active 0"}},
+		"ratio of zeros, min above":    {ratio, ptr(1.1), nil, *value(0), value(0), Measurement{Result: "Failed", Value: "1", Message: "1 is below 1.1; canary 0, active 0"}},
+		"ratio to zero, bounded above": {ratio, nil, ptr(1.5), *value(5), value(0), Measurement{Result: "Failed", Value: "+Inf", Message: "+Inf is above 1.5; canary 5, active 0"}},
+		"ratio to zero never passes":   {ratio, ptr(0.9), nil, *value(5), value(0), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
+		"ratio below zero to zero":     {ratio, ptr(0.9), nil, *value(-5), value(0), Measurement{Result: "Failed", Value: "-Inf", Message: "-Inf is below 0.9; canary -5, active 0"}},
+		"ratio that overflows":         {ratio, ptr(0.9), nil, *value(1e300), value(1e-300), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
+		"difference within":            {difference, nil, ptr(0.5), *value(2.5), value(2), Measurement{Result: "Passed", Value: "0.5", Message: "canary 2.5, active 2"}},
+		"difference above":             {difference, nil, ptr(0.25), *value(2.5), value(2), Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is above 0.25; canary 2.5, active 2"}},
+		"difference to zero":           {difference, nil, ptr(1.0), *value(5), value(0), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1; canary 5, active 0"}},
+		"difference below zero":        {difference, ptr(-1.0), nil, *value(98), value(99.5), Measurement{Result: "Failed", Value: "-1.5", Message: "-1.5 is below -1; canary 98, active 99.5"}},
+		"difference that overflows":    {difference, ptr(1.0), nil, *value(1.7e308), value(-1.7e308), Measurement{Result: "Error", Message: "Infinite: "}},
+		"active has weight 0":          {ratio, nil, ptr(1.5), *value(3), nil, Measurement{Result: "Skipped", Message: "the active release has weight 0: nothing to compare with"}},
+		"active without traffic":       {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic of the active release", Baseline: true}},
+		"canary without traffic":       {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
+		"both without traffic":         {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
+		"active is an error":           {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},
+		"canary is an error":           {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no response in time"}},
+		"active beyond the buckets":    {ratio, nil, ptr(1.5), *value(9), &answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
+		"canary beyond the buckets":    {ratio, nil, ptr(1.5), answer{value: 5, atLeast: true}, value(1), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1.5; canary 5, active 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,15 +173,15 @@ func TestUnits(t *testing.T) {
 		want   float64
 		reason Reason
 	}{
-		"a percentage":                  {rate, 99.5, 99.5, ""},
-		"a percentage with a rounding":  {rate, 100.0000000001, 100, ""},
-		"nothing, with a rounding":      {rate, -0.0000000001, 0, ""},
-		"requests counted twice":        {rate, 200, 0, WrongUnit},
-		"a negative percentage":         {rate, -5, 0, WrongUnit},
-		"a time":                        {latency, 0.5, 0.5, ""},
-		"a negative time":               {latency, -0.5, 0, WrongUnit},
-		"a query has its own unit":      {free, 9950, 9950, ""},
-		"a query may be below zero too": {free, -9950, -9950, ""},
+		"a percentage":                        {rate, 99.5, 99.5, ""},
+		"a percentage, rounding error":        {rate, 100.0000000001, 100, ""},
+		"zero, rounding error":                {rate, -0.0000000001, 0, ""},
+		"requests counted twice":              {rate, 200, 0, WrongUnit},
+		"a negative percentage":               {rate, -5, 0, WrongUnit},
+		"a time":                              {latency, 0.5, 0.5, ""},
+		"a negative time":                     {latency, -0.5, 0, WrongUnit},
+		"a query has its own unit":            {free, 9950, 9950, ""},
+		"a query may return a negative value": {free, -9950, -9950, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +214,7 @@ func TestFill(t *testing.T) {
 		"no field":          {`up`, inQuotes, `up`, false},
 		"an unknown field":  {`{{.Secret}}`, inQuotes, ``, true},
 		"a function":        {`{{ len .Release }}`, inQuotes, ``, true},
-		"a field, not shut": {`{{.Release`, inQuotes, ``, true},
+		"an unclosed field": {`{{.Release`, inQuotes, ``, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

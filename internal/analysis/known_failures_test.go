@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response of a provider, even with a
-// certificate authority of the user.
+// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response
+// of a provider, even with the user's certificate authority.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const questions, most = 60, 8
@@ -67,7 +67,7 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 				}
 				await.Nil(t, func(context.Context) error { // The server detects the close a little later.
 					if n := open.Load(); n > most {
-						return fmt.Errorf("%d connections are open after %d questions", n, questions)
+						return fmt.Errorf("%d connections are open after %d queries", n, questions)
 					}
 					return nil
 				})

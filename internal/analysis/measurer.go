@@ -94,7 +94,7 @@ func New(config Config) (*Measurer, error) {
 	}, nil
 }
 
-// Start waits until ctx ends, and then stops all rounds. It implements Runnable of controller-runtime.
+// Start waits until ctx ends, and then stops all rounds. It implements controller-runtime's Runnable.
 func (m *Measurer) Start(ctx context.Context) error {
 	<-ctx.Done()
 	m.stop()

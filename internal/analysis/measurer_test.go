@@ -90,7 +90,7 @@ func TestAsk(t *testing.T) {
 	m, requeued := measurerOf(t, address, nil)
 	request := requestOf("cart-1", queryMetric("a", "good"), queryMetric("b", "bad"))
 	if _, done := m.Ask(keyOf("cart-1"), request); done {
-		t.Fatal("the round is there before it was asked for")
+		t.Fatal("the round is available before it was requested")
 	}
 	if key := wait(t, requeued); key != keyOf("cart-1") {
 		t.Fatalf("requeued for %s", key)
@@ -101,26 +101,26 @@ func TestAsk(t *testing.T) {
 	for range 2 { // A round is added again if its status could not be written.
 		got, done := m.Ask(keyOf("cart-1"), request)
 		if !done {
-			t.Fatal("the round is gone")
+			t.Fatal("the round is no longer available")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	if n := asked.Load(); n != 2 {
-		t.Errorf("%d questions, want 2", n)
+		t.Errorf("%d queries, want 2", n)
 	}
 
 	later := request
 	later.At = start.Add(time.Minute)
 	if _, done := m.Ask(keyOf("cart-1"), later); done {
-		t.Error("another round is answered by the first")
+		t.Error("another round gets the results of the first")
 	}
 	wait(t, requeued)
 	edited := later
 	edited.Spec.Metrics = edited.Spec.Metrics[:1]
 	if _, done := m.Ask(keyOf("cart-1"), edited); done {
-		t.Error("an edited analysis is answered by the one before")
+		t.Error("an edited analysis gets the results from before the edit")
 	}
 	wait(t, requeued)
 	m.Forget(keyOf("cart-1"))
@@ -152,7 +152,7 @@ func TestShared(t *testing.T) {
 	m.Ask(keyOf("late"), late)
 	wait(t, requeued)
 	if n := asked.Load(); n != 1 {
-		t.Errorf("%d questions, want 1", n)
+		t.Errorf("%d queries, want 1", n)
 	}
 	for i := range releases {
 		name := fmt.Sprint("r", i)
@@ -182,7 +182,7 @@ func TestNotShared(t *testing.T) {
 	first := ask(spec("s"), metric, "shop", start)
 	for name, other := range map[string]query{
 		"namespace": ask(spec("s"), metric, "other", start),
-		"namespace of a question that needs no Secret": ask(&v1alpha1.CanaryAnalysis{}, metric, "other", start),
+		"namespace of a query that needs no Secret": ask(&v1alpha1.CanaryAnalysis{}, metric, "other", start),
 		"secret":  ask(spec("t"), metric, "shop", start),
 		"time":    ask(spec("s"), metric, "shop", start.Add(time.Second)),
 		"query":   ask(spec("s"), queryMetric("a", "down"), "shop", start),
@@ -230,7 +230,7 @@ func TestBounded(t *testing.T) {
 				wait(t, requeued)
 			}
 			if got := most.Load(); got > test.want {
-				t.Errorf("%d questions at a time to one provider, want at most %d of 16 workers", got, test.want)
+				t.Errorf("%d queries at a time to one provider, want at most %d of 16 workers", got, test.want)
 			}
 			if n := m.pool.slots.Taken(); n != 0 {
 				t.Errorf("%d slots are still taken", n)
@@ -355,7 +355,7 @@ func TestThrottled(t *testing.T) {
 	}
 	c.add(2 * time.Second)
 	if got := ask("http://a", 4, answer{value: 1}); got.err != nil || asked["http://a"] != 2 {
-		t.Errorf("%+v after the time it wanted", got)
+		t.Errorf("%+v after the requested pause", got)
 	}
 	for name, wait := range map[string]time.Duration{"http://short": 0, "http://long": 1000 * time.Hour} {
 		ask(name, 1, answer{err: &Error{Reason: Throttled, Message: "429", RetryAfter: wait}})
@@ -461,7 +461,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestBaselineIsAsked checks that the active release is measured by the same query,
+// TestBaselineIsAsked checks that the active release is measured with the same query,
 // unless its weight is 0.
 func TestBaselineIsAsked(t *testing.T) {
 	t.Parallel()
@@ -478,7 +478,7 @@ func TestBaselineIsAsked(t *testing.T) {
 	m.Ask(keyOf("cart-2"), request)
 	wait(t, requeued)
 	if got, _ := m.Ask(keyOf("cart-2"), request); got.Measurements[0].Result != v1alpha1.MeasurementSkipped || asked.Load() != 0 {
-		t.Errorf("%+v after %d questions, want Skipped after none", got, asked.Load())
+		t.Errorf("%+v after %d queries, want Skipped after none", got, asked.Load())
 	}
 	request.Active = &Target{Namespace: "shop", Release: "cart-1"}
 	m.Ask(keyOf("cart-2"), request)
@@ -490,7 +490,7 @@ func TestBaselineIsAsked(t *testing.T) {
 	}
 }
 
-// TestMetrics checks the counters, and that no label depends on input of users.
+// TestMetrics checks the counters, and that no label depends on user input.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -579,7 +579,7 @@ func TestStart(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	await.Receive(t, "the end of the question", ended)
+	await.Receive(t, "the end of the query", ended)
 	select {
 	case key := <-requeued:
 		t.Errorf("requeued for %s", key)
@@ -599,15 +599,15 @@ func TestQuestions(t *testing.T) {
 		want     string // address
 		reason   Reason
 	}{
-		"the operator's":           {v1alpha1.CanaryAnalysis{}, queryMetric("a", "up"), target, "http://operator", "http://operator", ""},
-		"the user's own":           {v1alpha1.CanaryAnalysis{Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: "http://own"}}}, queryMetric("a", "up"), target, "http://operator", "http://own", ""},
-		"none":                     {v1alpha1.CanaryAnalysis{}, queryMetric("a", "up"), target, "", "", NoProvider},
-		"neither built in nor not": {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{Name: "request-success-rate"}, target, "http://operator", "", BadQuery},
-		"an unknown source":        {v1alpha1.CanaryAnalysis{Source: "Linkerd"}, v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, target, "http://operator", "", BadQuery},
-		"an unknown quantile":      {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: "P90"}}, target, "http://operator", "", BadQuery},
-		"no Service to count by":   {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, Target{Release: "cart-1"}, "http://operator", "", BadQuery},
-		"latency of Envoy Gateway": {v1alpha1.CanaryAnalysis{Source: "EnvoyGateway"}, v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: "P95"}}, target, "http://operator", "", BadQuery},
-		"an unknown field":         {v1alpha1.CanaryAnalysis{}, queryMetric("a", "{{.Secret}}"), target, "http://operator", "", BadQuery},
+		"the operator's":              {v1alpha1.CanaryAnalysis{}, queryMetric("a", "up"), target, "http://operator", "http://operator", ""},
+		"the user's own":              {v1alpha1.CanaryAnalysis{Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: "http://own"}}}, queryMetric("a", "up"), target, "http://operator", "http://own", ""},
+		"none":                        {v1alpha1.CanaryAnalysis{}, queryMetric("a", "up"), target, "", "", NoProvider},
+		"neither built in nor custom": {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{Name: "request-success-rate"}, target, "http://operator", "", BadQuery},
+		"an unknown source":           {v1alpha1.CanaryAnalysis{Source: "Linkerd"}, v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, target, "http://operator", "", BadQuery},
+		"an unknown quantile":         {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: "P90"}}, target, "http://operator", "", BadQuery},
+		"no Service to select":        {v1alpha1.CanaryAnalysis{}, v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, Target{Release: "cart-1"}, "http://operator", "", BadQuery},
+		"latency of Envoy Gateway":    {v1alpha1.CanaryAnalysis{Source: "EnvoyGateway"}, v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: "P95"}}, target, "http://operator", "", BadQuery},
+		"an unknown field":            {v1alpha1.CanaryAnalysis{}, queryMetric("a", "{{.Secret}}"), target, "http://operator", "", BadQuery},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,11 +22,11 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_analysis_queries_total",
-			Help: "Number of queries to providers of metrics, by provider and result.",
+			Help: "Number of queries to metrics providers, by provider and result.",
 		}, []string{"provider", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "heighliner_analysis_query_duration_seconds",
-			Help:    "Duration of queries to providers of metrics in seconds.",
+			Help:    "Duration of queries to metrics providers in seconds.",
 			Buckets: []float64{.005, .02, .1, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"provider"}),
 	}

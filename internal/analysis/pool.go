@@ -15,8 +15,8 @@ const (
 	keepAnswers = time.Minute
 	// keepEndpoints is how long an unused endpoint is kept in memory.
 	keepEndpoints = 10 * time.Minute
-	// defaultRetryAfter is how long no requests are sent to an endpoint that responds with "too many requests" but without a time. maxRetryAfter is the
-	// maximum of such a pause.
+	// defaultRetryAfter is how long no requests are sent to an endpoint that responds with "too many requests" but
+	// without a Retry-After time. maxRetryAfter is the maximum of such a pause.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )

@@ -131,8 +131,8 @@ func TestPrometheusAnswers(t *testing.T) {
 		"a little earlier":        {200, stamped(start.Unix()-30, "1"), answered{value: 1}},
 		"an hour earlier":         {200, stamped(start.Unix()-3600, "1"), answered{reason: WrongTime}},
 		"an hour later":           {200, stamped(start.Unix()+3600, "1"), answered{reason: WrongTime}},
-		"value no number":         {200, vector("many"), answered{reason: BadAnswer}},
-		"result of no type":       {200, success("tensor", `[]`), answered{reason: BadAnswer}},
+		"value not a number":      {200, vector("many"), answered{reason: BadAnswer}},
+		"result of unknown type":  {200, success("tensor", `[]`), answered{reason: BadAnswer}},
 		"result null":             {200, success("vector", `null`), answered{noTraffic: true}},
 		"no data":                 {200, `{"status":"success"}`, answered{reason: BadAnswer}},
 		"no JSON":                 {200, `<html>`, answered{reason: BadAnswer}},
@@ -174,12 +174,12 @@ func TestPrometheusRequest(t *testing.T) {
 		want   string // value of Authorization
 		reason Reason
 	}{
-		"token":                   {map[string][]byte{"token": []byte("abc\n")}, "Bearer abc", ""},
-		"user and password":       {map[string][]byte{"username": []byte("me"), "password": []byte("secret")}, "Basic bWU6c2VjcmV0", ""},
-		"token before user":       {map[string][]byte{"token": []byte("abc"), "username": []byte("me")}, "Bearer abc", ""},
-		"a Secret of other keys":  {map[string][]byte{"tls.key": []byte("abc")}, "", BadSecret},
-		"no such Secret":          {nil, "", BadSecret},
-		"a Secret of empty token": {map[string][]byte{"token": []byte(" \n")}, "", BadSecret},
+		"token":                        {map[string][]byte{"token": []byte("abc\n")}, "Bearer abc", ""},
+		"user and password":            {map[string][]byte{"username": []byte("me"), "password": []byte("secret")}, "Basic bWU6c2VjcmV0", ""},
+		"token before user":            {map[string][]byte{"token": []byte("abc"), "username": []byte("me")}, "Bearer abc", ""},
+		"a Secret with other keys":     {map[string][]byte{"tls.key": []byte("abc")}, "", BadSecret},
+		"no such Secret":               {nil, "", BadSecret},
+		"a Secret with an empty token": {map[string][]byte{"token": []byte(" \n")}, "", BadSecret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +197,7 @@ func TestPrometheusRequest(t *testing.T) {
 			if test.reason != "" {
 				check(t, answered{reason: test.reason}, got)
 				if strings.Contains(got.err.Message, "abc") {
-					t.Errorf("the message holds a credential: %s", got.err.Message)
+					t.Errorf("the message contains a credential: %s", got.err.Message)
 				}
 				return
 			}
@@ -260,13 +260,13 @@ func TestUnreachable(t *testing.T) {
 			address string
 			reason  Reason
 		}{
-			"closed":           {closed.URL, Unreachable},
-			"slow":             {slow, Timeout},
-			"broken off":       {broken, BadAnswer},
-			"metadata":         {"http://169.254.169.254", Refused},
-			"redirected":       {elsewhere, ClientError},
-			"no name like it":  {"http://prometheus.invalid", Unreachable},
-			"not https at all": {strings.Replace(slow, "http:", "https:", 1), Unreachable},
+			"closed":            {closed.URL, Unreachable},
+			"slow":              {slow, Timeout},
+			"connection lost":   {broken, BadAnswer},
+			"metadata":          {"http://169.254.169.254", Refused},
+			"redirected":        {elsewhere, ClientError},
+			"unknown host name": {"http://prometheus.invalid", Unreachable},
+			"no HTTPS":          {strings.Replace(slow, "http:", "https:", 1), Unreachable},
 		} {
 			t.Run(string(provider)+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -286,7 +286,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that the address of a user may not.
+// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that a user's address may
+// not.
 func TestOperatorsAddress(t *testing.T) {
 	t.Parallel()
 	address := serve(t, answers(200, vector("1")))
@@ -328,38 +329,38 @@ func TestWebAnswers(t *testing.T) {
 		value  string
 		want   answered
 	}{
-		"a field":                {200, `{"score": 99.5}`, `body.score`, answered{value: 99.5}},
-		"the whole body":         {200, `7`, `body`, answered{value: 7}},
-		"a sum":                  {200, `{"errors": 1, "total": 4}`, `100.0 * body.errors / body.total`, answered{value: 25}},
-		"an item":                {200, `{"a": [{"b": 1}, {"b": 2}]}`, `body.a[1].b`, answered{value: 2}},
-		"a size":                 {200, `{"a": [1, 2, 3]}`, `size(body.a)`, answered{value: 3}},
-		"a choice":               {200, `{"status": "ok"}`, `body.status == "ok" ? 1.0 : 0.0`, answered{value: 1}},
-		"null without traffic":   {200, `{"score": null}`, `body.score`, answered{noTraffic: true}},
-		"a guarded field":        {200, `{}`, `has(body.score) ? body.score : null`, answered{noTraffic: true}},
-		"a missing field":        {200, `{}`, `body.score`, answered{reason: BadAnswer}},
-		"a field of a list":      {200, `[]`, `body.score`, answered{reason: BadAnswer}},
-		"0 / 0":                  {200, `{"a": 0, "b": 0}`, `body.a / body.b`, answered{reason: NotANumber}},
-		"1 / 0":                  {200, `{"a": 1, "b": 0}`, `body.a / body.b`, answered{reason: Infinite}},
-		"text":                   {200, `{"score": "99"}`, `body.score`, answered{reason: WrongType}},
-		"text made a number":     {200, `{"score": "99"}`, `double(body.score)`, answered{value: 99}},
-		"true":                   {200, `{"ok": true}`, `body.ok`, answered{reason: WrongType}},
-		"an object":              {200, `{"ok": {}}`, `body.ok`, answered{reason: WrongType}},
-		"a condition":            {200, `{"score": 1}`, `body.score > 0`, answered{reason: BadQuery}},
-		"no expression":          {200, `{}`, `body.`, answered{reason: BadQuery}},
-		"an unknown name":        {200, `{}`, `result.score`, answered{reason: BadQuery}},
-		"no JSON":                {200, `score: 1`, `body`, answered{reason: BadAnswer}},
-		"two documents":          {200, `1 2`, `body`, answered{reason: BadAnswer}},
-		"no body":                {204, ``, `body`, answered{reason: BadAnswer}},
-		"a number out of bounds": {200, `1e999`, `body`, answered{reason: BadAnswer}},
-		"not found":              {404, `{"score": 1}`, `body.score`, answered{reason: ClientError}},
-		"server error":           {500, `{"score": 1}`, `body.score`, answered{reason: ServerError}},
-		"too many":               {429, `{"score": 1}`, `body.score`, answered{reason: Throttled}},
-		"not allowed":            {403, `{"score": 1}`, `body.score`, answered{reason: Unauthorized}},
-		"too large":              {200, `"` + strings.Repeat("a", outbound.DefaultMaxBody) + `"`, `size(body)`, answered{reason: TooLarge}},
-		"too costly":             {200, `[` + strings.Repeat("1,", 2000) + `1]`, `size(body.filter(a, body.exists(b, b == a + 1.0)))`, answered{reason: BadAnswer}},
-		"too deep":               {200, strings.Repeat("[", 20000), `body`, answered{reason: TooLarge}},
-		"too many values":        {200, `[` + strings.Repeat(`{"":0},`, 100_000) + `0]`, `size(body)`, answered{reason: TooLarge}},
-		"many values":            {200, `[` + strings.Repeat(`0,`, 8000) + `0]`, `size(body)`, answered{value: 8001}},
+		"a field":                    {200, `{"score": 99.5}`, `body.score`, answered{value: 99.5}},
+		"the whole body":             {200, `7`, `body`, answered{value: 7}},
+		"a sum":                      {200, `{"errors": 1, "total": 4}`, `100.0 * body.errors / body.total`, answered{value: 25}},
+		"an item":                    {200, `{"a": [{"b": 1}, {"b": 2}]}`, `body.a[1].b`, answered{value: 2}},
+		"a size":                     {200, `{"a": [1, 2, 3]}`, `size(body.a)`, answered{value: 3}},
+		"a choice":                   {200, `{"status": "ok"}`, `body.status == "ok" ? 1.0 : 0.0`, answered{value: 1}},
+		"null without traffic":       {200, `{"score": null}`, `body.score`, answered{noTraffic: true}},
+		"a guarded field":            {200, `{}`, `has(body.score) ? body.score : null`, answered{noTraffic: true}},
+		"a missing field":            {200, `{}`, `body.score`, answered{reason: BadAnswer}},
+		"a field of a list":          {200, `[]`, `body.score`, answered{reason: BadAnswer}},
+		"0 / 0":                      {200, `{"a": 0, "b": 0}`, `body.a / body.b`, answered{reason: NotANumber}},
+		"1 / 0":                      {200, `{"a": 1, "b": 0}`, `body.a / body.b`, answered{reason: Infinite}},
+		"text":                       {200, `{"score": "99"}`, `body.score`, answered{reason: WrongType}},
+		"text converted to a number": {200, `{"score": "99"}`, `double(body.score)`, answered{value: 99}},
+		"true":                       {200, `{"ok": true}`, `body.ok`, answered{reason: WrongType}},
+		"an object":                  {200, `{"ok": {}}`, `body.ok`, answered{reason: WrongType}},
+		"a condition":                {200, `{"score": 1}`, `body.score > 0`, answered{reason: BadQuery}},
+		"no expression":              {200, `{}`, `body.`, answered{reason: BadQuery}},
+		"an unknown name":            {200, `{}`, `result.score`, answered{reason: BadQuery}},
+		"no JSON":                    {200, `score: 1`, `body`, answered{reason: BadAnswer}},
+		"two documents":              {200, `1 2`, `body`, answered{reason: BadAnswer}},
+		"no body":                    {204, ``, `body`, answered{reason: BadAnswer}},
+		"a number out of bounds":     {200, `1e999`, `body`, answered{reason: BadAnswer}},
+		"not found":                  {404, `{"score": 1}`, `body.score`, answered{reason: ClientError}},
+		"server error":               {500, `{"score": 1}`, `body.score`, answered{reason: ServerError}},
+		"too many":                   {429, `{"score": 1}`, `body.score`, answered{reason: Throttled}},
+		"not allowed":                {403, `{"score": 1}`, `body.score`, answered{reason: Unauthorized}},
+		"too large":                  {200, `"` + strings.Repeat("a", outbound.DefaultMaxBody) + `"`, `size(body)`, answered{reason: TooLarge}},
+		"too costly":                 {200, `[` + strings.Repeat("1,", 2000) + `1]`, `size(body.filter(a, body.exists(b, b == a + 1.0)))`, answered{reason: BadAnswer}},
+		"too deep":                   {200, strings.Repeat("[", 20000), `body`, answered{reason: TooLarge}},
+		"too many values":            {200, `[` + strings.Repeat(`{"":0},`, 100_000) + `0]`, `size(body)`, answered{reason: TooLarge}},
+		"many values":                {200, `[` + strings.Repeat(`0,`, 8000) + `0]`, `size(body)`, answered{value: 8001}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -495,7 +496,7 @@ func FuzzWeb(f *testing.F) {
 		plainOrTyped(t, a)
 		var document map[string]any
 		if a.err == nil && !a.noTraffic && json.Unmarshal(raw, &document) != nil {
-			t.Errorf("%v out of %q, which is not an object", a.value, raw)
+			t.Errorf("%v from %q, which is not an object", a.value, raw)
 		}
 	})
 }
@@ -504,7 +505,7 @@ func plainOrTyped(t *testing.T, a answer) {
 	t.Helper()
 	switch {
 	case a.err != nil && (a.err.Reason == "" || a.err.Message == ""):
-		t.Errorf("an error without a name: %+v", a.err)
+		t.Errorf("an error without a reason or a message: %+v", a.err)
 	case a.err != nil && (a.noTraffic || a.value != 0):
 		t.Errorf("an error with a value: %+v", a)
 	case math.IsNaN(a.value) || math.IsInf(a.value, 0):

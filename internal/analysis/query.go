@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// provider is the kind of a provider, and a label value of metrics.
+// provider is the kind of provider, and a label value of metrics.
 type provider string
 
 const (
@@ -45,7 +45,7 @@ type query struct {
 	text string
 	// latency reports whether a negative value means "more than its absolute value".
 	latency bool
-	// body and headers belong to a web request. Each header is a line.
+	// body and headers belong to a web request. Each header is on a separate line.
 	body, headers string
 	// keys contains a line for each header whose value is in a Secret: header, Secret and key.
 	keys string

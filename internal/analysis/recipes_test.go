@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// store is a store of metrics according to its documentation.
+// store is a metrics store, as described in its documentation.
 type store struct {
-	// method, host, path and query are those in the documentation of the store for the recipe.
+	// method, host, path and query are those in the store's documentation for the recipe.
 	method, host, path string
 	query              url.Values
 	// body is the JSON body of the request; empty for a GET.
@@ -34,8 +34,8 @@ type store struct {
 
 // stores contains the stores by the names of the recipes. The responses have the form in the documentation of each store: Datadog's "Query timeseries
 // points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x API, Graphite's
-// "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in the protocol AWS JSON 1.0, and the
-// HTTP API of Prometheus on Amazon and Google.
+// "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in
+// the AWS JSON 1.0 protocol, and the HTTP API of Prometheus on Amazon and Google.
 var stores = map[string]store{
 	"datadog": {
 		method: http.MethodGet, host: "api.datadoghq.com", path: "/api/v1/query", header: "DD-API-KEY", credential: "api-key of datadog",
@@ -115,7 +115,7 @@ var stores = map[string]store{
 	},
 }
 
-// sharePromQL is the query of the recipes in PromQL, and sharesPromQL contains responses to this query.
+// sharePromQL is the query of the recipes that use PromQL, and sharesPromQL contains responses to this query.
 var (
 	sharePromQL = url.Values{"time": {"1700000000"}, "query": {`sum(rate(http_requests_total{release="cart-1",code!~"5.."}[1m]))/(sum(rate(http_requests_total{release="cart-1"}[1m]))>0)`}}
 

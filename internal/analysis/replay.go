@@ -56,8 +56,8 @@ func (m *Measurer) Measure(ctx context.Context, request Request) Round {
 	return m.measure(ctx, request.clone())
 }
 
-// Requests returns how many requests a release handled in the window that ends at the given time, according to the counters of the source of an
-// analysis. It returns 0 if the provider has no counter for the release.
+// Requests returns how many requests a release handled in the window that ends at the given time, according to the
+// counters of the analysis source. It returns 0 if the provider has no counter for the release.
 func (m *Measurer) Requests(ctx context.Context, spec *v1alpha1.CanaryAnalysis, target Target, window time.Duration, at time.Time) (float64, error) {
 	name := spec.Source
 	if name == "" {

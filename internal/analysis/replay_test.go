@@ -50,7 +50,7 @@ func TestReplay(t *testing.T) {
 		"none":                {"", nil, nil},
 		"passed":              {"PP PP PP", nil, []v1alpha1.AnalysisPhase{running, passed, passed}},
 		"failed, again":       {"PP FP PP PP PF", nil, []v1alpha1.AnalysisPhase{running, failed, running, passed, failed}},
-		"a failure is OK":     {"FP PP PP FP", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = &one }, []v1alpha1.AnalysisPhase{running, running, passed, failed}},
+		"a tolerated failure": {"FP PP PP FP", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = &one }, []v1alpha1.AnalysisPhase{running, running, passed, failed}},
 		"no traffic":          {"NN PP", nil, []v1alpha1.AnalysisPhase{waits, running}},
 		"inconclusive":        {"PI PP", nil, []v1alpha1.AnalysisPhase{inconclusive, inconclusive}},
 		"dry runs only":       {"PPF PPF", nil, []v1alpha1.AnalysisPhase{running, passed}},

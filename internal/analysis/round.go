@@ -86,7 +86,7 @@ type Measurement struct {
 
 // Point identifies the wait that is measured. A new point starts a new analysis. Counters of the rollout are kept across its steps.
 type Point struct {
-	// Run is the sequence of the rollout state at which the rollout started.
+	// Run is the sequence number of the rollout state at which the rollout started.
 	Run int64
 	// Step is the step, counted from 1.
 	Step int32

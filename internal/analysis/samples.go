@@ -48,7 +48,7 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 	}
 	for _, pair := range matrix[0].Values {
 		if t := pair.Timestamp.Time(); t.Before(start.Add(-tolerance)) || t.After(at.Add(tolerance)) {
-			return answer{err: errorf(WrongTime, "the response has a value of %s, and the request is for %s to %s", t.UTC().Format(time.RFC3339), start.Format(time.RFC3339), at.Format(time.RFC3339))}
+			return answer{err: errorf(WrongTime, "the response has a value for %s, and the request is for %s to %s", t.UTC().Format(time.RFC3339), start.Format(time.RFC3339), at.Format(time.RFC3339))}
 		}
 	}
 	return sampledAnswer(matrix[0].Values, q.latency)

@@ -35,12 +35,12 @@ func TestProbability(t *testing.T) {
 		above          bool
 		want           float64
 	}{
-		"all above, 8 and 8":      {rising(8, 100, 1), rising(8, 1, 1), true, 1.0 / 12870}, // one of 16 over 8 orders
+		"all above, 8 and 8":      {rising(8, 100, 1), rising(8, 1, 1), true, 1.0 / 12870}, // one of the 12870 ways to choose 8 of 16
 		"all below, 8 and 8":      {rising(8, 1, 1), rising(8, 100, 1), false, 1.0 / 12870},
-		"all above, asked below":  {rising(8, 100, 1), rising(8, 1, 1), false, 1},
+		"all above, tested below": {rising(8, 100, 1), rising(8, 1, 1), false, 1},
 		"all equal":               {slices.Repeat([]float64{3}, 20), slices.Repeat([]float64{3}, 20), true, 1},
-		"one after the other, 8":  {rising(8, 2, 2), rising(8, 1, 2), true, 0.3603},
-		"one after the other, 20": {rising(20, 2, 2), rising(20, 1, 2), true, 0.3989},
+		"interleaved, 8":          {rising(8, 2, 2), rising(8, 1, 2), true, 0.3603},
+		"interleaved, 20":         {rising(20, 2, 2), rising(20, 1, 2), true, 0.3989},
 		"many, by approximation":  {rising(100, 30, 1), rising(100, 0, 1), true, 0.0000000003},
 	} {
 		got, err := probability(tc.canary, tc.active, tc.above)
@@ -124,8 +124,9 @@ func p95(intervals ...[]float64) float64 {
 	return all[len(all)*95/100]
 }
 
-// TestSamplesDecideBetter compares two kinds of decisions after five minutes over the same series: by samples, and by five rounds of a minute with a
-// fixed ratio, of which one may fail. With samples, equal releases are rolled back far less often, and slower releases are found equally well.
+// TestSamplesDecideBetter compares two kinds of decisions after five minutes over the same series: by samples, and by
+// five one-minute rounds with a fixed ratio, one of which may fail. With samples, equal releases are rolled back far
+// less often, and slower releases are detected equally well.
 func TestSamplesDecideBetter(t *testing.T) {
 	t.Parallel()
 	const series, limit = 400, 1.25
@@ -161,7 +162,8 @@ func TestSamplesDecideBetter(t *testing.T) {
 	}
 }
 
-// TestSamplesOfPrometheus measures a slower canary and an equal canary by the built-in latency and by a custom query in a real Prometheus.
+// TestSamplesOfPrometheus measures a slower canary and an equal canary with the built-in latency and with a custom
+// query, in a real Prometheus.
 func TestSamplesOfPrometheus(t *testing.T) {
 	t.Parallel()
 	const count = 12
@@ -246,7 +248,8 @@ func exactP(canary, active []float64) float64 {
 	return float64(extreme) / float64(all)
 }
 
-// TestTies checks that the p-value for equal values matches the definition, and that it is the same from both sides.
+// TestTies checks that the p-value for equal values matches the definition, and that it is the same in both
+// directions.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -299,7 +302,7 @@ func TestSamplesOfAnotherTime(t *testing.T) {
 	request.Active = &Target{Namespace: "shop", Release: "shop-1"}
 	got := m.Measure(t.Context(), request).Measurements[0]
 	if got.Result != v1alpha1.MeasurementError || !strings.Contains(got.Message, string(WrongTime)) {
-		t.Errorf("values of the day before: %+v, want %s", got, WrongTime)
+		t.Errorf("values of the previous day: %+v, want %s", got, WrongTime)
 	}
 }
 
@@ -324,7 +327,7 @@ func TestSamplesOfTheStep(t *testing.T) {
 	m.Measure(t.Context(), request)
 	form := asked.Load()
 	if form == nil {
-		t.Fatalf("at %s nothing was asked", at.Sub(start))
+		t.Fatalf("no query was sent at %s", at.Sub(start))
 	}
 	first, err := strconv.ParseFloat(form.Get("start"), 64)
 	step, failed := strconv.ParseFloat(form.Get("step"), 64)
@@ -332,6 +335,6 @@ func TestSamplesOfTheStep(t *testing.T) {
 		t.Fatal(err, failed)
 	}
 	if from := time.Unix(0, int64((first-step)*1e9)); from.Before(start) {
-		t.Errorf("the first round, %s after the begin of the step, covers traffic from %s before it", at.Sub(start), start.Sub(from))
+		t.Errorf("the first round, %s after the start of the step, covers traffic from %s before it", at.Sub(start), start.Sub(from))
 	}
 }

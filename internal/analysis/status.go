@@ -62,8 +62,8 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	return settled(status, spec)
 }
 
-// SpecHash returns a hash that differs between analyses whose passed rounds are not interchangeable. The hash does not depend on the number of
-// tolerated failures, the timeout and the order of the metrics. The hash of nil is empty.
+// SpecHash returns a hash that differs between analyses whose passed rounds are not interchangeable. The hash does
+// not depend on the number of tolerated failures, the timeout, or the order of the metrics. The hash of nil is empty.
 func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	if spec == nil {
 		return ""

@@ -28,7 +28,7 @@ func valuesOf(t Target, interval time.Duration) values {
 	}
 }
 
-// fill replaces the fields of a template by their values. escape is applied to each value.
+// fill replaces the fields of a template with their values. escape is applied to each value.
 func (v values) fill(template string, escape func(string) string) (string, *Error) {
 	var unknown *Error
 	filled := field.ReplaceAllStringFunc(template, func(match string) string {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// costLimit limits the cost of one evaluation, in units of CEL: about one unit for each step.
+	// costLimit limits the cost of one evaluation, in CEL cost units: about one unit for each step.
 	costLimit = 1_000_000
 	// checkEvery is the number of steps of a comprehension between two checks of whether the context has ended.
 	checkEvery = 100
@@ -39,7 +39,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	}
 	request, err := http.NewRequestWithContext(ctx, method, q.address, body)
 	if err != nil || request.URL.Host == "" || request.URL.User != nil {
-		return answer{err: errorf(BadQuery, "web.url: with its fields replaced it is not a valid URL, or it contains a user name")}
+		return answer{err: errorf(BadQuery, "web.url: after its fields are replaced, it is not a valid URL, or it contains a user name")}
 	}
 	request.Header.Set("Accept", "application/json")
 	switch {
@@ -92,8 +92,8 @@ func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	return texts
 }
 
-// Check compiles the expressions of web metrics, which the schema of the API cannot check. It rejects arguments, because the arguments of a template
-// are replaced before. Errors contain the name of the metric.
+// Check compiles the expressions of web metrics, which the schema of the API cannot check. It rejects arguments,
+// because the arguments of a template are replaced earlier. Errors contain the name of the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {
 		texts := textsOf(&metric)
@@ -116,7 +116,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 func compile(expression string) (cel.Program, *Error) {
 	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
 	if err != nil {
-		return nil, errorf(BadQuery, "make the environment of CEL: %v", err)
+		return nil, errorf(BadQuery, "create the CEL environment: %v", err)
 	}
 	ast, issues := env.Compile(expression)
 	if issues.Err() != nil {

@@ -1,5 +1,5 @@
-// Package analysistemplate resolves references to shared analyses. It combines a template, the arguments that a Microservice sets, and the
-// changes to metrics that it makes into one analysis, as if the Microservice defined that analysis.
+// Package analysistemplate resolves references to shared analyses. It combines a template with the arguments and the
+// metric changes of a Microservice into one analysis, as if the Microservice defined that analysis.
 //
 //	resolve.go  Resolve, which is pure, and its errors
 //	read.go     reads the template of a Microservice

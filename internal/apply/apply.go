@@ -46,7 +46,7 @@ const (
 // ForeignError reports that an object with the desired name exists and is not controlled by the
 // owner. Nothing was written.
 type ForeignError struct {
-	// Kind, Namespace and Name of the object that exists.
+	// Kind, Namespace and Name identify the object that exists.
 	Kind, Namespace, Name string
 	// Controller is the kind and name of its controlling owner. It is empty if there is none.
 	Controller string
@@ -64,7 +64,7 @@ func (e *ForeignError) Error() string {
 // TerminatingError reports that the object with the desired name is being deleted. The caller must
 // wait until the object no longer exists.
 type TerminatingError struct {
-	// Kind, Namespace and Name of the object that is being deleted.
+	// Kind, Namespace and Name identify the object that is being deleted.
 	Kind, Namespace, Name string
 }
 
@@ -196,7 +196,7 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 	intent.SetUID(live.GetUID())
 	expected := desired.GetResourceVersion()
 	if w.Matches.haveReplaced(live.GetUID(), expected) {
-		return "", false, conflict(intent, "the object that the caller read is older than the last write of it")
+		return "", false, conflict(intent, "the object that the caller read is older than the last write to it")
 	}
 	intent.SetResourceVersion(expected)
 	if err := w.force(ctx, intent); err != nil {
@@ -223,7 +223,7 @@ func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) er
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 }
 
-// conflict returns the error of a precondition that does not match.
+// conflict returns the error for a precondition that does not match.
 func conflict(intent *unstructured.Unstructured, cause string) error {
 	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))

@@ -256,7 +256,7 @@ func TestApplyWithABlindCache(t *testing.T) {
 			t.Errorf("Apply: %v, want a ForeignError", err)
 		}
 	})
-	t.Run("foreign object that comes after the live read", func(t *testing.T) {
+	t.Run("foreign object that is created after the live read", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		if err := b.Create(t.Context(), b.service("theirs")); err != nil {

@@ -15,8 +15,9 @@ import (
 // maxMatches is the maximum number of objects in Matches. The most recently compared objects are kept.
 const maxMatches = 1 << 16
 
-// Matches records the live objects that have their intent, so that unchanged objects are not compared again. The records are lost at a
-// restart, which costs a comparison. The zero value is ready to use. A nil Matches records nothing. Matches is safe for concurrent use.
+// Matches records the live objects that have their intent, so that unchanged objects are not compared again. The
+// records are lost on a restart, so each object is compared once more. The zero value is ready to use. A nil Matches
+// records nothing. Matches is safe for concurrent use.
 type Matches struct {
 	once    sync.Once
 	objects *lru.Cache // match by UID

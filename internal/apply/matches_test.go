@@ -115,17 +115,17 @@ func TestReplaced(t *testing.T) {
 		version string
 		want    bool
 	}{
-		"replaced":           {"web", "6", true},
-		"the state after it": {"web", "7", false},
-		"another object":     {"api", "6", false},
-		"no precondition":    {"web", "", false},
+		"replaced":        {"web", "6", true},
+		"the next state":  {"web", "7", false},
+		"another object":  {"api", "6", false},
+		"no precondition": {"web", "", false},
 	} {
 		if got := c.haveReplaced(tc.uid, tc.version); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 	if c.noteReplaced("web", "7"); c.haveReplaced("web", "6") {
-		t.Error("an older state is remembered too")
+		t.Error("an older state is also remembered")
 	}
 	refused := 0
 	for c.haveReplaced("web", "7") {

@@ -1,7 +1,7 @@
 // Package certs parses untrusted keys and certificates.
 //
 // A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with the cube of the size of its numbers, and the
-// parsing of a key cannot be canceled. Therefore this package checks the size of the numbers before it parses them. No other package calls the
+// parsing of a key cannot be canceled. Therefore, this package checks the size of the numbers before it parses them. No other package calls the
 // parsers of crypto/tls and crypto/x509 with untrusted input.
 package certs
 

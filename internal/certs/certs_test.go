@@ -20,7 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/certs/certstest"
 )
 
-// TestTooLarge checks that input that would keep crypto/x509 busy is rejected before it is parsed, in any form and with any type of a PEM block.
+// TestTooLarge checks that input that would keep crypto/x509 busy is rejected before it is parsed, in any form and
+// with any type of PEM block.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	inPKCS8 := func(der []byte) []byte {
@@ -45,15 +46,15 @@ func TestTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, der := range map[string][]byte{
-		"a factor":                      certstest.Key(t, 16_384),
-		"a factor of most of a Secret":  certstest.Key(t, 2_800_000),
-		"a factor of one bit too many":  certstest.Key(t, MaxBits/2+1),
-		"a factor in PKCS #8":           inPKCS8(certstest.Key(t, 16_384)),
-		"a factor before what is cut":   append(inPKCS8(certstest.Key(t, 16_384)), 0x30, 0x84),
-		"a modulus":                     x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: certstest.Ones(MaxBits + 1), E: 3}),
-		"a modulus in a public key":     public,
-		"a modulus in a certificate":    certstest.Root(t, MaxBits+8),
-		"a modulus of 32 KiB in a root": certstest.Root(t, 262_144),
+		"a factor":                         certstest.Key(t, 16_384),
+		"a factor nearly filling a Secret": certstest.Key(t, 2_800_000),
+		"a factor with one bit too many":   certstest.Key(t, MaxBits/2+1),
+		"a factor in PKCS #8":              inPKCS8(certstest.Key(t, 16_384)),
+		"a factor before truncated data":   append(inPKCS8(certstest.Key(t, 16_384)), 0x30, 0x84),
+		"a modulus":                        x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: certstest.Ones(MaxBits + 1), E: 3}),
+		"a modulus in a public key":        public,
+		"a modulus in a certificate":       certstest.Root(t, MaxBits+8),
+		"a modulus of 32 KiB in a root":    certstest.Root(t, 262_144),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +111,7 @@ func TestCommonKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := RSAKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(other))(t)})); err == nil {
-		t.Error("an ECDSA key is read as one of RSA")
+		t.Error("an ECDSA key is read as an RSA key")
 	}
 	if err := CheckDER(x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: certstest.Ones(MaxBits), E: 65537})); err != nil {
 		t.Errorf("a modulus of %d bits: %v", MaxBits, err)
@@ -195,7 +196,7 @@ func bounded(t *testing.T, numbers ...*big.Int) {
 	t.Helper()
 	for _, n := range numbers {
 		if n.BitLen() > MaxBits {
-			t.Fatalf("a number of %d bits is let through", n.BitLen())
+			t.Fatalf("a number of %d bits is accepted", n.BitLen())
 		}
 	}
 }

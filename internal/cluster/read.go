@@ -234,7 +234,7 @@ func followersOf(name string) client.ListOption {
 	return client.MatchingLabels{v1alpha1.LabelFollow: name}
 }
 
-// read replaces a nil slice of items by an empty one, to show that the list was read.
+// read replaces a nil slice of items with an empty one, to show that the list was read.
 func (l *lists) read(list client.ObjectList) {
 	switch list {
 	case client.ObjectList(&l.releases):

@@ -1,7 +1,7 @@
-// Package cosign verifies that an image is signed with a key in the way of the tool cosign: with a public key (ECDSA P-256 or P-384, or Ed25519), and
-// with signatures in the repository of the image.
+// Package cosign verifies that an image is signed with a key. It verifies images as the cosign tool does: with a
+// public key (ECDSA P-256 or P-384, or Ed25519), and with signatures in the image's repository.
 //
-// Signatures may have two forms:
+// Signatures can have two forms:
 //
 //   - simple signing: the layers of the manifest under the tag sha256-<hex>.sig, and
 //     of referrers of the type application/vnd.dev.cosign.artifact.sig.v1+json;

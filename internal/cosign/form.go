@@ -24,7 +24,7 @@ var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "h
 // refuseKey rejects a signature that was made with another key.
 func (s *search) refuseKey(certificate bool) {
 	if certificate {
-		s.refuse("the image is signed by a certificate (keyless), which is not supported: sign it with a key")
+		s.refuse("the image is signed with a certificate (keyless), which is not supported: sign it with a key")
 		return
 	}
 	s.refuse("the image is signed with another key")

@@ -35,9 +35,9 @@ type Keys struct {
 // ID identifies the keys and their order. It is the SHA-256 of their encodings in hexadecimal, or empty if there are no keys. It is not a secret.
 func (k Keys) ID() string { return k.id }
 
-// ParseKeys reads the public keys of a Secret. The Secret contains one key in PEM format, as written by cosign generate-key-pair, or up to 8 keys. Any
-// of several keys counts, so that a key can be replaced while both keys are in use. The error contains the name of the Secret, its key and the fix, but
-// no content.
+// ParseKeys reads the public keys of a Secret. The Secret contains one key in PEM format, as written by cosign
+// generate-key-pair, or up to 8 keys. A signature by any of these keys counts, so that a key can be replaced while
+// both keys are in use. The error contains the name of the Secret, its key and the fix, but no content.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	text, ok := data[SecretKey]
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// Verdict is the result of the verification of an image.
+// Verdict is the result of verifying an image.
 type Verdict string
 
 // These are the verdicts.
@@ -31,7 +31,7 @@ const (
 // Result is the result of a verification with its reason.
 type Result struct {
 	Verdict Verdict
-	// Reason explains in one line why the image is not Verified; empty if it is.
+	// Reason explains in one line why the image is not Verified. It is empty for an image that is Verified.
 	Reason string
 	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not compared with any other name. It is set only for
 	// Verified, and only if the signature contains a name.
@@ -81,7 +81,7 @@ type refusal struct {
 	first, last time.Time // first and last check of its signatures
 }
 
-// A refusal is cached for a fraction of the time since it was first found, up to a maximum of an hour.
+// A refusal is cached for a fraction of the time since it was first found, up to a maximum of one hour.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
@@ -101,7 +101,7 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 }
 
 // Verify reports whether one of the keys has signed the image with the digest, which is the digest of an index or a manifest in the repository of r.
-// r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal does not count.
+// r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
 //
 // An error is not a result. It means that the registry did not respond, or rejected the credential (registry.KindOf distinguishes these cases), or that
 // the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is not signed.

@@ -90,7 +90,7 @@ func TestVerify(t *testing.T) {
 		"second of two signatures": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, other.Layer(t, payload(digest)), key.Layer(t, payload(digest)))
 		}, want: Verified, reference: reference},
-		"strange signature by tag, own by bundle": {sign: func(s *registrytest.Server, digest string) {
+		"foreign signature by tag, own by bundle": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, other.Layer(t, payload(digest)))
 			bundle(s, digest, key.BundleLayer(t, statement(digest)))
 		}, want: Verified, reference: reference},
@@ -226,7 +226,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 			}
 			server.Heal()
 			if got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), r, digest, keysOf(t, key)); err != nil || got.Verdict != Verified {
-				t.Errorf("Verify = %+v, %v after it", got, err)
+				t.Errorf("Verify = %+v, %v after the error", got, err)
 			}
 		})
 	}
@@ -317,7 +317,7 @@ func TestVerifiedIsRemembered(t *testing.T) {
 		verify(r, keysOf(t, key), Verified)
 	}
 	if n := server.Total() - before; n != 0 {
-		t.Errorf("%d requests for what is known, want none", n)
+		t.Errorf("%d requests for known results, want none", n)
 	}
 	verify(r, keysOf(t, other), Invalid)
 	// Another tenant sees only what the registry allows them to see.
@@ -356,7 +356,7 @@ func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	}
 	scan(NotSigned)
 	if n := scan(NotSigned); n != 2*images {
-		t.Errorf("%d requests for images that are new, want %d: the tag of the signature and the referrers of each", n, 2*images)
+		t.Errorf("%d requests for new images, want %d: the tag of the signature and the referrers of each", n, 2*images)
 	}
 	if n := server.Requests(registrytest.Token); n != 1 {
 		t.Errorf("%d logins, want 1", n)
@@ -376,7 +376,7 @@ func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	clock.Step(time.Minute)
 	scan(Verified)
 	if n := scan(Verified); n != 0 {
-		t.Errorf("%d requests for what is known, want none", n)
+		t.Errorf("%d requests for known results, want none", n)
 	}
 	// A caller who requires a current result does not get a cached one.
 	late := server.Push(t, path, "2.0.0")

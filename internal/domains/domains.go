@@ -16,8 +16,9 @@
 // label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such line. Empty
 // lines and lines that begin with "#" are ignored.
 //
-// A host that is listed by name is reserved for domains without a field of the group, in the namespaces of its key. No "*." line grants such a
-// host to other namespaces, and no field of a group (the branch of a pull request, for example) can expand to it.
+// A host that is listed by name is reserved for domains that contain no field of the group, in the namespaces of its
+// key. No "*." line grants such a host to other namespaces, and no field of a group (the branch of a pull request,
+// for example) can expand to it.
 package domains
 
 import (
@@ -144,7 +145,7 @@ func (e *entry) selects(namespace string, labels map[string]string) bool {
 	})
 }
 
-// ByLabels reports whether any key selects namespaces by labels. Otherwise For needs no labels.
+// ByLabels reports whether any key selects namespaces by labels. Otherwise, For needs no labels.
 func (r Rules) ByLabels() bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.selectors != nil })
 }
@@ -218,8 +219,8 @@ func (h Hosts) judge(host string, reserved map[string]bool) error {
 	return nil
 }
 
-// Template checks a domain that contains only fields of a group, by the rules of the admission policy. It returns nil if Rendered allows every
-// host to which the domain can expand.
+// Template checks a domain that contains only fields of a group, according to the rules of the admission policy. It
+// returns nil if Rendered allows every host to which the domain can expand.
 func (h Hosts) Template(domain string) error {
 	head, _, templated := strings.Cut(domain, "{{")
 	if !templated {

@@ -35,27 +35,27 @@ func TestAllowed(t *testing.T) {
 		refused   string
 	}{
 		"by name":                               {namespace: "shop", host: "www.example.com"},
-		"by name, for another too":              {namespace: "other", host: "shop.example.org"},
+		"by name, also for another namespace":   {namespace: "other", host: "shop.example.org"},
 		"by wildcard":                           {namespace: "shop", host: "a.shop.example.com"},
-		"deep by wildcard":                      {namespace: "shop", host: "a.b.shop.example.com", rendered: true},
+		"several levels below a wildcard":       {namespace: "shop", host: "a.b.shop.example.com", rendered: true},
 		"by labels":                             {namespace: "x", labels: preview, host: "a.preview.example.com", rendered: true},
 		"by other labels":                       {namespace: "x", labels: map[string]string{"team": "all"}, host: "a.preview.example.com"},
-		"by labels of which one misses":         {namespace: "x", labels: map[string]string{"team": "shop"}, host: "a.preview.example.com", refused: `"a.preview.example.com" is not allowed in namespace "x"`},
-		"the key of labels is not a namespace":  {namespace: "previews", host: "a.preview.example.com", refused: "is not allowed"},
-		"nothing for the namespace":             {namespace: "y", host: "www.example.com", refused: "is not allowed"},
+		"by labels, one missing":                {namespace: "x", labels: map[string]string{"team": "shop"}, host: "a.preview.example.com", refused: `"a.preview.example.com" is not allowed in namespace "x"`},
+		"a key with labels is not a namespace":  {namespace: "previews", host: "a.preview.example.com", refused: "is not allowed"},
+		"no entry for the namespace":            {namespace: "y", host: "www.example.com", refused: "is not allowed"},
 		"the parent of a wildcard":              {namespace: "shop", host: "shop.example.com", refused: "is not allowed"},
 		"text before a suffix":                  {namespace: "shop", host: "ashop.example.com", refused: "is not allowed"},
 		"a rendered host that is listed":        {namespace: "shop", host: "www.example.com", rendered: true, refused: "is not allowed"},
-		"another's host below a wildcard":       {namespace: "other", host: "www.example.com", refused: "lists \"www.example.com\" by name"},
+		"a foreign host below a wildcard":       {namespace: "other", host: "www.example.com", refused: "lists \"www.example.com\" by name"},
 		"own host, rendered":                    {namespace: "other", host: "admin.preview.example.com", rendered: true, refused: "by name"},
-		"own host, written":                     {namespace: "other", host: "admin.preview.example.com"},
-		"another's reserved host":               {namespace: "x", labels: preview, host: "admin.preview.example.com", refused: "by name"},
+		"own host, literal":                     {namespace: "other", host: "admin.preview.example.com"},
+		"a foreign reserved host":               {namespace: "x", labels: preview, host: "admin.preview.example.com", refused: "by name"},
 		"a wildcard":                            {namespace: "shop", host: "*.shop.example.com"},
-		"a wildcard over another's host":        {namespace: "x", labels: preview, host: "*.preview.example.com", refused: "lists \"admin.preview.example.com\" by name"},
-		"a wildcard over own hosts and others'": {namespace: "other", host: "*.example.com", refused: "lists \"www.example.com\" by name"},
+		"a wildcard over a foreign host":        {namespace: "x", labels: preview, host: "*.preview.example.com", refused: "lists \"admin.preview.example.com\" by name"},
+		"a wildcard over own and foreign hosts": {namespace: "other", host: "*.example.com", refused: "lists \"www.example.com\" by name"},
 		"a wildcard over own hosts":             {namespace: "other", host: "*.preview.example.com"},
 		"a rendered wildcard over own hosts":    {namespace: "other", host: "*.preview.example.com", rendered: true, refused: "by name"},
-		"nothing":                               {namespace: "shop", host: "", refused: "is not allowed"},
+		"no host":                               {namespace: "shop", host: "", refused: "is not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := rules(t, list).Allowed(test.namespace, test.labels, test.host, test.rendered)
@@ -145,12 +145,12 @@ func TestTemplate(t *testing.T) {
 				t.Fatalf("%q is allowed and becomes %q: %v\n%v", template, text, err, data)
 			}
 			if err := mine.Literal(text); err != nil {
-				t.Fatalf("%q may be rendered and not written: %v\n%v", text, err, data)
+				t.Fatalf("%q is allowed as a rendered host and not as a literal one: %v\n%v", text, err, data)
 			}
 		}
 	}
 	if allowed < 1000 || refused < 1000 || hosts < 10000 {
-		t.Errorf("allowed %d, refused %d, hosts %d: too few to show", allowed, refused, hosts)
+		t.Errorf("allowed %d, refused %d, hosts %d: too few for a meaningful test", allowed, refused, hosts)
 	}
 }
 

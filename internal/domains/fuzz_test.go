@@ -30,7 +30,7 @@ func FuzzTemplate(f *testing.F) {
 			}
 			return
 		}
-		// Expand the domain like package networkpolicy, with fields {{.A}} and {{.B}}.
+		// Expand the domain as package networkpolicy does, with the fields {{.A}} and {{.B}}.
 		if strings.Count(domain, "{{") != strings.Count(domain, "{{.A}}")+strings.Count(domain, "{{.B}}") {
 			return
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// byDefinition implements extent by the definition in its comment. It visits each period again for each period that has passed.
+// byDefinition implements extent according to the definition in its comment. It visits each period again for each
+// period that has passed.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at
 	for {
@@ -70,8 +71,8 @@ func TestExtent(t *testing.T) {
 	})
 }
 
-// TestManyFreezes checks that any number of consecutive periods of a user takes no time that other users notice. An implementation by the definition
-// would take hours.
+// TestManyFreezes checks that any number of consecutive periods of one user are processed so quickly that other users
+// notice no delay. An implementation that follows the definition would take hours.
 func TestManyFreezes(t *testing.T) {
 	t.Parallel()
 	const freezes, periods = 2000, 64

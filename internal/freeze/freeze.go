@@ -73,8 +73,8 @@ func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 // Subject is a Microservice that may be frozen.
 type Subject struct {
 	Namespace, Name string
-	// Labels are the labels of the Microservice. NamespaceLabels are those of its namespace. They always contain the name of the namespace.
-	// Other labels are read only if a freeze needs them.
+	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace, which always contain
+	// the name of the namespace. Other labels are read only if a freeze needs them.
 	Labels, NamespaceLabels map[string]string
 }
 
@@ -139,7 +139,7 @@ func (s span) holds(t time.Time) bool {
 	return !t.Before(s.from) && (s.to.IsZero() || t.Before(s.to))
 }
 
-// spans returns the periods of a freeze, sorted by their beginning.
+// spans returns the periods of a freeze, sorted by start.
 func (f Freeze) spans() []span {
 	r := f.Rules
 	if r.Indefinite {
@@ -189,7 +189,7 @@ func (f Freeze) State(now time.Time) State {
 	}
 	until, first := extent([]Freeze{f}, at)
 	if first == nil {
-		return State{Over: true, Reason: f.Rules.Reason} // the schema admits no period without a time
+		return State{Over: true, Reason: f.Rules.Reason} // the schema accepts no period without a time
 	}
 	s := State{Active: at.Equal(now), Until: until, Reason: first.reason}
 	if !s.Active {
@@ -205,8 +205,8 @@ type cause struct {
 }
 
 // extent returns the time until which the freezes apply without interruption from the given time on; zero if there is no end. first is the
-// cause that applies at the given time and ends last, or nil. Each period is read only once, in the order of the beginnings, because a user of
-// a namespace can create any number of periods.
+// cause that applies at the given time and ends last, or nil. Each period is read only once, in order of their
+// starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span

@@ -43,8 +43,8 @@ func TestState(t *testing.T) {
 		"at the end":           {v1alpha1.FreezeRules{Reason: "fair", Until: until(2)}, 2, State{Over: true, Reason: "fair"}},
 		"indefinite":           {v1alpha1.FreezeRules{Reason: "fair", Indefinite: true}, 1000, State{Active: true, Reason: "fair"}},
 		"before the calendar":  {calendar, 0, State{From: at(1).Time, Until: at(9).Time, Reason: "fair"}},
-		"at a begin":           {calendar, 1, State{Active: true, Until: at(9).Time, Reason: "fair"}},
-		"where periods follow": {calendar, 5, State{Active: true, Until: at(9).Time, Reason: "fair"}},
+		"at a start":           {calendar, 1, State{Active: true, Until: at(9).Time, Reason: "fair"}},
+		"where periods adjoin": {calendar, 5, State{Active: true, Until: at(9).Time, Reason: "fair"}},
 		"between periods":      {calendar, 9, State{From: at(20).Time, Until: at(30).Time, Reason: "second"}},
 		"its own reason":       {calendar, 29, State{Active: true, Until: at(30).Time, Reason: "second"}},
 		"after the calendar":   {calendar, 30, State{Over: true, Reason: "fair"}},
@@ -75,13 +75,13 @@ func TestOf(t *testing.T) {
 		},
 		"another namespace": {freezes: []v1alpha1.Freeze{named("blog", "fair", fair)}},
 		"excepted":          {freezes: []v1alpha1.Freeze{named("shop", "fair", fair, v1alpha1.FreezeException{Name: "cart", Reason: "hotfix"})}},
-		"another is excepted": {
+		"another is exempt": {
 			freezes: []v1alpha1.Freeze{named("shop", "fair", fair, v1alpha1.FreezeException{Name: "search", Reason: "hotfix"})},
 			want:    &release.Freeze{Name: `Freeze "fair"`, Until: at(5).Time, Reason: "fair"},
 		},
 		"by label":         {freezes: []v1alpha1.Freeze{named("shop", "fair", v1alpha1.FreezeRules{Reason: "fair", Until: until(5), Selector: labelled("tier", "db")})}},
 		"invalid selector": {freezes: []v1alpha1.Freeze{named("shop", "fair", v1alpha1.FreezeRules{Reason: "fair", Until: until(5), Selector: invalid})}},
-		"the one that ends last, with what follows it": {
+		"the freeze that ends last, with those that follow": {
 			freezes: []v1alpha1.Freeze{
 				named("shop", "fair", fair), named("shop", "release-night", v1alpha1.FreezeRules{Reason: "night", Periods: []v1alpha1.FreezePeriod{{From: at(-1), To: at(6)}}}),
 				named("shop", "backup", v1alpha1.FreezeRules{Reason: "backup", Periods: []v1alpha1.FreezePeriod{{From: at(6), To: at(7)}, {From: at(8), To: at(9)}}}),
@@ -98,7 +98,7 @@ func TestOf(t *testing.T) {
 		},
 		"other namespaces of the cluster": {cluster: []v1alpha1.ClusterFreezeSpec{{FreezeRules: fair, NamespaceSelector: labelled("stage", "test")}}},
 		"an invalid namespaceSelector":    {cluster: []v1alpha1.ClusterFreezeSpec{{FreezeRules: fair, NamespaceSelector: invalid}}},
-		"excepted in the cluster":         {cluster: []v1alpha1.ClusterFreezeSpec{{FreezeRules: fair, Exceptions: []v1alpha1.ClusterFreezeException{{Namespace: "shop", Name: "cart", Reason: "hotfix"}}}}},
+		"exempt in the cluster":           {cluster: []v1alpha1.ClusterFreezeSpec{{FreezeRules: fair, Exceptions: []v1alpha1.ClusterFreezeException{{Namespace: "shop", Name: "cart", Reason: "hotfix"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cluster []v1alpha1.ClusterFreeze

@@ -39,8 +39,8 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: p.code[i], Status: http.StatusText(p.code[i]), Header: h, Body: io.NopCloser(strings.NewReader(p.body[i])), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// FuzzAnswers checks for any responses of GitHub that errors are typed, that the numbers of requests and pauses are limited, and that no other host
-// receives the credential.
+// FuzzAnswers checks for any responses from GitHub that errors are typed, that the numbers of requests and pauses are
+// limited, and that no other host receives the credential.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, "Link: <https://ghe.example/api/v3/x?page=2>; rel=\"next\"\nETag: \"a\"", `[{"number":1,"state":"open","head":{"ref":"a","sha":"`+strings.Repeat("a", 40)+`"}}]`, 304, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1900000000", ``, uint8(0))
 	f.Add(301, "Location: https://evil.example/x", ``, 403, "Retry-After: Thu, 31 Jan 2030 12:01:00 GMT", `{"message":"You have exceeded a secondary rate limit"}`, uint8(1))
@@ -94,7 +94,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		if p.leaked != "" {
-			t.Fatalf("the token was shown to %s", p.leaked)
+			t.Fatalf("the token was sent to %s", p.leaked)
 		}
 		if b := c.Budget(); b.Reset.After(time.Now().Add(maxPause+time.Second)) || b.PausedUntil.After(time.Now().Add(maxPause+time.Second)) {
 			t.Fatalf("%+v", b)
@@ -102,7 +102,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// FuzzBase checks that the address of an API is parsed to itself.
+// FuzzBase checks that a parsed API address is parsed to the same address again.
 func FuzzBase(f *testing.F) {
 	for _, s := range []string{"", "https://ghe.example.com/", "http://[::1]:80/api/v3", "https://api.github.com/x", "https://GITHUB.com.", "https://github.com:443"} {
 		f.Add(s)
@@ -114,10 +114,10 @@ func FuzzBase(f *testing.F) {
 		}
 		again, err := parseBase(u.String())
 		if err != nil || again.String() != u.String() {
-			t.Fatalf("%q is %q, which is %v %v", text, u, again, err)
+			t.Fatalf("%q is parsed as %q, and that as %v, %v", text, u, again, err)
 		}
 		if !strings.HasSuffix(u.Path, "/") || u.User != nil || u.Hostname() == "" {
-			t.Fatalf("%q is %q", text, u)
+			t.Fatalf("%q is parsed as %q", text, u)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func FuzzCredential(f *testing.F) {
 		}
 		for _, text := range []string{token, string(key)} {
 			if err != nil && len(text) > 16 && strings.Contains(err.Error(), text) {
-				t.Errorf("the error shows what is in the Secret: %v", err)
+				t.Errorf("the error reveals the content of the Secret: %v", err)
 			}
 		}
 	})

@@ -38,7 +38,7 @@ type Config struct {
 	BaseURL string
 	// Credential is sent with each request. The zero value sends none.
 	Credential Credential
-	// CA contains certificates in PEM format that are trusted instead of those of the system.
+	// CA contains certificates in PEM format that are trusted instead of the system's certificates.
 	CA []byte
 }
 
@@ -51,8 +51,8 @@ func (r Repo) String() string { return r.Owner + "/" + r.Name }
 // maxRepoPart is the maximum length, in characters, of the name of an owner or a repository that is sent to GitHub.
 const maxRepoPart = 100
 
-// The patterns of this package do not check lengths. Every start of a program compiles a bounded repetition such as {1,100} into as many copies, so
-// the lengths are checked separately.
+// The patterns of this package do not check lengths. Each time a program starts, a bounded repetition such as {1,100}
+// is compiled into as many copies as its bound. Therefore, the lengths are checked separately.
 var (
 	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
@@ -121,8 +121,8 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	return api
 }
 
-// silent hides the rate limits from go-github, which would enforce them by the clock of the machine, and without support for status 429 and for the
-// reserve. The gate enforces the limits instead.
+// silent hides the rate limits from go-github, which would enforce them with the clock of the machine, and without
+// support for status 429 or the reserve. The gate enforces the limits instead.
 type silent struct{ next http.RoundTripper }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -258,8 +258,9 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 
 var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
 
-// nextPage returns the number of the next page, or 0 for the last page. It uses only the number of the link, never its address. A link to another
-// host is an error, because it shows that the response comes from a different server.
+// nextPage returns the number of the next page, or 0 for the last page. It uses only the page number in the link,
+// never the address. A link to another host is an error, because it shows that the response comes from a different
+// server.
 func nextPage(base *url.URL, response *github.Response) (int, error) {
 	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))
 	if match == nil {

@@ -129,7 +129,7 @@ func isKind(t *testing.T, err error, want Kind) {
 	}
 	for _, bad := range []string{"secret-", "ghs_", "127.0.0.1:", "0001:", "2100"} {
 		if strings.Contains(err.Error(), bad) {
-			t.Errorf("the message %q holds %q", err, bad)
+			t.Errorf("the message %q contains %q", err, bad)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestUnchangedCostsNothing(t *testing.T) {
 		}
 	}
 	if got := w.Count("", 304); got != 30 || w.Count("", 0) != 30 {
-		t.Errorf("%d of %d requests were answered 304, want 30 of 30", got, w.Count("", 0))
+		t.Errorf("%d of %d requests were answered with 304, want 30 of 30", got, w.Count("", 0))
 	}
 	if got := w.Used("secret-a"); got != used {
 		t.Errorf("%d requests counted against the limit, want 0", got-used)
@@ -424,7 +424,7 @@ func TestRenamedRepository(t *testing.T) {
 
 	another := w.AddRepository(shop.String())
 	if got := must(c.Repository(t.Context(), shop))(t); got.ID != another.ID() || got.Repo != shop {
-		t.Errorf("the previous name refers to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
+		t.Errorf("the previous name refers to %s with ID %d, want the repository that has the name now, with ID %d", got.Repo, got.ID, another.ID())
 	}
 }
 
@@ -449,18 +449,18 @@ func TestErrors(t *testing.T) {
 			w.repo.SetPrivate(true)
 			w.AddToken("secret-b", githubtest.Access{Repositories: []string{"acme/other"}})
 			return w.client(Credential{Token: "secret-b"})
-		}, shop, NotFound, "may see them"},
+		}, shop, NotFound, "can access them"},
 		"no permission": {func(w *world) *Client {
 			w.AddToken("secret-b", githubtest.Access{Permissions: map[string]string{"contents": "read"}})
 			return w.client(Credential{Token: "secret-b"})
 		}, shop, Forbidden, "pull_requests=read"},
 		"name with a path": {func(w *world) *Client { return w.token() }, Repo{"acme", "../../user"}, BadConfig, "spec.repo"},
-		"name of dots":     {func(w *world) *Client { return w.token() }, Repo{"acme", ".."}, BadConfig, "spec.repo"},
+		"only dots":        {func(w *world) *Client { return w.token() }, Repo{"acme", ".."}, BadConfig, "spec.repo"},
 		"server is down": {func(w *world) *Client {
 			w.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
 			return w.token()
 		}, shop, Unreachable, "503"},
-		"nothing listens": {func(w *world) *Client {
+		"no server": {func(w *world) *Client {
 			w.front.Close()
 			return w.token()
 		}, shop, Unreachable, "connection refused"},
@@ -489,7 +489,7 @@ func TestUndocumentedAnswers(t *testing.T) {
 			fmt.Fprint(rw, body)
 		}
 	}
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another host was asked") }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another host received a request") }))
 	defer elsewhere.Close()
 	tests := map[string]struct {
 		answer http.HandlerFunc
@@ -501,10 +501,10 @@ func TestUndocumentedAnswers(t *testing.T) {
 		"empty answer":                {page("", ""), Malformed},
 		"null":                        {page("", "null"), Malformed},
 		"null in the list":            {page("", "[null]"), Malformed},
-		"a page of a proxy":           {page("", "<html>Sign in</html>"), Malformed},
+		"a proxy's page":              {page("", "<html>Sign in</html>"), Malformed},
 		"an object":                   {page("", "{}"), Malformed},
 		"pull request without a head": {page("", `[{"number":1,"state":"open"}]`), Malformed},
-		"larger than any":             {page("", `["`+strings.Repeat("x", maxBody)+`"]`), Malformed},
+		"larger than allowed":         {page("", `["`+strings.Repeat("x", maxBody)+`"]`), Malformed},
 		"redirect to another host":    {http.RedirectHandler(elsewhere.URL, http.StatusMovedPermanently).ServeHTTP, Refused},
 		"redirect to itself": {func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, r.URL.String(), http.StatusMovedPermanently)
@@ -528,7 +528,7 @@ func TestUndocumentedAnswers(t *testing.T) {
 // TestAnswerOfManyElements checks that a response with more elements than GitHub sends is not decoded, because a few bytes of text need kilobytes of
 // memory after decoding.
 func TestAnswerOfManyElements(t *testing.T) {
-	for name, objects := range map[string]int{"as many as there may be": maxElements/2 - 1, "more": 1 << 20} {
+	for name, objects := range map[string]int{"as many as allowed": maxElements/2 - 1, "more": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			var packed bytes.Buffer
 			z := gzip.NewWriter(&packed)
@@ -550,7 +550,7 @@ func TestAnswerOfManyElements(t *testing.T) {
 					t.Errorf("status %d: no error", code)
 				}
 				if taken := (after.TotalAlloc - before.TotalAlloc) >> 20; taken > 128 {
-					t.Errorf("status %d: %d MiB were taken for an answer of %d bytes", code, taken, packed.Len())
+					t.Errorf("status %d: %d MiB were allocated for a response of %d bytes", code, taken, packed.Len())
 				}
 			}
 		})
@@ -659,21 +659,21 @@ func TestMetadataServiceIsNotDialled(t *testing.T) {
 
 func TestBaseURL(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"none":            {"", "https://api.github.com/"},
-		"github.com":      {"https://github.com", "https://api.github.com/"},
-		"the API itself":  {"https://api.github.com", "https://api.github.com/"},
-		"Enterprise":      {"https://GHE.example/", "https://ghe.example/api/v3/"},
-		"its API":         {"https://ghe.example/api/v3", "https://ghe.example/api/v3/"},
-		"below a path":    {"https://example.com/git", "https://example.com/git/api/v3/"},
-		"data residency":  {"https://api.acme.ghe.com", "https://api.acme.ghe.com/"},
-		"its page":        {"https://acme.ghe.com", "https://api.acme.ghe.com/"},
-		"its page's end":  {"https://acme.ghe.com/", "https://api.acme.ghe.com/"},
-		"no enterprise":   {"https://ghe.com", "https://ghe.com/api/v3/"},
-		"with a port":     {"http://ghe.svc:8080", "http://ghe.svc:8080/api/v3/"},
-		"no scheme":       {"ghe.example", ""},
-		"another scheme":  {"file:///etc/passwd", ""},
-		"with a password": {"https://a:b@ghe.example", ""},
-		"with a query":    {"https://ghe.example?x=y", ""},
+		"none":                   {"", "https://api.github.com/"},
+		"github.com":             {"https://github.com", "https://api.github.com/"},
+		"the API itself":         {"https://api.github.com", "https://api.github.com/"},
+		"Enterprise":             {"https://GHE.example/", "https://ghe.example/api/v3/"},
+		"its API":                {"https://ghe.example/api/v3", "https://ghe.example/api/v3/"},
+		"below a path":           {"https://example.com/git", "https://example.com/git/api/v3/"},
+		"data residency":         {"https://api.acme.ghe.com", "https://api.acme.ghe.com/"},
+		"its page":               {"https://acme.ghe.com", "https://api.acme.ghe.com/"},
+		"its page, with a slash": {"https://acme.ghe.com/", "https://api.acme.ghe.com/"},
+		"no subdomain":           {"https://ghe.com", "https://ghe.com/api/v3/"},
+		"with a port":            {"http://ghe.svc:8080", "http://ghe.svc:8080/api/v3/"},
+		"no scheme":              {"ghe.example", ""},
+		"another scheme":         {"file:///etc/passwd", ""},
+		"with a password":        {"https://a:b@ghe.example", ""},
+		"with a query":           {"https://ghe.example?x=y", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -715,14 +715,14 @@ func TestTokensStayApart(t *testing.T) {
 	want := []string{"Bearer secret-a", "Bearer secret-b", "", "Bearer secret-a", "Bearer secret-b", ""}
 	w.ResetCounts()
 	if got := must(w.client(Credential{Token: "secret-c"}).OpenPullRequests(t.Context(), shop))(t); got.Unchanged || w.Count("", 304) != 0 {
-		t.Error("another tenant is answered with what tenant A was")
+		t.Error("another tenant gets a response for tenant A")
 	}
 	if diff := cmp.Diff(append(want, "Bearer secret-c"), w.seen); diff != "" {
 		t.Errorf("credentials that were sent (-want +got):\n%s", diff)
 	}
 }
 
-// key is the key of the GitHub App of the tests. It is created only once, because this takes long.
+// key is the key of the GitHub App of the tests. It is created only once, because creating a key takes a long time.
 var key = sync.OnceValue(func() *rsa.PrivateKey {
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -770,7 +770,7 @@ func TestGitHubApp(t *testing.T) {
 			w.clock.Step(6 * time.Minute)
 			poll()
 			if got := w.Count(tokenRoute, 201); got != 2 {
-				t.Errorf("%d tokens, want a second one before the first ends", got)
+				t.Errorf("%d tokens, want a second one before the first one expires", got)
 			}
 			for _, token := range w.Tokens() {
 				w.RevokeToken(token)
@@ -823,17 +823,17 @@ func TestReadCredential(t *testing.T) {
 		want  Credential
 		words string
 	}{
-		"token":                {data("token", "secret-a\n"), Credential{Token: "secret-a"}, ""},
-		"App":                  {data("appID", "7", "privateKey", pem), Credential{App: &App{ID: 7, Owner: "acme", PrivateKey: keyPEM()}}, ""},
-		"App, installation":    {data("appID", "7", "privateKey", pem, "installationID", "9"), Credential{App: &App{ID: 7, InstallationID: 9, Owner: "acme", PrivateKey: keyPEM()}}, ""},
-		"nothing":              {data("password", "x"), Credential{}, "token"},
-		"empty token":          {data("token", " "), Credential{}, "token"},
-		"two lines":            {data("token", "a\nb"), Credential{}, "token"},
-		"both":                 {data("token", "a", "appID", "7"), Credential{}, "either"},
-		"no key":               {data("appID", "7"), Credential{}, "privateKey"},
-		"no ID":                {data("privateKey", pem), Credential{}, "appID"},
-		"key of a huge factor": {data("appID", "7", "privateKey", string(certstest.KeyPEM(t, 5_000_000))), Credential{}, "more than 8192 bits: store the key that GitHub generated for the App under the key privateKey"},
-		"bad installation":     {data("appID", "7", "privateKey", pem, "installationID", "x"), Credential{}, "installationID"},
+		"token":                  {data("token", "secret-a\n"), Credential{Token: "secret-a"}, ""},
+		"App":                    {data("appID", "7", "privateKey", pem), Credential{App: &App{ID: 7, Owner: "acme", PrivateKey: keyPEM()}}, ""},
+		"App, installation":      {data("appID", "7", "privateKey", pem, "installationID", "9"), Credential{App: &App{ID: 7, InstallationID: 9, Owner: "acme", PrivateKey: keyPEM()}}, ""},
+		"nothing":                {data("password", "x"), Credential{}, "token"},
+		"empty token":            {data("token", " "), Credential{}, "token"},
+		"two lines":              {data("token", "a\nb"), Credential{}, "token"},
+		"both":                   {data("token", "a", "appID", "7"), Credential{}, "either"},
+		"no key":                 {data("appID", "7"), Credential{}, "privateKey"},
+		"no ID":                  {data("privateKey", pem), Credential{}, "appID"},
+		"key with a huge factor": {data("appID", "7", "privateKey", string(certstest.KeyPEM(t, 5_000_000))), Credential{}, "more than 8192 bits: store the key that GitHub generated for the App under the key privateKey"},
+		"bad installation":       {data("appID", "7", "privateKey", pem, "installationID", "x"), Credential{}, "installationID"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -880,8 +880,9 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestNamesThatShowNothing checks that names without visible characters, or with the same visible characters, do not make a list fail. A pull request is omitted and counted if the name of its branch has no
-// printable character. A tag is omitted if its shown name would be that of another tag.
+// TestNamesThatShowNothing checks that names without visible characters, or with the same visible characters, do not
+// make a list fail. A pull request is omitted and counted if its branch name has no printable character. A tag is
+// omitted if its shown name would be that of another tag.
 func TestNamesThatShowNothing(t *testing.T) {
 	w := newWorld(t)
 	c := w.token()
@@ -889,14 +890,14 @@ func TestNamesThatShowNothing(t *testing.T) {
 	odd := w.repo.Open(githubtest.PullRequest{HeadRef: "\u3000"})
 	list := must(c.OpenPullRequests(t.Context(), shop))(t)
 	if len(list.Items) != 1 || !slices.Equal(list.Unusable, []int{odd}) {
-		t.Errorf("listed are %+v, and left out %v", list.Items, list.Unusable)
+		t.Errorf("listed %+v, omitted %v", list.Items, list.Unusable)
 	}
 	if _, err := c.PullRequest(t.Context(), shop, odd); KindOf(err) != Malformed {
-		t.Errorf("asked by number: %v", err)
+		t.Errorf("requested by number: %v", err)
 	}
 	w.repo.Close(odd, false)
 	if closed := must(c.PullRequest(t.Context(), shop, odd))(t); closed.State != Closed {
-		t.Errorf("closed is %s", closed.State)
+		t.Errorf("the closed pull request has the state %s", closed.State)
 	}
 
 	for _, name := range []string{"v1.0.0\u2028", "v1.0.0", "\u3000", "v1.1.0"} {

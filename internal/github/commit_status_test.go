@@ -34,7 +34,7 @@ func TestSetCommitStatus(t *testing.T) {
 	}
 }
 
-// TestCommitStatusErrors checks that a status that GitHub rejects is a typed error that contains the fix.
+// TestCommitStatusErrors checks that a status that GitHub rejects results in a typed error that contains the fix.
 func TestCommitStatusErrors(t *testing.T) {
 	w := newWorld(t)
 	w.AddToken("reader", githubtest.Access{Permissions: map[string]string{"statuses": "read", "metadata": "read"}})

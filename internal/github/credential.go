@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// Credential is the credential of a client: a token, a GitHub App, or neither. Without a token and an App, GitHub allows only 60 anonymous reads
-// per hour and IP address.
+// Credential is the credential of a client: a token, a GitHub App, or neither. Without a token or an App, GitHub
+// allows only 60 anonymous reads per hour and IP address.
 type Credential struct {
 	// Token is a personal access token, fine-grained or classic.
 	Token string

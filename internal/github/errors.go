@@ -40,7 +40,7 @@ const (
 	Locked Kind = "Locked"
 	// Denied means that GitHub rejects this request for another or an unknown reason (403). Other requests may not be affected.
 	Denied Kind = "Denied"
-	// NotFound means that the object does not exist, or that the credential may not see it (404, 410).
+	// NotFound means that the object does not exist, or that the credential cannot access it (404, 410).
 	NotFound Kind = "NotFound"
 	// RateLimited means that GitHub limits the rate of requests. No request is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
@@ -54,7 +54,7 @@ const (
 	Conflict Kind = "Conflict"
 	// Invalid means that GitHub does not accept the content of the request (400, 422).
 	Invalid Kind = "Invalid"
-	// Malformed means that a response is too large or not a valid response of GitHub, or that a list is endless.
+	// Malformed means that a response is too large or not a valid GitHub response, or that a list is endless.
 	Malformed Kind = "Malformed"
 )
 
@@ -76,7 +76,7 @@ type Error struct {
 
 	detail string // what GitHub or the network reported, in fixed words
 	remedy string
-	cause  error // never printed, because it may contain text of a server
+	cause  error // never printed, because it may contain text from a server
 }
 
 // Error returns the message.
@@ -96,7 +96,7 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// These are errors in redirects and responses, and the error of too many writes.
+// These are errors in redirects and responses, and the error for too many writes.
 var (
 	errForeign  = errors.New("request to another host")
 	errUnusable = errors.New("the response does not have a field that GitHub always sends")
@@ -144,7 +144,7 @@ func classify(c call, err error) *Error {
 		e.RetryAt = paused.until
 		switch {
 		case errors.Is(err, errWriting):
-			e.set(RateLimited, "the limit of GitHub for writes is reached", again)
+			e.set(RateLimited, "GitHub's limit for writes is reached", again)
 		case paused.reserved:
 			e.set(Reserved, "90% of the hourly request limit is used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
 		default:
@@ -174,8 +174,8 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies a response by its status. It does not report the text of the response, which may contain request numbers and text of other
-// users.
+// setAnswer classifies a response by its status. It does not report the text of the response, which may contain
+// request numbers and text from other users.
 func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	code := answer.Response.StatusCode
 	detail := fmt.Sprintf("GitHub responded with %d %s", code, http.StatusText(code))
@@ -195,7 +195,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:
-		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential may see them with the permission "+permission(c, nil))
+		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential can access them with the permission "+permission(c, nil))
 	case code == http.StatusGone:
 		e.set(NotFound, detail, "it was deleted, or is turned off in the settings of the repository")
 	case code == http.StatusConflict:
@@ -230,7 +230,7 @@ var reasons = []struct {
 // lacking matches messages about a missing permission.
 var lacking = regexp.MustCompile(`resource not accessible|must have .*(rights|access|permission)|not granted`)
 
-// setForbidden classifies a response of 403 by the reason that GitHub reports.
+// setForbidden classifies a 403 response by the reason that GitHub reports.
 func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse) {
 	message := strings.ToLower(answer.Message)
 	for _, reason := range reasons {
@@ -271,7 +271,8 @@ func permission(c call, header http.Header) string {
 	return c.permission
 }
 
-// setNetwork classifies a failure without a response, or with a response that cannot be read. Its messages do not contain ports and times.
+// setNetwork classifies a failure without a response, or with a response that cannot be read. Its messages do not
+// contain ports or times.
 func (e *Error) setNetwork(err error) {
 	var (
 		certificate *tls.CertificateVerificationError

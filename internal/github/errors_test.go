@@ -33,8 +33,8 @@ func answering(t *testing.T, code int, header map[string]string, body string) *C
 	return must(pool.Client(Config{BaseURL: front.URL, Credential: Credential{Token: "secret-a"}}))(t)
 }
 
-// TestRefusalsAreDistinguished checks the reasons for which GitHub responds with 403. Only few of them are a missing permission, and a fault of one
-// pull request does not affect the others.
+// TestRefusalsAreDistinguished checks the reasons for which GitHub responds with 403. Only a few of them mean that a
+// permission is missing, and a problem with one pull request does not affect the others.
 func TestRefusalsAreDistinguished(t *testing.T) {
 	body := func(message string) string {
 		return fmt.Sprintf(`{"message":%q,"documentation_url":"https://docs.github.com/rest","status":"403"}`, message)
@@ -48,7 +48,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 		avoid  string
 	}{
 		"locked":                          {403, nil, body("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
-		"locked, next to permissions":     {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, body("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
+		"locked, with permissions":        {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, body("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
 		"lacks a permission":              {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, body("Resource not accessible by integration"), Forbidden, "issues=write", ""},
 		"token lacks a permission":        {403, nil, body("Resource not accessible by personal access token"), Forbidden, "pull_requests=write", ""},
 		"needs rights":                    {403, nil, body("Must have admin rights to Repository."), Forbidden, "pull_requests=write", ""},
@@ -65,7 +65,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 		"another reason":                  {403, nil, body("You can't perform that action at this time."), Denied, "check that the account", ""},
 		"another reason, and permissions": {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, body("You can't perform that action at this time."), Denied, "issues=write", ""},
 		"not JSON":                        {403, nil, "<html>", Denied, "check that the account", ""},
-		"version of the API":              {400, nil, `{"message":"\"2022-11-28\" is not a supported version.","documentation_url":"x","status":"400"}`, Invalid, "version", "spec.baseURL"},
+		"API version":                     {400, nil, `{"message":"\"2022-11-28\" is not a supported version.","documentation_url":"x","status":"400"}`, Invalid, "version", "spec.baseURL"},
 		"value":                           {422, nil, `{"message":"Validation Failed","errors":["Body is too long (maximum is 65536 characters)"],"documentation_url":"x"}`, Invalid, "when it changes", ""},
 		"submitted too quickly":           {422, nil, `{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"was submitted too quickly"}],"documentation_url":"x","status":"422"}`, RateLimited, "limits the rate of requests", ""},
 	}
@@ -77,7 +77,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 				t.Errorf("message %q does not name %q", err, test.words)
 			}
 			if test.avoid != "" && strings.Contains(err.Error(), test.avoid) {
-				t.Errorf("message %q blames %q", err, test.avoid)
+				t.Errorf("message %q mentions %q", err, test.avoid)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestFewConcurrentRequests(t *testing.T) {
 		close(leave)
 		synctest.Wait()
 		if got := inside.Load(); got != 3*maxConcurrent {
-			t.Errorf("%d requests in all, want %d", got, 3*maxConcurrent)
+			t.Errorf("%d requests in total, want %d", got, 3*maxConcurrent)
 		}
 	})
 }

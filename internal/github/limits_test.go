@@ -63,7 +63,8 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour checks that no request is sent after a response of 200 reports that none remains, because the next request would be refused.
+// TestLastRequestOfTheHour checks that no request is sent after a 200 response reports that none remains, because the
+// next request would be refused.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -138,7 +139,7 @@ func TestSecondaryLimits(t *testing.T) {
 				t.Errorf("%d requests during the pause, want 1", got)
 			}
 			if _, err := w.client(Credential{Token: "secret-b"}).OpenPullRequests(t.Context(), shop); err != nil {
-				t.Errorf("another credential is paused too: %v", err)
+				t.Errorf("another credential is also paused: %v", err)
 			}
 			w.clock.Step(test.want)
 			if _, err := c.OpenPullRequests(t.Context(), shop); err != nil {
@@ -252,7 +253,7 @@ func TestPoolIsBoundedAndForgetsTheIdle(t *testing.T) {
 	clock.Step(time.Second)
 	get("c") // b is dropped, because a, which was used before b, is paused
 	if get("a") != paused {
-		t.Error("a paused client was forgotten before one that is not")
+		t.Error("a paused client was dropped before one that is not paused")
 	}
 	if len(pool.clients) != 2 {
 		t.Errorf("%d clients, want 2", len(pool.clients))
@@ -295,7 +296,7 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 	put("b large", 5_000)
 	if s.get("b large") != nil {
-		t.Error("an answer of half of the store is kept")
+		t.Error("an answer that fills half of the store is kept")
 	}
 	put("b", 100)
 	s.drop("a ")

@@ -56,8 +56,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
 }
 
-// Client returns the client of a server and credential. It returns the same client as long as the client is used. It sends no request. Errors are
-// of kind BadConfig.
+// Client returns the client for a server and credential. It returns the same client as long as the client is used. It
+// sends no request. Errors are of kind BadConfig.
 func (p *Pool) Client(config Config) (*Client, error) {
 	base, err := parseBase(config.BaseURL)
 	if err != nil {
@@ -137,8 +137,8 @@ func (p *Pool) Requests() map[int]int {
 	return maps.Clone(p.codes.count)
 }
 
-// evict drops the clients that were not used for a long time. If there is still no space for another client, it drops the clients that were used
-// least recently, and those that GitHub paused last.
+// evict drops the clients that were not used for a long time. If there is still no space for another client, it drops
+// the least recently used clients. Clients that GitHub paused are dropped last.
 func (p *Pool) evict(now time.Time) {
 	for key, c := range p.clients {
 		if now.Sub(c.used) > p.options.IdleAge {

@@ -23,15 +23,16 @@ const (
 	maxPause     = time.Hour + 5*time.Minute
 )
 
-// These limits apply to writes. GitHub accepts 80 writes a minute and 500 an hour that create content. The limits allow at most 60 writes in any
-// minute and 500 in any hour.
+// These limits apply to writes. GitHub accepts 80 writes per minute and 500 per hour that create content. The limits
+// allow at most 60 writes in any minute and 500 in any hour.
 const (
 	writesPerSecond = 0.5
 	writeBurst      = 30
 	writesPerHour   = 250 // in addition to a burst of the same size
 )
 
-// maxConcurrent is the maximum number of concurrent requests with one credential. GitHub asks clients to send few.
+// maxConcurrent is the maximum number of concurrent requests with one credential. GitHub asks clients to send few
+// concurrent requests.
 const maxConcurrent = 4
 
 // reserve is the divisor of the hourly limit that reads leave for writes: one tenth.
@@ -198,11 +199,11 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	g.limit, g.remaining, g.reset = limit, remaining, reset
 }
 
-// tooQuickly is part of the message that GitHub sends with 422 if content is created too fast.
+// tooQuickly is part of the message that GitHub sends with 422 if content is created too quickly.
 const tooQuickly = "submitted too quickly"
 
-// pauseFor reports whether a response of 403, 422 or 429 reports a limit, and for how long no request may be sent. Any other 422 is about an
-// invalid value.
+// pauseFor reports whether a 403, 422 or 429 response reports a limit, and for how long no request may be sent.
+// Any other 422 response is about an invalid value.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))

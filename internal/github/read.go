@@ -20,7 +20,8 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
-	// maxText limits the text of all pull requests of a list. 2,000 pull requests with some labels each need half of it.
+	// maxText limits the text of all pull requests of a list. 2,000 pull requests with a few labels each need half of
+	// it.
 	maxText = 8 << 20
 	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two.
 	maxParents = 16
@@ -75,7 +76,7 @@ type Release struct {
 	Tag        string
 	Name       string
 	Prerelease bool
-	// Published is never zero: drafts are omitted.
+	// Published is never zero, because drafts are omitted.
 	Published time.Time
 	URL       string
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the limits of the cache of responses.
+// These are the limits of the response cache.
 const (
 	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests takes about 100 KB
 	maxBody   = 5 << 20  // bytes of one response, uncompressed; ten of the longest pull requests take less
 	// maxElements is the maximum number of JSON values in one response. A full page of pull requests contains about 40,000 values.
 	maxElements = 1 << 16
-	// decodedElement is the maximum size of a decoded value: go-github allocates a structure of a kilobyte for a few bytes of text. maxDecoded is
-	// the maximum total size of the responses that the clients of a pool decode at the same time.
+	// decodedElement is the maximum size of a decoded value: go-github allocates a one-kilobyte structure for a few bytes
+	// of text. maxDecoded is the maximum total size of the responses that the clients of a pool decode at the same time.
 	decodedElement = 1 << 10
 	maxDecoded     = 96 << 20
 )
@@ -74,7 +74,7 @@ func (s *store) get(key string) *stored {
 	return element.Value.(*stored)
 }
 
-// put adds an entry unless it is larger than an eighth of the limit. Therefore no caller can evict all other entries with one response.
+// put adds an entry unless it is larger than an eighth of the limit. Therefore, no caller can evict all other entries with one response.
 func (s *store) put(entry *stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// MaxPayload is the maximum size of a webhook payload of GitHub, in bytes.
+// MaxPayload is the maximum size of a GitHub webhook payload, in bytes.
 const MaxPayload = 25 << 20
 
 // keptPayload is the number of bytes of a payload that are kept in memory. A pull request with the longest possible text is smaller. For a push of
@@ -64,7 +64,7 @@ var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 const maxDelivery = 100
 
 // ParseWebhook reads a delivery of at most maxBytes; 0 means MaxPayload. The header X-Hub-Signature-256 must be valid for the secret, and the
-// secret must not be empty. The signature with SHA-1 is ignored. Every error is a *WebhookError.
+// secret must not be empty. The SHA-1 signature is ignored. Every error is a *WebhookError.
 func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error) {
 	refuse := func(status int, format string, values ...any) (Event, error) {
 		return Event{}, &WebhookError{Status: status, Reason: fmt.Sprintf(format, values...)}
@@ -144,10 +144,10 @@ var read = map[string]bool{
 	"action": true, "number": true, "repository": true, "pull_request": true, "package": true, "registry_package": true,
 }
 
-// maxFields is the maximum number of fields of a payload that are read. Payloads of GitHub have some dozens of fields.
+// maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning returns an object with the needed fields that are complete in the beginning of a JSON object.
+// beginning returns an object with the needed fields that are complete at the beginning of a JSON object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

@@ -62,7 +62,7 @@ func TestWebhookIsRefused(t *testing.T) {
 	}{
 		"no signature":        {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, secret, 401},
 		"signature by SHA-1":  {func(r *http.Request) { signOld(r, "X-Hub-Signature") }, secret, 401},
-		"SHA-1 as the 256":    {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
+		"SHA-1 in SHA-256":    {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
 		"another secret":      {func(*http.Request) {}, []byte("other"), 401},
 		"empty signature":     {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=") }, secret, 401},
 		"no hexadecimal":      {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=xyz") }, secret, 401},
@@ -88,7 +88,7 @@ func TestWebhookIsRefused(t *testing.T) {
 				t.Fatalf("error %v, want status %d", err, test.want)
 			}
 			if strings.Contains(err.Error(), "secret-") {
-				t.Errorf("message %q holds the secret", err)
+				t.Errorf("message %q contains the secret", err)
 			}
 		})
 	}
@@ -117,9 +117,9 @@ func TestWebhookBodyIsBounded(t *testing.T) {
 		length int64 // announced length
 		most   int64 // maximum number of bytes read
 	}{
-		"30 MB":                    {30 << 20, 0},
-		"without end":              {-1, MaxPayload + 1<<20},
-		"more than it is reported": {1000, MaxPayload + 1<<20},
+		"30 MB":                 {30 << 20, 0},
+		"without end":           {-1, MaxPayload + 1<<20},
+		"more than is reported": {1000, MaxPayload + 1<<20},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -256,9 +256,10 @@ type CommentState struct {
 }
 
 // EnsureComment writes the comment of a key on a pull request or issue, and edits it in place later. If the ID of the comment is lost, the comment
-// is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment of another user is never
-// edited. Call EnsureComment only if the body has changed. If the ID is known, the comment is edited without reading it first, because GitHub's
-// replicas may not know a new comment for a few seconds. The returned state must be stored even if there is an error. Every error is an *Error.
+// is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment
+// by another user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment
+// is edited without reading it first, because GitHub's replicas may not know a new comment for a few seconds. The
+// returned state must be stored even if there is an error. Every error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
 	if err := repo.check(); err != nil {
@@ -387,8 +388,8 @@ func (c *Client) askLogin(ctx context.Context) (string, error) {
 	return user.GetLogin(), err
 }
 
-// EscapeMarkdown escapes text of other users for a comment. The result is a single line without markup, links, images, HTML, and mentions of users,
-// teams and issues. The text is limited to limit bytes before it is escaped.
+// EscapeMarkdown escapes text from other users for a comment. The result is a single line without markup, links,
+// images, HTML, or mentions of users, teams and issues. The text is limited to limit bytes before it is escaped.
 func EscapeMarkdown(text string, limit int) string {
 	var out strings.Builder
 	for _, r := range outbound.Printable([]byte(text), limit) {

@@ -56,7 +56,7 @@ func TestDeploymentConflicts(t *testing.T) {
 				t.Error("a conflict is final, or left a deployment")
 			}
 			if id := must(w.token().EnsureDeployment(t.Context(), shop, w.deployment()))(t); id != w.repo.Deployments()[0].ID {
-				t.Errorf("deployment %d, want the one that was made", id)
+				t.Errorf("deployment %d, want the one that was created", id)
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestDeploymentErrors(t *testing.T) {
 		"short commit":   {func(_ *world, d *Deployment) { d.SHA = "abc" }, BadConfig, "SHA"},
 		"no environment": {func(_ *world, d *Deployment) { d.Environment = "" }, BadConfig, "environment"},
 		"no marker":      {func(_ *world, d *Deployment) { d.Marker = "" }, BadConfig, "marker"},
-		"marker of HTML": {func(_ *world, d *Deployment) { d.Marker = "a-->b" }, BadConfig, "marker"},
+		"HTML marker":    {func(_ *world, d *Deployment) { d.Marker = "a-->b" }, BadConfig, "marker"},
 		"no permission": {func(w *world, _ *Deployment) {
 			w.AddToken("secret-a", githubtest.Access{Permissions: map[string]string{"deployments": "read"}})
 		}, Forbidden, "deployments=write"},
@@ -253,8 +253,9 @@ func TestCommentOfAnother(t *testing.T) {
 	}
 }
 
-// TestCommentOfAnotherAuthor checks the case of a user who knows the form of our comments and can read those on one pull request. This does not help the
-// user on another pull request, and comments of other users are never treated as ours.
+// TestCommentOfAnotherAuthor checks the case of a user who knows the form of our comments and can read those on one
+// pull request. This knowledge does not help the user on another pull request, and comments of other users are never
+// treated as ours.
 func TestCommentOfAnotherAuthor(t *testing.T) {
 	credentials := map[string]func(*world) Credential{
 		"token": func(*world) Credential { return Credential{Token: "secret-a"} },
@@ -290,7 +291,7 @@ func TestCommentOfAnotherAuthor(t *testing.T) {
 				}
 			}
 			if w.Count("GET /user", 0)+w.Count("GET /app", 0) != 1 {
-				t.Errorf("GitHub was asked for the login %d times, want once", w.Count("GET /user", 0)+w.Count("GET /app", 0))
+				t.Errorf("the login was requested %d times, want once", w.Count("GET /user", 0)+w.Count("GET /app", 0))
 			}
 		})
 	}
@@ -310,7 +311,7 @@ func TestCommentIsFoundAfterACrash(t *testing.T) {
 	_, err := w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "uid", Body: "ready"})
 	isKind(t, err, Unreachable)
 	if all := w.repo.Comments(1); len(all) != 1 {
-		t.Errorf("comments %+v while the login cannot be asked for", all)
+		t.Errorf("comments %+v while the login cannot be requested", all)
 	}
 }
 
@@ -366,22 +367,22 @@ func TestCommentIsCut(t *testing.T) {
 	state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: body}))(t)
 	again := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "m", Body: body}))(t)
 	if again != state || w.Count(editRoute, 0) != 0 {
-		t.Error("a comment that was cut is written again")
+		t.Error("a truncated comment is written again")
 	}
 }
 
 func TestEscapeMarkdown(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"plain":     {"Add carts", "Add carts"},
-		"markup":    {"**a** `b` [c](d) ![e](f)", `\*\*a\*\* \` + "`b\\`" + ` \[c\]\(d\) \!\[e\]\(f\)`},
-		"HTML":      {"<img src=x> &amp; <!-- x -->", `&lt;img src\=x&gt; &amp;amp\; &lt;\!\-\- x \-\-&gt;`},
-		"mentions":  {"@acme/all #12", "\\@\u200bacme\\/all \\#\u200b12"},
-		"addresses": {"https://evil.example www.x.y", `https\:\/\/evil\.example www\.x\.y`},
-		"lines":     {"a\n# b", "a \\#\u200b b"},
-		"direction": {"a\u202eb\u200bc", "abc"},
-		"cut":       {strings.Repeat("ü", 300), strings.Repeat("ü", 50)},
-		"no UTF-8":  {"a\xffb", "ab"},
-		"backslash": {`\@a`, "\\\\\\@\u200ba"},
+		"plain":         {"Add carts", "Add carts"},
+		"markup":        {"**a** `b` [c](d) ![e](f)", `\*\*a\*\* \` + "`b\\`" + ` \[c\]\(d\) \!\[e\]\(f\)`},
+		"HTML":          {"<img src=x> &amp; <!-- x -->", `&lt;img src\=x&gt; &amp;amp\; &lt;\!\-\- x \-\-&gt;`},
+		"mentions":      {"@acme/all #12", "\\@\u200bacme\\/all \\#\u200b12"},
+		"addresses":     {"https://evil.example www.x.y", `https\:\/\/evil\.example www\.x\.y`},
+		"lines":         {"a\n# b", "a \\#\u200b b"},
+		"direction":     {"a\u202eb\u200bc", "abc"},
+		"cut":           {strings.Repeat("ü", 300), strings.Repeat("ü", 50)},
+		"invalid UTF-8": {"a\xffb", "ab"},
+		"backslash":     {`\@a`, "\\\\\\@\u200ba"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -407,10 +408,10 @@ func TestDeploymentsAreFoundByPrefix(t *testing.T) {
 		prefix, environment string
 		want                []MadeDeployment
 	}{
-		"of a prefix":     {"uid-1:", "", []MadeDeployment{want[1], want[0]}},
-		"of all":          {"", "", []MadeDeployment{want[2], want[1], want[0]}},
-		"and environment": {"uid-1:", "pr-1/a", want[:1]},
-		"of no one":       {"uid-3:", "", nil},
+		"a prefix":                    {"uid-1:", "", []MadeDeployment{want[1], want[0]}},
+		"all deployments":             {"", "", []MadeDeployment{want[2], want[1], want[0]}},
+		"a prefix and an environment": {"uid-1:", "pr-1/a", want[:1]},
+		"no match":                    {"uid-3:", "", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// APIVersion is the version of the body of a call.
+// APIVersion is the version of the call body.
 const APIVersion = "hooks.hlnr.io/v1"
 
 // Body is the body of a call. Later versions only add fields.
@@ -40,12 +40,12 @@ type Body struct {
 	PreviousVersion string `json:"previousVersion"`
 	// Run is the sequence number of the rollout. It is 0 after the end of the rollout.
 	Run int64 `json:"run"`
-	// Step is the number of the step of the call, counted from 1. StepName is its name, if it has one.
+	// Step is the number of the call's step, counted from 1. StepName is its name, if it has one.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
 	// Weight is the current weight of the release, in percent.
 	Weight int32 `json:"weight"`
-	// Phase is the status of the release. Reason and Attempt belong to it.
+	// Phase is the status of the release. Reason and Attempt are part of this status.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
@@ -57,7 +57,7 @@ type Body struct {
 	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
-// Rollout is the state of a rollout on which calls of hooks depend.
+// Rollout is the state of a rollout on which hook calls depend.
 type Rollout struct {
 	// UID is the UID of the release.
 	UID types.UID
@@ -72,7 +72,8 @@ type Rollout struct {
 	// Round is when the current round of checks began, in a step with measurements. It is zero if
 	// no round is due.
 	Round time.Time
-	// PodsLeft reports whether pods of the preview that ends are still running. LatePod describes a pod that should have ended. It is empty if there is none.
+	// PodsLeft reports whether pods of the ending preview are still running. LatePod describes a pod that should have
+	// ended. It is empty if there is none.
 	PodsLeft bool
 	LatePod  string
 	// Unmeasured reports whether the analysis cannot be used now. Jobs of the current round continue.
@@ -136,7 +137,7 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 	return nil
 }
 
-// Call is a call of a hook that is needed now.
+// Call is a hook call that is needed now.
 type Call struct {
 	// Hook is the hook to call.
 	Hook v1alpha1.Hook

@@ -111,9 +111,9 @@ func TestQuestions(t *testing.T) {
 			at(v1alpha1.GatePreRollout)(w)
 			w.group.Active = ""
 		}, []string{"prerollout", "event"}},
-		"a preview is not rolled back": {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
-		"nor the first release":        {func(w *world) { w.group.Active = "" }, []string{"event"}},
-		"the run of another release":   {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
+		"a preview is not rolled back":         {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
+		"the first release is not rolled back": {func(w *world) { w.group.Active = "" }, []string{"event"}},
+		"the run of another release":           {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
 		"stable": {func(w *world) {
 			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
 		}, nil},
@@ -141,7 +141,7 @@ func TestQuestions(t *testing.T) {
 			w.row.Status, w.release.Status.Release = v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseDeprecated
 			w.group.End = &v1alpha1.PreviewEnd{Release: "old", Time: gated}
 		}, nil},
-		"no canary any more": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
+		"canary removed": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,10 +154,10 @@ func TestQuestions(t *testing.T) {
 			p.Round = w.round
 			questions := p.Calls(w.known)
 			if diff := cmp.Diff(test.want, names(questions)); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
+				t.Errorf("calls (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(questions, placeIn(w.ms, w.release, w.round).Calls(w.known)); diff != "" {
-				t.Errorf("the same place asks something else (-first +second):\n%s", diff)
+				t.Errorf("the same state causes other calls (-first +second):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, w.ms); diff != "" {
 				t.Errorf("the Microservice was changed:\n%s", diff)
@@ -166,7 +166,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// placeIn is like RolloutOf, in a round of checks.
+// placeIn does the same as RolloutOf, with a round of checks in progress.
 func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice, round time.Time) *Rollout {
 	p := RolloutOf(ms, release)
 	p.Round = round
@@ -176,11 +176,11 @@ func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice,
 func TestNoCallsWithoutARow(t *testing.T) {
 	t.Parallel()
 	if p := RolloutOf(canary(), vsvc("third")); p != nil {
-		t.Errorf("a release that the rollout state does not have is at %+v", p)
+		t.Errorf("a release that is not in the rollout state has the rollout %+v", p)
 	}
 }
 
-// TestID checks that an ID stays the same exactly as long as the question does.
+// TestID checks that an ID stays the same exactly as long as the call does.
 func TestID(t *testing.T) {
 	t.Parallel()
 	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {
@@ -196,7 +196,7 @@ func TestID(t *testing.T) {
 				return q.Body.ID
 			}
 		}
-		t.Fatalf("%s is not asked", hook)
+		t.Fatalf("%s is not called", hook)
 		return ""
 	}
 	same := func(*v1alpha1.ReleaseGroup) {}
@@ -210,8 +210,8 @@ func TestID(t *testing.T) {
 		"another step":                {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 0 }, true},
 		"another run":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
 		"the gate again":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.GateTime = &later }, true},
-		"a wish over steps":           {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, false},
-		"a wish for another run":      {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
+		"a rollback in another step":  {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, false},
+		"a rollback of another run":   {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
 		"an event of another step":    {"event", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
 		"an event of another reason":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
 		"an event of another status":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Status = v1alpha1.ReleaseError }, true},
@@ -303,7 +303,7 @@ func TestEndOfAPreview(t *testing.T) {
 	p.LatePod = "pod a on node b has not ended"
 	late := p.Calls(nil)
 	if shown := p.Fold(nil, late, Waiting(late), waited); len(Due(nil, late)) > 0 || len(shown) != 1 || shown[0].Phase != v1alpha1.HookWaiting || shown[0].Message != p.LatePod {
-		t.Errorf("with a pod that does not end the status is %+v, and hooks that are due: %v", shown, names(Due(nil, late)))
+		t.Errorf("while a pod has not ended, the status is %+v, and the due hooks are %v", shown, names(Due(nil, late)))
 	}
 	p.PodsLeft, p.LatePod = false, ""
 	calls := p.Calls(nil)
@@ -320,7 +320,7 @@ func TestEndOfAPreview(t *testing.T) {
 	}
 	g.End.Time = metav1.NewMicroTime(gated.Add(time.Hour)) // The preview was opened again, and ends again.
 	if again := p.Calls(known); len(again) != 1 || again[0].Body.ID == first || len(Due(known, again)) != 1 {
-		t.Errorf("another end is not another call: %+v", again)
+		t.Errorf("a second end does not cause a second call: %+v", again)
 	}
 }
 

@@ -44,13 +44,13 @@ func FuzzAnswer(f *testing.F) {
 		got := p.call(context.Background(), &q, Credentials{})
 		message := got.message
 		if got.yes != (code <= 204) || got.refused != (code == StatusRefused) {
-			t.Errorf("%d is taken for a yes: %t, for a refusal: %t", code, got.yes, got.refused)
+			t.Errorf("%d is treated as agreement: %t, as a refusal: %t", code, got.yes, got.refused)
 		}
 		if !utf8.ValidString(message) || len(message) > maxMessage || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d %q: message %q of %d bytes", code, body, message, len(message))
 		}
 		if Uncallable(v1alpha1.HookStatus{Message: message}) {
-			t.Errorf("the words of a receiver are taken for ours: %q", message)
+			t.Errorf("the text of a receiver is mistaken for ours: %q", message)
 		}
 	})
 }

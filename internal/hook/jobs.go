@@ -69,7 +69,7 @@ func Variables(q Call) []corev1.EnvVar {
 		{Name: "HLNR_URL", Value: b.URL},
 		{Name: "HLNR_PASSED", Value: strings.Join(b.Passed, ",")},
 	}
-	for i := range out { // Otherwise the kubelet would replace $(NAME).
+	for i := range out { // Otherwise, the kubelet would replace $(NAME).
 		out[i].Value = strings.ReplaceAll(out[i].Value, "$(", "$$(")
 	}
 	for _, e := range q.Hook.Job.Env {
@@ -92,7 +92,8 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the maximum time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether the last pod of a Job has ended, so that no further pod becomes ready, but the Job has not ended.
+// ends reports whether the last pod of a Job has ended, so no further pod becomes ready, although the Job has not
+// ended.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
 		return true
@@ -103,7 +104,7 @@ func ends(job *batchv1.Job) bool {
 }
 
 // NotStartedBy returns the time at which a Job counts as not started if none of its pods is ready by then. The timeout of a pod does not
-// include the time without a node. ok is false if the Job ends, has ended, or has a ready pod.
+// include the time without a node. ok is false if the Job is ending, has ended, or has a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
@@ -153,7 +154,7 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, does not start again for it.
+	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again because of the Job.
 	switch {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"

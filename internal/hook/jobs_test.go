@@ -78,7 +78,8 @@ func TestJobOutcome(t *testing.T) {
 	}
 }
 
-// TestJobWithoutANode checks that a round waits for a Job whose pod has no node no longer than for a Job whose pod runs. Gates wait for such a Job.
+// TestJobWithoutANode checks that a round waits no longer for a Job whose pod has no node than for a Job whose pod
+// runs. Gates wait for such a Job.
 func TestJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -102,18 +103,18 @@ func TestJobWithoutANode(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		"before its timeout":            {job, round, 2*time.Minute - time.Second, false},
-		"after its timeout":             {job, round, 2 * time.Minute, true},
-		"a pod that runs":               {ready, round, time.Hour, false},
-		"a pod that has just ended":     {ended, round, time.Hour, false},
-		"a Job that has just succeeded": {met, round, time.Hour, false},
-		"a Job that has just failed":    {target, round, time.Hour, false},
-		"a pod that replaces a failed":  {again, round, 9 * time.Minute, false},
-		"a second pod without a node":   {again, round, 10 * time.Minute, true},
-		"a gate":                        {job, gate, time.Hour, false},
-		"one that has ended meanwhile":  {endedJob(batchv1.JobComplete, ""), round, time.Hour, false},
-		"a Job that has no pod object":  {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 10 * time.Minute, true},
-		"the default timeout is 10 min": {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 9 * time.Minute, false},
+		"before its timeout":               {job, round, 2*time.Minute - time.Second, false},
+		"after its timeout":                {job, round, 2 * time.Minute, true},
+		"a pod that runs":                  {ready, round, time.Hour, false},
+		"a pod that has just ended":        {ended, round, time.Hour, false},
+		"a Job that has just succeeded":    {met, round, time.Hour, false},
+		"a Job that has just failed":       {target, round, time.Hour, false},
+		"a pod that replaces a failed one": {again, round, 9 * time.Minute, false},
+		"a second pod without a node":      {again, round, 10 * time.Minute, true},
+		"a gate":                           {job, gate, time.Hour, false},
+		"a Job that has ended meanwhile":   {endedJob(batchv1.JobComplete, ""), round, time.Hour, false},
+		"a Job that has no pod object":     {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 10 * time.Minute, true},
+		"the default timeout is 10 min":    {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 9 * time.Minute, false},
 	} {
 		got := JobOutcome(test.job, test.hook, "", created.Add(test.after))
 		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no ready pod after ") {
@@ -188,7 +189,7 @@ func TestObsoleteJob(t *testing.T) {
 		"a migration that has not started is not needed": {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end), Annotations: done.Annotations}}, nil, nil, true, end.Add(10 * time.Minute)},
 		"a load test runs":                        {load, nil, asked, false, time.Time{}},
 		"a load test runs in a step that is over": {load, status(v1alpha1.HookDelivered), nil, true, time.Time{}},
-		"the hook is removed: 24 h are the default": {func() *batchv1.Job {
+		"the hook is removed: the default is 24 h": {func() *batchv1.Job {
 			j := done.DeepCopy()
 			j.Labels[v1alpha1.LabelHook] = "gone"
 			return j
@@ -200,7 +201,7 @@ func TestObsoleteJob(t *testing.T) {
 	}
 	p.Unmeasured = true // The template of the analysis is deleted, and may be created again within the round.
 	if obsolete, _ := p.Obsolete(load, nil, nil); obsolete {
-		t.Error("a load test ends when its analysis cannot be used, and would run a second time")
+		t.Error("a load test is ended when its analysis cannot be used, and would run a second time")
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Row 60 of the known failures: each hook that waits for the end of a release is called
 // with the final status, in whichever way the release ended: by steps, without an
-// analysis, by a user, as the first release of its group, by a return, or by a failure.
+// analysis, by a user, as the first release of its group, by a rollback to it, or by a failure.
 func TestEachEndIsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -35,7 +35,7 @@ func TestEachEndIsReported(t *testing.T) {
 		"rolled back to":     {v1alpha1.ReleaseActive, "RolledBack", "1.4.3", v1alpha1.ReleaseDeprecated, true},
 		"failed":             {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
 		"aborted":            {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
-		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
+		"never became ready": {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
 		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
 		"superseded":         {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // The row is removed too.
 		"in progress":        {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
@@ -56,14 +56,14 @@ func TestEachEndIsReported(t *testing.T) {
 				return
 			}
 			if body := questions[i].Body; body.Phase != test.status || body.Reason != test.reason || body.Version != "1.4.3" {
-				t.Errorf("it is reported %s %s of %s", body.Phase, body.Reason, body.Version)
+				t.Errorf("the report is %s %s of %s", body.Phase, body.Reason, body.Version)
 			}
 		})
 	}
 }
 
-// Row 61: the hooks of each gate are called only at that gate. The gate of the rollout
-// does not apply to each step, and the gate of traffic does not apply while the promotion waits.
+// Row 61: the hooks of each gate are called only at that gate. The hooks of the rollout gate are not called at each
+// step, and the hooks of the traffic gate are not called while the promotion waits.
 func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	t.Parallel()
 	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
@@ -79,13 +79,13 @@ func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 				}
 			}
 			if want := slices.DeleteFunc([]v1alpha1.HookType{at}, func(t v1alpha1.HookType) bool { return t == "" }); !slices.Equal(asked, want) {
-				t.Errorf("at %q in step %d: asked %q", at, step, asked)
+				t.Errorf("at %q in step %d: called %q", at, step, asked)
 			}
 		}
 	}
 }
 
-// Row 62: a missing answer is not an agreement. Only a response of 200 to 204 agrees,
+// Row 62: a missing answer is not an agreement. Only a response with a status from 200 to 204 agrees,
 // and a hook without an address does not agree.
 func TestNoHookMeansNotApproved(t *testing.T) {
 	t.Parallel()
@@ -124,8 +124,7 @@ func TestNoHookMeansNotApproved(t *testing.T) {
 	}
 }
 
-// Row 56: connections of hooks are reused or closed, even with certificates of
-// users.
+// Row 56: connections of hooks are reused or closed, even with user certificates.
 func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"system's certificates": false, "own certificates": true} {

@@ -92,7 +92,7 @@ type delivery struct {
 func NewPool(o Options) (*Pool, error) {
 	shared, err := o.Policy.Client(clientOptions(nil))
 	if err != nil {
-		return nil, fmt.Errorf("make a client for hooks: %w", err)
+		return nil, fmt.Errorf("create a client for hooks: %w", err)
 	}
 	p := &Pool{
 		policy: o.Policy, shared: shared, credentials: o.Credentials, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,

@@ -70,7 +70,7 @@ func (w *world) question(t v1alpha1.HookType, id string) Call {
 
 func (w *world) ask(questions ...Call) time.Time { return w.Ask(shop, questions, questions) }
 
-// outcome waits until the question is answered.
+// outcome waits until the call is answered.
 func (w *world) outcome(t *testing.T, id string) Outcome {
 	t.Helper()
 	for {
@@ -212,7 +212,7 @@ func TestFailuresContainNoSecrets(t *testing.T) {
 		change func(*Call)
 		want   string
 	}{
-		"nothing listens":  {func(q *Call) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
+		"no server":        {func(q *Call) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
 		"a refused range":  {func(q *Call) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
 		"metadata":         {func(q *Call) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
 		"a missing Secret": {func(q *Call) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "this must not be called"},
@@ -282,12 +282,12 @@ func TestRetries(t *testing.T) {
 		failures int
 		want     Outcome
 	}{
-		"a check is not repeated":             {v1alpha1.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
-		"a check with retries":                {v1alpha1.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
-		"a message is repeated":               {v1alpha1.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
-		"a message that is not accepted":      {v1alpha1.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
-		"a gate has its interval for that":    {v1alpha1.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
-		"a rollback has its interval as well": {v1alpha1.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a check is not repeated":           {v1alpha1.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a check with retries":              {v1alpha1.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
+		"a message is repeated":             {v1alpha1.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
+		"a message that is not accepted":    {v1alpha1.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
+		"a gate is not repeated":            {v1alpha1.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
+		"a rollback is not repeated either": {v1alpha1.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,8 +317,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a response of the
-// receiver itself agrees or refuses.
+// TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a
+// response from the receiver itself agrees or refuses.
 func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {
@@ -333,7 +333,7 @@ func TestNoAnswerDecidesNothing(t *testing.T) {
 		change  func(*v1alpha1.Hook)
 		verdict bool
 	}{
-		"nothing listens":       {nil, func(h *v1alpha1.Hook) { h.URL = down.URL }, false},
+		"no server":             {nil, func(h *v1alpha1.Hook) { h.URL = down.URL }, false},
 		"the connection ends":   {hangUp, nil, false},
 		"too many requests":     {status(429, ""), nil, false},
 		"bad gateway":           {status(502, ""), nil, false},
@@ -412,7 +412,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		at := w.ask(q)
 		if want := now.Add(time.Duration(elapsed.Load())).Add(time.Duration(n) * time.Minute); !at.Equal(want) {
-			t.Fatalf("after %d calls it is asked again at %s, want %s", n, at, want)
+			t.Fatalf("after %d calls it is called again at %s, want %s", n, at, want)
 		}
 		elapsed.Add(int64(n) * int64(time.Minute))
 		if at := w.ask(q); !at.IsZero() {
@@ -456,7 +456,7 @@ func TestPermanentRejection(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if next := w.ask(q); want && (!next.IsZero() || calls.Load() != 1) {
-				t.Errorf("it is asked again at %s, after %d calls", next, calls.Load())
+				t.Errorf("it is called again at %s, after %d calls", next, calls.Load())
 			}
 		})
 	}
@@ -487,7 +487,7 @@ func TestPolling(t *testing.T) {
 	w.ask(q)
 	answered(1)
 	if next := w.ask(q); !next.Equal(began.Add(30 * time.Second)) {
-		t.Errorf("asked again at %s, want in 30s", next)
+		t.Errorf("called again at %s, want in 30s", next)
 	}
 	clock.Store(int64(29 * time.Second))
 	w.ask(q)
@@ -504,7 +504,7 @@ func TestPolling(t *testing.T) {
 	}
 	clock.Store(int64(90 * time.Second))
 	if next := w.ask(q); !next.IsZero() {
-		t.Errorf("an open gate is asked again at %s", next)
+		t.Errorf("an open gate is called again at %s", next)
 	}
 	if calls.Load() != 3 {
 		t.Errorf("%d calls, want 3", calls.Load())
@@ -536,7 +536,7 @@ func TestEditedHook(t *testing.T) {
 		<-w.requeued
 	}
 	if next := w.ask(q); !next.Equal(began.Add(time.Second + time.Hour)) {
-		t.Errorf("asked again at %s, want in an hour", next)
+		t.Errorf("called again at %s, want in an hour", next)
 	}
 }
 
@@ -551,7 +551,7 @@ func TestUncallable(t *testing.T) {
 		t.Errorf("message %q", o.Message)
 	}
 	if Uncallable(v1alpha1.HookStatus{Message: "HTTP 409: cannot be called: it sleeps"}) {
-		t.Error("the words of a server are taken for ours")
+		t.Error("the text of a server is mistaken for ours")
 	}
 }
 
@@ -591,13 +591,13 @@ func TestAbandoned(t *testing.T) {
 				}
 				w.Ask(shop, nil, nil)
 				if w.Releases() != 0 {
-					t.Error("what is over is remembered")
+					t.Error("a canceled call is remembered")
 				}
 				return
 			}
 			await.Receive(t, "the end of the call", gone)
 			if len(w.requeued) > 0 {
-				t.Error("what was abandoned requeues")
+				t.Error("an abandoned call requeues")
 			}
 		})
 	}
@@ -709,8 +709,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceDoesNotBlockOthers checks that a namespace whose endpoints hang does not prevent the calls of another namespace. It may use
-// many spellings of one host, many hosts, or the host that both namespaces call.
+// TestOneNamespaceDoesNotBlockOthers checks that a namespace whose endpoints hang does not prevent the calls of
+// another namespace. The namespace with the hanging endpoints may use many spellings of one host, many hosts, or the
+// host that both namespaces call.
 func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -57,12 +57,11 @@ func silent(code int) bool {
 type Credentials struct {
 	// Key signs the calls. If it is nil, they are not signed.
 	Key []byte
-	// CA are certificate authorities in PEM. If CA is nil, the authorities of the system apply.
+	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities apply.
 	CA []byte
 }
 
-// Sign returns the signature header of a body, which is the HMAC with SHA-256 of the timestamp, a full
-// stop and the body.
+// Sign returns the signature header of a body, which is the HMAC-SHA256 of the timestamp, a period and the body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(timestamp))

@@ -41,11 +41,11 @@ const quiet = time.Minute
 // not allowed.
 const uncallable = "cannot be called: "
 
-// Uncallable reports whether a hook was not called because its address is not allowed. Only a change to
-// the hook or of the manager's flags changes that.
+// Uncallable reports whether a hook was not called because its address is not allowed. Only a change to the hook or
+// to the manager's flags can change that.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
-// notCreated is the prefix of the message of a call whose Job the API server rejects.
+// notCreated is the prefix of the message for a call whose Job the API server rejects.
 const notCreated = "cannot create Job "
 
 // Uncreated reports whether the API server rejects the Job of a hook.
@@ -53,7 +53,7 @@ func Uncreated(s v1alpha1.HookStatus) bool {
 	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
 }
 
-// port matches the local port in an error of a connection, which differs each time.
+// port matches the local port in a connection error. The port differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
 // gist returns the part of a message that is equal for equal results: the status code, or the reason why
@@ -104,7 +104,8 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 
 // ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release that gave its traffic back begins
 // another rollout of the same attempt: gates that it has passed count until they are called again. A release that waits for its
-// retry has passed no gate, unless hooks of PostRollout, which may revert what a gate did, still wait to be called for its failure.
+// retry has passed no gate, unless PostRollout hooks, which may revert what a gate did, have not yet been called for
+// its failure.
 func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
 	run := p.Rollout
 	switch {
@@ -118,8 +119,8 @@ func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.Hook
 	return s.Phase != v1alpha1.HookOpen || begins || p.Row.Promoted > 0
 }
 
-// uncalled reports whether a call has not begun: it waits for another Job, or the API server rejects its Job. The message shows for what it
-// waits. A call that has begun has a Job or, until the receiver responds, no message.
+// uncalled reports whether a call has not begun: it waits for another Job, or the API server rejects its Job. The
+// message shows what the call waits for. A call that has begun has a Job or, until the receiver responds, no message.
 func uncalled(s *v1alpha1.HookStatus) bool { return !final(s) && s.Job == "" && s.Message != "" }
 
 // SetPassed sets Passed in the calls. These are the hooks that let the release pass a gate, in the current or the last rollout.
@@ -153,7 +154,7 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 }
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is
-// always recorded. Other messages for the same result are recorded at most once in the time quiet,
+// always recorded. Other messages for the same result are recorded at most once within the duration quiet,
 // because each record costs a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
@@ -189,7 +190,7 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final reports whether the hook is not called again for the same question.
+// final reports whether the hook is not called again for the same call.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
 // Waiting returns the outcomes of the calls that are not made yet, by ID.

@@ -72,7 +72,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("before any answer: %q, want %q", got, phases.unanswered)
 			}
 			if len(Due(asked, questions)) != 1 {
-				t.Error("what was not answered is not due")
+				t.Error("an unanswered call is not due")
 			}
 			answers := []struct {
 				outcome Outcome
@@ -120,7 +120,7 @@ func TestFoldOverTime(t *testing.T) {
 	}
 	first := p.Fold(nil, questions, no("HTTP 409: later"), start)
 
-	t.Run("other words of the same no wait a minute", func(t *testing.T) {
+	t.Run("another message for the same answer waits a minute", func(t *testing.T) {
 		t.Parallel()
 		if diff := cmp.Diff(first, p.Fold(first, questions, no("HTTP 409: much later"), start.Add(59*time.Second))); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
@@ -129,7 +129,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("message after a minute: %q", got[0].Message)
 		}
 	})
-	t.Run("the same failed connection from another port waits too", func(t *testing.T) {
+	t.Run("the same failed connection from another port also waits", func(t *testing.T) {
 		t.Parallel()
 		reset := func(port string) map[string]Outcome {
 			return no("read tcp 10.0.0.1:" + port + "->10.0.0.2:80: read: connection reset by peer")
@@ -139,7 +139,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("another code or error waits for nothing", func(t *testing.T) {
+	t.Run("another code or error does not wait", func(t *testing.T) {
 		t.Parallel()
 		for _, message := range []string{"HTTP 503: later", "HTTP 503", "no answer within 10s", "cannot be called: refuse 127.0.0.1"} {
 			if got := p.Fold(first, questions, no(message), start.Add(time.Second)); got[0].Message != message {
@@ -160,14 +160,14 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("a yes waits for nothing", func(t *testing.T) {
+	t.Run("an agreement does not wait", func(t *testing.T) {
 		t.Parallel()
 		got := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Second))
 		if got[0].Phase != v1alpha1.HookOpen {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
-	t.Run("a no after the yes comes too late", func(t *testing.T) {
+	t.Run("a refusal after the agreement comes too late", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		if diff := cmp.Diff(open, p.Fold(open, questions, no("no"), start.Add(time.Hour))); diff != "" {
@@ -181,7 +181,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("a yes opens no later gate", func(t *testing.T) {
+	t.Run("an agreement opens no later gate", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		q := one(v1alpha1.HookConfirmPromotion)
@@ -191,7 +191,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
-	t.Run("a gate that never opened goes when the run is elsewhere", func(t *testing.T) {
+	t.Run("a gate that never opened is removed when the run has continued", func(t *testing.T) {
 		t.Parallel()
 		if got := p.Fold(first, nil, no("no"), start.Add(time.Hour)); len(got) != 0 {
 			t.Errorf("left: %+v", got)
@@ -213,7 +213,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("left after the run: %+v", got)
 		}
 	})
-	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {
+	t.Run("a late message is recorded when it arrives", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookPostRollout)
 		reported := q.Calls(nil)
@@ -226,7 +226,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("when it arrived: %+v", got)
 		}
 	})
-	t.Run("a hook that is no more goes", func(t *testing.T) {
+	t.Run("a hook that no longer exists is removed", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookEvent)
 		if got := q.Fold(first, nil, nil, start); len(got) != 0 {

@@ -1,6 +1,6 @@
-// Package manifest reads manifests of hlnr.io and checks them like an API server, but without a connection to one: unknown fields, types,
-// defaults, lists and CEL rules, by the embedded CRDs. It does not include checks that need stored objects, such as immutable fields and
-// existing names.
+// Package manifest reads manifests of the hlnr.io API group and checks them as an API server does, but without a
+// connection to one. It checks unknown fields, types, defaults, lists and CEL rules against the embedded CRDs. It
+// does not include checks that need stored objects, such as immutable fields and existing names.
 package manifest
 
 import (
@@ -58,7 +58,8 @@ func text(object map[string]any, field string) string {
 	return t
 }
 
-// Read reads a stream of YAML or JSON documents. It omits empty documents and replaces a List by its items. Duplicate keys are an error.
+// Read reads a stream of YAML or JSON documents. It omits empty documents and replaces a List with its items.
+// Duplicate keys are an error.
 func Read(stream []byte) ([]Object, error) {
 	var objects []Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))

@@ -41,7 +41,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestRefusedTemplates checks that templates are rejected if they take long or read values that are not part of a message.
+// TestRefusedTemplates checks that templates are rejected if they take a long time or read values that are not part
+// of a message.
 func TestRefusedTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{
@@ -69,7 +70,7 @@ func TestRefusedTemplates(t *testing.T) {
 	long := example(v1alpha1.NotifyFailed)
 	long.Cause = strings.Repeat("x", 1<<10)
 	if got, err := render(strings.Repeat("{{.cause}}", 100), long); err == nil {
-		t.Errorf("a body of %d bytes is made", len(got))
+		t.Errorf("a body of %d bytes is created", len(got))
 	}
 }
 

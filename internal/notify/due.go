@@ -57,7 +57,7 @@ func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool 
 	return f.Step > known.Step || f.Event == v1alpha1.NotifyWaiting && f.Step == known.Step && !slices.Contains(known.Waits, f.Wait)
 }
 
-// RemovedFact returns the fact that a reported release no longer exists.
+// RemovedFact returns the fact for a reported release that no longer exists.
 func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }

@@ -38,7 +38,7 @@ func errorf(format string, args ...any) *Error {
 	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
 }
 
-// finalf returns an error of a message that cannot be sent.
+// finalf returns an error for a message that cannot be sent.
 func finalf(format string, args ...any) *Error {
 	e := errorf(format, args...)
 	e.Rejected, e.Final = true, true

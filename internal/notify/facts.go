@@ -4,15 +4,15 @@
 //	facts.go        which transitions of a release can be reported now. Pure
 //	due.go          which transition a receiver does not know yet, and the record after a message. Pure
 //	message.go      messages and their texts. Pure
-//	template.go     bodies from templates of users. Pure
+//	template.go     bodies from users' templates. Pure
 //	cloudevents.go  CloudEvents that contain CDEvents. Pure
 //	chat.go         the parts of messages for chats. Pure
-//	slack.go        messages of Slack
-//	teams.go        cards of Microsoft Teams. Pure
-//	discord.go      messages of Discord
-//	githubstatus.go statuses of commits on GitHub
+//	slack.go        messages for Slack
+//	teams.go        cards for Microsoft Teams. Pure
+//	discord.go      messages for Discord
+//	githubstatus.go commit statuses on GitHub
 //	send.go         sends one message to one receiver over HTTP
-//	errors.go       errors of messages that are not accepted
+//	errors.go       errors for messages that are not accepted
 package notify
 
 import (

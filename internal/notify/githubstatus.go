@@ -22,7 +22,7 @@ var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifySuperseded: github.CommitError, v1alpha1.NotifyRemoved: github.CommitError,
 }
 
-// commitStatusOf returns a message in the format of GitHub. sha is the commit of an earlier message about the release, or
+// commitStatusOf returns a message in GitHub's format. sha is the commit of an earlier message about the release, or
 // empty.
 func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) github.CommitStatus {
 	return github.CommitStatus{
@@ -31,12 +31,13 @@ func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) git
 	}
 }
 
-// commitStatus sets the status of the commit of a release, and returns the commit. If the release is gone, there is no other record of it.
+// commitStatus sets the status of the commit of a release, and returns the commit. If the release is gone, there is
+// no other record of its commit.
 func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	status := commitStatusOf(r, m, edit)
 	switch {
 	case status.SHA == "":
-		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have one")
+		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have a commit")
 	case !github.IsCommit(status.SHA):
 		return "", finalf("the revision %q of the release is not a full commit", status.SHA)
 	}
@@ -52,7 +53,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub converts an error of GitHub. The texts of such errors contain no secrets.
+// errorOfGitHub converts a GitHub error. The texts of such errors contain no secrets.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

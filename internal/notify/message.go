@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// APIVersion is the version of messages as JSON.
+// APIVersion is the version of the JSON form of messages.
 const APIVersion = "notifications.hlnr.io/v1"
 
 // Severity is the severity of a message.
@@ -230,11 +230,11 @@ func waitText(word string) string {
 	case view.WordApproval:
 		return "waits for approval"
 	case view.WordInconclusive:
-		return "waits for a decision, its analysis is inconclusive"
+		return "waits for a decision because its analysis is inconclusive"
 	case view.WordNoTraffic:
 		return "waits for requests to measure"
 	case view.WordTogetherHeld:
-		return "waits for a decision, it failed elsewhere"
+		return "waits for a decision because it failed elsewhere"
 	case view.WordPaused:
 		return "is paused"
 	}

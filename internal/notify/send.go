@@ -36,7 +36,7 @@ type Credentials struct {
 	Repository github.Repo
 	// Key signs the body. If Key is nil, the body is not signed.
 	Key []byte
-	// CA are certificate authorities in PEM. If CA is nil, the authorities of the system apply.
+	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities apply.
 	CA []byte
 }
 

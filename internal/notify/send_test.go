@@ -169,7 +169,7 @@ func slackFault(body map[string]any, bot bool) string {
 	return ""
 }
 
-// TestSlack checks that a bot of Slack posts a message and edits it, and posts a deleted message again.
+// TestSlack checks that a Slack bot posts a message and edits it, and posts a deleted message again.
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {
@@ -218,7 +218,7 @@ func TestSlack(t *testing.T) {
 	}
 }
 
-// TestSlackWebhook checks that an incoming webhook of Slack receives a message without a channel.
+// TestSlackWebhook checks that a Slack incoming webhook receives a message without a channel.
 func TestSlackWebhook(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(_ int, _ *http.Request, raw []byte) (int, string) {
@@ -236,7 +236,8 @@ func TestSlackWebhook(t *testing.T) {
 	}
 }
 
-// TestDiscord checks that a webhook of Discord posts and edits messages within the limits, mentions no users, and posts a deleted message again.
+// TestDiscord checks that a Discord webhook posts and edits messages within the limits, mentions no users, and posts
+// a deleted message again.
 func TestDiscord(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {
@@ -289,7 +290,7 @@ func TestDiscord(t *testing.T) {
 	}
 }
 
-// TestTeams checks that a workflow of Microsoft Teams receives one Adaptive Card.
+// TestTeams checks that a Microsoft Teams workflow receives one Adaptive Card.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(int, *http.Request, []byte) (int, string) { return 202, "" })
@@ -315,7 +316,7 @@ func TestTeams(t *testing.T) {
 	}
 }
 
-// TestAnswersHideSecrets checks that secrets which a response repeats are not shown.
+// TestAnswersHideSecrets checks that secrets that a response repeats are not shown.
 func TestAnswersHideSecrets(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(_ int, r *http.Request, _ []byte) (int, string) {

@@ -43,7 +43,7 @@ func inSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// slackMessageOf returns a message in the format of Slack.
+// slackMessageOf returns a message in Slack's format.
 func slackMessageOf(m Message) slackMessage {
 	title := "*" + inSlack(cut(m.Title, maxSlackText/6)) + "*"
 	if m.URL != "" {
@@ -66,7 +66,7 @@ func slackMessageOf(m Message) slackMessage {
 	}
 }
 
-// slackAnswer is a response of the Web API. Errors have status 200 too.
+// slackAnswer is a response of the Web API. Errors also have status 200.
 type slackAnswer struct {
 	OK      bool   `json:"ok"`
 	Error   string `json:"error"`
@@ -74,13 +74,14 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// The errors of Slack about a single message, and about a message that can no longer be edited, for example because its channel was deleted.
+// Slack's errors about a single message, and about a message that can no longer be edited, for example because its
+// channel was deleted.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}
 )
 
-// slack posts a message by a bot token, or edits a message, which edit identifies by its channel and timestamp.
+// slack posts a message with a bot token, or edits the message that edit identifies by its channel and timestamp.
 func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Credentials, m Message, edit string) (string, *Error) {
 	body, method := slackMessageOf(m), "chat.postMessage"
 	body.Channel = channel
@@ -100,7 +101,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 	}
 	var answer slackAnswer
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return "", errorf("the response of Slack cannot be parsed: check that url is the address of the Slack Web API")
+		return "", errorf("the response from Slack cannot be parsed: check that url is the address of the Slack Web API")
 	}
 	switch {
 	case answer.OK && answer.Channel != "" && answer.TS != "" && len(answer.Channel)+len(answer.TS) < maxText:

@@ -71,7 +71,7 @@ func (c *channel) titles() (out []string) {
 	return out
 }
 
-// TestStories checks the messages about each of the histories of the views, for all events.
+// TestStories checks the messages for each history of the views, with all events.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	first := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active"}
@@ -117,7 +117,7 @@ func TestAllStories(t *testing.T) {
 					often.observe(m.Input, m.Now)
 				}
 				if len(often.messages) > before {
-					t.Fatalf("the same moment makes messages again: %q", often.titles()[before:])
+					t.Fatalf("the same moment creates messages again: %q", often.titles()[before:])
 				}
 			}
 			last := moments[len(moments)-1]
@@ -125,7 +125,7 @@ func TestAllStories(t *testing.T) {
 			ids := map[string]bool{}
 			for i, m := range often.messages {
 				if ids[m.ID] {
-					t.Errorf("%s has the id of an earlier message", often.titles()[i])
+					t.Errorf("%s has the ID of an earlier message", often.titles()[i])
 				}
 				ids[m.ID] = true
 				if edited := often.edits[i]; edited != "" && !slices.ContainsFunc(often.messages[:i], func(x Message) bool { return x.ID == edited && x.Thread == m.Thread }) {
@@ -137,7 +137,7 @@ func TestAllStories(t *testing.T) {
 			}
 			for key, d := range once.reported {
 				if other := often.reported[key]; other.Event != d.Event || other.ID != d.ID {
-					t.Errorf("%s: who saw every moment got %s last, and who saw the end %s", key.Release, other.Event, d.Event)
+					t.Errorf("%s: the last event is %s for an observer of every moment, and %s for an observer of only the end", key.Release, other.Event, d.Event)
 				}
 			}
 		})
@@ -195,27 +195,27 @@ func TestDue(t *testing.T) {
 		facts []Fact
 		want  string
 	}{
-		"a first step":                    {nil, []Fact{started, step(1)}, "Step 1"},
-		"the same step":                   {known(step(1)), []Fact{started, step(1)}, ""},
-		"a step back":                     {known(step(2)), []Fact{started, step(1)}, ""},
-		"a later step":                    {known(step(1)), []Fact{started, step(2)}, "Step 2"},
-		"a wait":                          {known(step(1)), []Fact{started, step(1), waits(1, "Approval")}, "Waiting 1 Approval"},
-		"a wait again":                    {known(step(1), waits(1, "Approval")), []Fact{started, step(1), waits(1, "Approval")}, ""},
-		"a wait after another, again":     {known(waits(1, "Approval"), waits(1, "NoTraffic")), []Fact{started, step(1), waits(1, "Approval")}, ""},
-		"the same wait of the next step":  {known(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
-		"no wait any more":                {known(waits(1, "Approval")), []Fact{started, step(1)}, ""},
-		"an end":                          {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, "Promoted 0"},
-		"an end that was before it":       {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, -time.Hour)}, "Promoted 0"},
-		"an end again":                    {known(step(1), end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, ""},
-		"an end after an end":             {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyRestored, 2*time.Hour)}, "Restored 0"},
-		"the same rollout after its end":  {known(step(1), end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started, step(2)}, ""},
-		"another rollout after an end":    {known(Fact{Event: v1alpha1.NotifyStarted, Run: 6, Time: at}, end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started}, "Started 0"},
-		"nothing":                         {known(step(1)), nil, ""},
-		"an end within the microsecond":   {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour+time.Nanosecond)}, ""},
-		"a start of an untold wait at 0":  {nil, []Fact{started, waits(0, "Paused")}, "Waiting 0 Paused"},
-		"a start after a wait at 0":       {known(waits(0, "Paused")), []Fact{started}, ""},
-		"a step after a wait at 0":        {known(waits(0, "Paused")), []Fact{started, step(1)}, "Step 1"},
-		"a step of another, later number": {known(Fact{Event: v1alpha1.NotifyStep, Run: 6, Step: 3, Time: at}), []Fact{started, step(1)}, "Step 1"},
+		"a first step":                   {nil, []Fact{started, step(1)}, "Step 1"},
+		"the same step":                  {known(step(1)), []Fact{started, step(1)}, ""},
+		"a step back":                    {known(step(2)), []Fact{started, step(1)}, ""},
+		"a later step":                   {known(step(1)), []Fact{started, step(2)}, "Step 2"},
+		"a wait":                         {known(step(1)), []Fact{started, step(1), waits(1, "Approval")}, "Waiting 1 Approval"},
+		"a wait again":                   {known(step(1), waits(1, "Approval")), []Fact{started, step(1), waits(1, "Approval")}, ""},
+		"a wait after another, again":    {known(waits(1, "Approval"), waits(1, "NoTraffic")), []Fact{started, step(1), waits(1, "Approval")}, ""},
+		"the same wait of the next step": {known(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
+		"a wait that is over":            {known(waits(1, "Approval")), []Fact{started, step(1)}, ""},
+		"an end":                         {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, "Promoted 0"},
+		"an end before the wait":         {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, -time.Hour)}, "Promoted 0"},
+		"an end again":                   {known(step(1), end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, ""},
+		"an end after an end":            {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyRestored, 2*time.Hour)}, "Restored 0"},
+		"the same rollout after its end": {known(step(1), end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started, step(2)}, ""},
+		"another rollout after an end":   {known(Fact{Event: v1alpha1.NotifyStarted, Run: 6, Time: at}, end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started}, "Started 0"},
+		"nothing":                        {known(step(1)), nil, ""},
+		"an end within the microsecond":  {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour+time.Nanosecond)}, ""},
+		"an unreported wait at 0":        {nil, []Fact{started, waits(0, "Paused")}, "Waiting 0 Paused"},
+		"a start after a wait at 0":      {known(waits(0, "Paused")), []Fact{started}, ""},
+		"a step after a wait at 0":       {known(waits(0, "Paused")), []Fact{started, step(1)}, "Step 1"},
+		"a lower step of another run":    {known(Fact{Event: v1alpha1.NotifyStep, Run: 6, Step: 3, Time: at}), []Fact{started, step(1)}, "Step 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,6 @@
 package notify
 
-// teamsMessage is the body of a call of a webhook of a Microsoft Teams workflow. It contains one Adaptive Card.
+// teamsMessage is the body of a webhook call for a Microsoft Teams workflow. It contains one Adaptive Card.
 type teamsMessage struct {
 	Type        string            `json:"type"`
 	Attachments []teamsAttachment `json:"attachments"`
@@ -24,7 +24,7 @@ type teamsCard struct {
 // teamsColors are the colors of titles.
 var teamsColors = map[Severity]string{Info: "Default", Success: "Good", Warning: "Warning", Failure: "Attention"}
 
-// teamsMessageOf returns a message in the format of Teams.
+// teamsMessageOf returns a message in the Teams format.
 func teamsMessageOf(m Message) teamsMessage {
 	facts := []map[string]string{}
 	for _, p := range details(m) {

@@ -137,7 +137,7 @@ func execute(t *template.Template, fields map[string]any) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
-// render returns the body that a template makes from a message.
+// render returns the body that a template creates from a message.
 func render(text string, m Message) ([]byte, error) {
 	t, err := parseTemplate(text)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestDecodingIsBounded(t *testing.T) {
 			short, stop := context.WithCancel(t.Context())
 			stop()
 			if _, err := d.Hold(short, io.NopCloser(strings.NewReader(text))); !errors.Is(err, context.Canceled) {
-				t.Errorf("a second text next to it: %v, want that it waits", err)
+				t.Errorf("a second text next to it: %v, want it to wait", err)
 			}
 			end(h, cancel)
 			again, err := d.Hold(t.Context(), io.NopCloser(strings.NewReader(text)))
@@ -49,6 +49,6 @@ func TestDecodingIsBounded(t *testing.T) {
 		})
 	}
 	if _, err := d.Hold(t.Context(), io.NopCloser(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("[]"))))); !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("a text that breaks off: %v, want %v", err, iotest.ErrTimeout)
+		t.Errorf("an interrupted text: %v, want %v", err, iotest.ErrTimeout)
 	}
 }

@@ -51,6 +51,6 @@ func TestElementsAreBounded(t *testing.T) {
 	}
 	var large *TooLargeError
 	if err := read(text, 199); !errors.As(err, &large) || !strings.Contains(err.Error(), "199 elements") {
-		t.Errorf("more elements than there may be: %v", err)
+		t.Errorf("more elements than allowed: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func (e *RefusedError) Error() string {
 type TooLargeError struct {
 	// Limit is the limit in bytes, if the body exceeds it.
 	Limit int64
-	// Elements is the limit of JSON values, if the body exceeds it.
+	// Elements is the limit on JSON values, if the body exceeds it.
 	Elements int
 }
 

@@ -36,16 +36,16 @@ func FuzzAddress(f *testing.F) {
 			return
 		}
 		if IsMetadata(a) && p.check("x.example", a, 443) == nil {
-			t.Fatalf("%s is let through", a)
+			t.Fatalf("%s is allowed", a)
 		}
 		if prefix, err := netip.ParsePrefix(deny); err == nil && prefix.Contains(a.Unmap()) && p.check("x.example", a, 443) == nil {
-			t.Fatalf("%s is denied by %s and let through", a, deny)
+			t.Fatalf("%s is denied by %s and allowed", a, deny)
 		}
 		HostOf(string(raw))
 	})
 }
 
-// FuzzCA checks that certificates of a user are either read or rejected with a message.
+// FuzzCA checks that a user's certificates are either read or rejected with a message.
 func FuzzCA(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
 	f.Add([]byte("none"))
@@ -55,7 +55,7 @@ func FuzzCA(f *testing.F) {
 		if c, err := p.Client(Options{CA: ca}); err == nil {
 			c.CloseIdleConnections()
 		} else if err.Error() == "" {
-			t.Error("an error without words")
+			t.Error("an error without a message")
 		}
 	})
 }

@@ -1,14 +1,14 @@
 // Package outbound restricts the addresses to which the manager connects on behalf of users of a namespace (registries, GitHub servers,
-// providers of metrics, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are accessible only from
-// the manager's network.
+// metrics providers, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are
+// accessible only from the manager's network.
 //
-// It checks each address after name resolution and before the connection, so that names, other notations of an address, and changing DNS
-// answers cannot bypass the check.
+// The package checks each address after name resolution and before the connection, so that names, other notations of
+// an address, and changing DNS answers cannot bypass the check.
 //
-// outbound.go  policies of addresses, and HTTP clients
+// outbound.go  address policies, and HTTP clients
 // address.go   classes of addresses
 // elements.go  a limit on the number of JSON values
-// decoding.go  a limit on the memory of responses during decoding
+// decoding.go  a limit on the memory for responses during decoding
 // errors.go    the errors
 // slots.go     limits on concurrent requests, in shares
 package outbound
@@ -71,8 +71,8 @@ func New(config Config) (*Policy, error) {
 	return &Policy{allow: allow, deny: deny}, nil
 }
 
-// Trusting returns a copy of p that also allows a host, with or without a port, that the operator chose. Denied addresses and metadata services
-// remain denied.
+// Trusting returns a copy of p that also allows a host that the operator chose, with or without a port. Denied
+// addresses and metadata services remain denied.
 func (p *Policy) Trusting(host string) *Policy {
 	trusting := *p.orDefault()
 	name, port := splitPort(host)
@@ -107,7 +107,7 @@ type Options struct {
 	// Redirects is the maximum number of redirects to follow. Redirects must keep the scheme, host and port. By default, redirects are not
 	// followed, and the response with the redirect is returned.
 	Redirects int
-	// CA contains certificate authorities in PEM format that replace those of the system.
+	// CA contains certificate authorities in PEM format that replace the system's authorities.
 	CA []byte
 }
 
@@ -236,7 +236,7 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 }
 
 // endsInNumber reports whether the last label of a host is a number, as in 2852039166 and 0xa9.0xfea9fe, which some resolvers accept as IPv4
-// addresses. No name of a server has this form.
+// addresses. No server name has this form.
 func endsInNumber(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	digits, hex := strings.CutPrefix(last, "0x")

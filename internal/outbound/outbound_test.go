@@ -153,7 +153,7 @@ func TestRefused(t *testing.T) {
 		"denied network by name":        {"addressdenied.example", Config{Deny: []string{"198.51.100.0/24"}}, FlagDeny},
 		"denied host's subdomain":       {"sub.denied.example", Config{Deny: []string{"denied.example"}}, FlagDeny},
 		"denied host in upper case":     {"SUB.Denied.Example.", Config{Deny: []string{"denied.example"}}, FlagDeny},
-		"denied goes before allowed":    {"127.0.0.1", Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, FlagDeny},
+		"denied overrides allowed":      {"127.0.0.1", Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, FlagDeny},
 		"denied network in NAT64":       {"[64:ff9b::c000:201]", Config{Deny: []string{"192.0.2.0/24"}}, FlagDeny},
 		"allowed network, another host": {"127.0.0.2", Config{Allow: []string{"127.0.0.1"}}, FlagAllow},
 	} {
@@ -181,18 +181,18 @@ func TestNotRefused(t *testing.T) {
 		address string
 		config  Config
 	}{
-		"IPv4":                          {"8.8.8.8", Config{}},
-		"IPv6":                          {"2001:4860:4860::8888", Config{}},
-		"NAT64":                         {"64:ff9b::808:808", Config{Deny: []string{"10.0.0.0/8"}}},
-		"6to4":                          {"2002:808:808::1", Config{}},
-		"ISATAP":                        {"2001:db8::5efe:808:808", Config{}},
-		"no ISATAP, another identifier": {"2001:db8::1:5efe:a9fe:a9fe", Config{}},
-		"no Teredo, next to it":         {"2001:1::5601:5601", Config{}},
-		"no local NAT64, next to it":    {"64:ff9b:2::a9fe:a9fe", Config{}},
-		"local NAT64, opened":           {"64:ff9b:1::808:808", Config{Allow: []string{"64:ff9b:1::/48"}}},
-		"local NAT64, opened, a subnet": {"64:ff9b:1:7f00::808:808", Config{Allow: []string{"64:ff9b:1:7f00::/96"}}},
-		"Teredo, opened":                {"2001:0:808:808:0:0:f7f7:f7f7", Config{Allow: []string{"2001::/32"}}},
-		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing marks it as a NAT64 address
+		"IPv4":                           {"8.8.8.8", Config{}},
+		"IPv6":                           {"2001:4860:4860::8888", Config{}},
+		"NAT64":                          {"64:ff9b::808:808", Config{Deny: []string{"10.0.0.0/8"}}},
+		"6to4":                           {"2002:808:808::1", Config{}},
+		"ISATAP":                         {"2001:db8::5efe:808:808", Config{}},
+		"no ISATAP, another identifier":  {"2001:db8::1:5efe:a9fe:a9fe", Config{}},
+		"no Teredo, next to it":          {"2001:1::5601:5601", Config{}},
+		"no local NAT64, next to it":     {"64:ff9b:2::a9fe:a9fe", Config{}},
+		"local NAT64, allowed":           {"64:ff9b:1::808:808", Config{Allow: []string{"64:ff9b:1::/48"}}},
+		"local NAT64, allowed, a subnet": {"64:ff9b:1:7f00::808:808", Config{Allow: []string{"64:ff9b:1:7f00::/96"}}},
+		"Teredo, allowed":                {"2001:0:808:808:0:0:f7f7:f7f7", Config{Allow: []string{"2001::/32"}}},
+		"network's own NAT64":            {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing marks it as a NAT64 address
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,16 +230,16 @@ func TestAllowed(t *testing.T) {
 		host   string
 		policy *Policy
 	}{
-		"network":          {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
-		"address":          {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1"}})},
-		"suffix":           {"app.internal.example", policy(t, Config{Allow: []string{"internal.example"}})},
-		"suffix, dot":      {"app.internal.example", policy(t, Config{Allow: []string{".internal.example"}})},
-		"one that may be":  {"rebound.example", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
-		"one port":         {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1:" + u.Port()}})},
-		"one port of name": {"app.internal.example", policy(t, Config{Allow: []string{"internal.example:" + u.Port()}, Deny: []string{"internal.example:1"}})},
-		"trusted address":  {"127.0.0.1", policy(t, Config{}).Trusting("127.0.0.1")},
-		"trusted host":     {"app.internal.example", policy(t, Config{}).Trusting("APP.internal.example")},
-		"trusted, no more": {"127.0.0.1", (*Policy)(nil).Trusting("127.0.0.1")},
+		"network":             {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
+		"address":             {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1"}})},
+		"suffix":              {"app.internal.example", policy(t, Config{Allow: []string{"internal.example"}})},
+		"suffix, dot":         {"app.internal.example", policy(t, Config{Allow: []string{".internal.example"}})},
+		"one is allowed":      {"rebound.example", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
+		"one port":            {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1:" + u.Port()}})},
+		"one port of name":    {"app.internal.example", policy(t, Config{Allow: []string{"internal.example:" + u.Port()}, Deny: []string{"internal.example:1"}})},
+		"trusted address":     {"127.0.0.1", policy(t, Config{}).Trusting("127.0.0.1")},
+		"trusted host":        {"app.internal.example", policy(t, Config{}).Trusting("APP.internal.example")},
+		"trusted, nil policy": {"127.0.0.1", (*Policy)(nil).Trusting("127.0.0.1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -259,7 +259,7 @@ func TestEntries(t *testing.T) {
 	}{
 		"all forms":          {Config{Allow: []string{"10.0.0.0/8", "fd00::/8", "10.1.2.3", "::1", "example.com", ".example.org", "127.0.0.1:5000", "[::1]:5000", "localhost:5000"}}, ""},
 		"URL":                {Config{Allow: []string{"http://example.com"}}, "read --outbound-allow: \"http://example.com\" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com"},
-		"port that is none":  {Config{Deny: []string{"example.com:65536"}}, "read --outbound-deny"},
+		"invalid port":       {Config{Deny: []string{"example.com:65536"}}, "read --outbound-deny"},
 		"port 0":             {Config{Deny: []string{"example.com:0"}}, "read --outbound-deny"},
 		"port without host":  {Config{Deny: []string{":80"}}, "read --outbound-deny"},
 		"port of a CIDR":     {Config{Deny: []string{"10.0.0.0/8:80"}}, "read --outbound-deny"},
@@ -306,13 +306,13 @@ func TestRedirects(t *testing.T) {
 		want   string // body; empty for an error
 		typed  bool
 	}{
-		"on the host":            {"/here", 3, "end", false},
-		"not followed":           {"/here", 0, "<a href=\"/end\">Found</a>.\n\n", false},
-		"in a loop":              {"/loop", 3, "", false},
-		"to the metadata":        {"/metadata", 3, "", true},
-		"to another port":        {"/port", 3, "", true},
-		"to another scheme":      {"/secure", 3, "", true},
-		"not at all, to another": {"/metadata", 0, "<a href=\"http://169.254.169.254/latest/meta-data/\">Found</a>.\n\n", false},
+		"on the host":              {"/here", 3, "end", false},
+		"not followed":             {"/here", 0, "<a href=\"/end\">Found</a>.\n\n", false},
+		"in a loop":                {"/loop", 3, "", false},
+		"to the metadata":          {"/metadata", 3, "", true},
+		"to another port":          {"/port", 3, "", true},
+		"to another scheme":        {"/secure", 3, "", true},
+		"not followed, to another": {"/metadata", 0, "<a href=\"http://169.254.169.254/latest/meta-data/\">Found</a>.\n\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := get(client(t, p, Options{Redirects: test.follow}), server.URL+test.path)
@@ -366,11 +366,11 @@ func TestBodies(t *testing.T) {
 		size  int
 		large bool
 	}{
-		"empty":             {"/size/0", 0, false},
-		"at the limit":      {"/size/1000", 1000, false},
-		"one more":          {"/size/1001", 1000, true},
-		"many more":         {"/size/100000", 1000, true},
-		"large when opened": {"/bomb", 1000, true},
+		"empty":               {"/size/0", 0, false},
+		"at the limit":        {"/size/1000", 1000, false},
+		"one more":            {"/size/1001", 1000, true},
+		"many more":           {"/size/100000", 1000, true},
+		"large when unpacked": {"/bomb", 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := get(client(t, p, Options{MaxBody: 1000}), server.URL+test.path)
@@ -424,7 +424,7 @@ func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	transport := client(t, nil, Options{}).Transport.(limited).next.(*http.Transport)
 	if transport.Proxy != nil {
-		t.Error("the transport takes a proxy")
+		t.Error("the transport uses a proxy")
 	}
 }
 

@@ -32,7 +32,7 @@ type Chooser struct {
 // DefaultCandidates are the defaults of spec.match.candidates.
 var DefaultCandidates = []string{"pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}"}
 
-// Compile compiles the filters and the templates of tags, which default to DefaultCandidates.
+// Compile compiles the filters and the tag templates, which default to DefaultCandidates.
 // The error contains the first invalid field.
 func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, error) {
 	const field = "spec.source.github.pullRequests."
@@ -70,7 +70,7 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
 
-// Choice is the decision whether the current head commit of a pull request is offered.
+// Choice is the decision on whether the current head commit of a pull request is offered.
 type Choice struct {
 	// Verdict identifies the filter that rejects the pull request. It is empty if the pull request is selected.
 	Verdict version.Verdict

@@ -24,9 +24,9 @@ type Image struct {
 // merge. If the tag contains a commit and the pull request needs no approval, the revision
 // may differ, because images inherit that label from their base image. However, a revision that
 // begins with the digits of the tag shows that another commit has the same digits. An image
-// without a revision is checked by its age, and only if the pull request is not from a fork: an image
-// that is built after the push cannot be of an earlier commit. For forks, an image of a later push without
-// an approval would be even newer.
+// without a revision is checked by its age, and only if the pull request is not from a fork: an image that is built
+// after the push cannot be of an earlier commit. For forks, this check would not be sufficient, because an image of a
+// later push without an approval is even newer.
 func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case image.Revision == "":
@@ -45,7 +45,7 @@ func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) str
 
 const previousImage = "it is still the image of the previous commit"
 
-// byAge is like OfHead, for an image without a revision.
+// byAge does the same as OfHead for an image without a revision.
 func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case !tag.Moves:

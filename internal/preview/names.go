@@ -15,7 +15,7 @@ import (
 const maxBranch = 40
 
 // Branch converts a branch to a DNS label of at most 40 characters: "feature/Cart" becomes
-// "feature-cart". A branch without ASCII letters and digits becomes "pr".
+// "feature-cart". A branch without ASCII letters or digits becomes "pr".
 func Branch(name string) string {
 	var b strings.Builder
 	gap := false
@@ -104,7 +104,7 @@ type Tag struct {
 	// Approved reports whether the tag belongs to a fork whose commit needs an approval. Such a tag contains
 	// the full SHA.
 	Approved bool
-	// Inspect reports whether the metadata of the image decides if the image was built from the head
+	// Inspect reports whether the metadata of the image decides whether the image was built from the head
 	// commit. See OfHead.
 	Inspect bool
 }

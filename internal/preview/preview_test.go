@@ -54,12 +54,12 @@ func TestChoose(t *testing.T) {
 		"a label of none": {spec{Labels: &v1alpha1.PullRequestLabels{None: []string{"ok"}}}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `it has the label "ok" (labels.none)`}},
 		"base": {spec{Base: "main|release-.*"}, pull(), Choice{}},
-		"base matches in whole": {spec{Base: "mai|ain"}, pull(),
+		"base must match as a whole": {spec{Base: "mai|ain"}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `its base branch "main" does not match base "mai|ain"`}},
 		"head": {spec{Head: "fix/.*"}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `its head branch "feature/Cart" does not match head "fix/.*"`}},
 		"drafts are omitted": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft (draft Exclude)"}},
-		"drafts as well":     {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
+		"drafts included":    {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
 		"drafts only":        {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is not a draft (draft Only)"}},
 		"association":        {spec{Associations: []v1alpha1.AuthorAssociation{"Owner", "Member"}}, pull(), Choice{}},
 		"another association": {spec{Associations: []v1alpha1.AuthorAssociation{"Owner"}}, pull(),
@@ -71,7 +71,7 @@ func TestChoose(t *testing.T) {
 			Choice{Verdict: "Fork", Approved: []string{older}, Reason: `the label "preview" approves an earlier commit: review the new one, remove the label, and add it again after the next poll`}},
 		"fork without the label": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(fork),
 			Choice{Verdict: "Fork", Reason: `it is from a fork, and lacks the label "x" that approves its commit`}},
-		"a label of no known commit approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "new"}},
+		"a label without a known commit approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "new"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
@@ -139,7 +139,7 @@ func TestTags(t *testing.T) {
 			[]Tag{{Name: "feature-cart-12", Moves: true, Inspect: true}, {Name: "feature-cart-a1b2c3d"}}},
 		"no tags":                 {nil, false, []string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
 		"a fork that is approved": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, true, nil, []Tag{{Name: commit, Approved: true, Inspect: true}}},
-		"next to forks": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, false, nil,
+		"with forks allowed": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, false, nil,
 			[]Tag{{Name: "pr-12-a1b2c3d", Inspect: true}, {Name: "sha-a1b2c3d", Inspect: true}, {Name: commit}, {Name: "pr-12", Moves: true, Inspect: true}}},
 		"a fork that is allowed": {&v1alpha1.Forks{Policy: v1alpha1.ForksAllow}, true, []string{"{{.SHA7}}", "{{.SHA}}"},
 			[]Tag{{Name: commit[:7], Inspect: true}, {Name: commit}}},
@@ -183,7 +183,7 @@ func TestOfHead(t *testing.T) {
 		"built before the push":                        {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
 		"no commit":                                    {pr, moves, Image{Digest: "sha256:2"}, false},
 		"the image of the previous commit":             {pr, moves, Image{Digest: previous, Created: pushed.Add(time.Second)}, false},
-		"when it was pushed is not known":              {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
+		"the push time is not known":                   {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
 		"nothing is known, not even the merge commit":  {unknown, moves, Image{}, false},
 		"fork, revision is the head":                   {fork, moves, Image{Digest: "sha256:2", Revision: commit}, true},
 		"fork, revision is the merge":                  {fork, moves, Image{Digest: "sha256:2", Revision: merge}, true},
@@ -201,7 +201,7 @@ func TestOfHead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := OfHead(tc.pr, tc.tag, tc.image, previous); (why == "") != tc.want {
-				t.Errorf("got %q, want of the head: %v", why, tc.want)
+				t.Errorf("got %q, want image of the head: %v", why, tc.want)
 			}
 		})
 	}
@@ -219,7 +219,7 @@ func TestSlug(t *testing.T) {
 	}
 	for slug, want := range map[string]bool{"feature-foo-7": true, "1-x": false, "release": false, "a-07": false, "a-0": false, "-7": false} {
 		if _, ok := Number(slug); ok != want {
-			t.Errorf("%q is of a pull request: %v, want %v", slug, ok, want)
+			t.Errorf("%q belongs to a pull request: %v, want %v", slug, ok, want)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestSlugProperties(t *testing.T) {
 			t.Errorf("number of %q: %d, want %d", slug, got, n)
 		}
 		if n != m && slug == Slug(b, m) {
-			t.Errorf("%q is of two pull requests", slug)
+			t.Errorf("%q belongs to two pull requests", slug)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestNewestIsTotal(t *testing.T) {
 		want := slices.SortedFunc(slices.Values(all), Newest)
 		got := slices.SortedFunc(slices.Values(rapid.Permutation(all).Draw(t, "order")), Newest)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the order depends on the order:\n%s", diff)
+			t.Errorf("the result depends on the order of the input:\n%s", diff)
 		}
 	})
 }

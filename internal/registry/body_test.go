@@ -12,18 +12,18 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPaceOfABody checks that a response below the minimum rate ends, and that a slow response above it does not.
+// TestPaceOfABody checks that a response below the minimum rate is ended, and that a slow response above it is not.
 func TestPaceOfABody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		windows []int // bytes in each window
 		want    error
 	}{
-		"quick":                 {[]int{5}, io.EOF},
-		"at the floor":          {[]int{paceBytes, paceBytes, paceBytes, paceBytes, 1}, io.EOF},
-		"nothing":               {[]int{0, 0}, errTooSlow},
-		"a trickle":             {[]int{paceBytes - 1, 0}, errTooSlow},
-		"much, then a trickle":  {[]int{100 * paceBytes, 10, 0}, errTooSlow},
-		"much, and no patience": {[]int{100 * paceBytes, paceBytes, 0, 0}, errTooSlow},
+		"quick":                {[]int{5}, io.EOF},
+		"at the minimum":       {[]int{paceBytes, paceBytes, paceBytes, paceBytes, 1}, io.EOF},
+		"nothing":              {[]int{0, 0}, errTooSlow},
+		"a trickle":            {[]int{paceBytes - 1, 0}, errTooSlow},
+		"much, then a trickle": {[]int{100 * paceBytes, 10, 0}, errTooSlow},
+		"much, then nothing":   {[]int{100 * paceBytes, paceBytes, 0, 0}, errTooSlow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -60,7 +60,7 @@ func TestFullPageWithoutALink(t *testing.T) {
 			}
 			page(w, tags[:100])
 		}},
-		"wants a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
+		"requires a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
 			if sized(r) {
 				page(w, tags[:1000])
 				return
@@ -119,13 +119,13 @@ func TestLimitCountsSelectedVersions(t *testing.T) {
 			}
 			before := server.Requests(registrytest.List)
 			if scan := list(2, "v", versions); !scan.Truncated || slices.Contains(scan.Tags, "v1.2.0") || !slices.Contains(scan.Tags, "v1.1.0") {
-				t.Errorf("%d tags, truncated %t; want those behind the second to be cut", len(scan.Tags), scan.Truncated)
+				t.Errorf("%d tags, truncated %t; want those after the second to be omitted", len(scan.Tags), scan.Truncated)
 			}
 			if scan := list(0, "", nil); !scan.Truncated || len(scan.Tags) != DefaultMaxTags {
-				t.Errorf("%d tags, truncated %t; want %d and more to come", len(scan.Tags), scan.Truncated, DefaultMaxTags)
+				t.Errorf("%d tags, truncated %t; want %d, truncated", len(scan.Tags), scan.Truncated, DefaultMaxTags)
 			}
 			if n := server.Requests(registrytest.List) - before; n != 0 {
-				t.Errorf("%d requests for a list that is known, want none", n)
+				t.Errorf("%d requests for a known list, want none", n)
 			}
 		})
 	}
@@ -179,7 +179,7 @@ func TestIndexWithoutPlatforms(t *testing.T) {
 	}
 	before := server.Total()
 	if _, err := scanner.Inspect(t.Context(), r, image.Digest, "linux/arm64"); err != nil || server.Total() != before {
-		t.Errorf("%d requests for what is known, want none (%v)", server.Total()-before, err)
+		t.Errorf("%d requests for known results, want none (%v)", server.Total()-before, err)
 	}
 }
 

@@ -21,11 +21,12 @@ type Credential struct {
 	Username, Password string
 	// IdentityToken is exchanged for an access token. RegistryToken is an access token.
 	IdentityToken, RegistryToken string
-	// WorkloadIdentity reports that Options.Identity provides the credential for each request.
+	// WorkloadIdentity reports whether Options.Identity provides the credential for each request.
 	WorkloadIdentity bool
 }
 
-// Identity provides credentials by the identity that a cloud assigns to this process. It is called for each request, and caches its results.
+// Identity provides credentials based on the identity that a cloud assigns to this process. It is called for each
+// request, and caches its results.
 type Identity interface {
 	// Serves reports whether it provides credentials for a registry, given as host[:port].
 	Serves(host string) bool
@@ -129,11 +130,12 @@ type Match struct {
 	Secret     string
 }
 
-// FindCredential finds the credential of a repository. It is the entry with the longest matching path prefix, compared by whole path segments (an entry
-// for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal prefixes, the entry of the first Secret is used, and within a Secret the entry
-// whose user name, then whose key, sorts first. Host and port must be equal. All names of docker.io are equivalent. Wildcards in hosts are not
-// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry it is not used, because otherwise a user who can set the
-// repository could have the password sent to any host.
+// FindCredential finds the credential for a repository. It is the entry with the longest matching path prefix,
+// compared by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal
+// prefixes, the entry of the first Secret is used, and within a Secret the entry whose user name, then whose key,
+// sorts first. Host and port must be equal. All names of docker.io are equivalent. Wildcards in hosts are not
+// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry, it is not used, because
+// otherwise a user who can set the repository could have the password sent to any host.
 //
 // The error lists each Secret that cannot be read, without its content. A match in another Secret is still returned.
 func FindCredential(repository string, secrets ...Secret) (Match, error) {

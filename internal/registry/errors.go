@@ -42,7 +42,7 @@ const (
 	Refused Kind = "Refused"
 	// WorkloadIdentityFailed means that the identity of this process provides no credential for the registry.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
-	// Malformed means that a response is not a valid response of a registry, too large, or endless.
+	// Malformed means that a response is not a valid registry response, is too large, or is endless.
 	Malformed Kind = "Malformed"
 )
 
@@ -64,7 +64,7 @@ type Error struct {
 
 	detail string // the response or network error, in fixed words
 	remedy string
-	cause  error // never printed, because it may contain text of a server
+	cause  error // never printed, because it may contain text from a server
 }
 
 // Error returns the message.
@@ -107,7 +107,7 @@ func (*pausedError) Error() string { return "paused by the registry" }
 var (
 	errTooLarge = errors.New("response too large")
 	errTooSlow  = errors.New("response too slow")
-	errPageLoop = errors.New("the pages of the list of tags form a loop")
+	errPageLoop = errors.New("the pages of the tag list form a loop")
 
 	// errNotModified is not a failure. It means that the list still has the ETag that was sent.
 	errNotModified = errors.New("list of tags did not change")
@@ -116,7 +116,7 @@ var (
 	errManifest    = errors.New("manifest that cannot be read")
 )
 
-// classify returns the Error of a failure.
+// classify returns the Error for a failure.
 func classify(op, object string, t target, err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {
@@ -130,7 +130,7 @@ func classify(op, object string, t target, err error) *Error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unidentified):
-		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions at the cloud, or add a Secret to spec.imagePullSecrets")
+		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions in the cloud, or add a Secret to spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
@@ -143,7 +143,7 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.Is(err, errTooSlow):
 		e.set(Unreachable, "the response is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
-		e.set(Malformed, "the pages of the list of tags form a loop", "fix the registry, or its proxy")
+		e.set(Malformed, "the pages of the tag list form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
 		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a current tool")
 	case errors.Is(err, errNoImage):
@@ -196,7 +196,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 			return
 		}
 		if auth.WorkloadIdentity {
-			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
+			e.set(Unauthorized, detail, "the workload identity of the manager is not allowed to read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
 			return
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
@@ -233,7 +233,7 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 	return strings.Join(known, ", ")
 }
 
-// setNetwork classifies a failure without a valid response. Its messages do not contain ports and times.
+// setNetwork classifies a failure without a valid response. Its messages do not contain ports or times.
 func (e *Error) setNetwork(err error, t target) {
 	own := t.tls
 	var (
@@ -272,7 +272,7 @@ func plainRemedy(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is intended"
 	}
-	return "add its port for HTTPS to spec.image: with spec.certSecretRef only HTTPS is used"
+	return "add its port for HTTPS to spec.image: with spec.certSecretRef, only HTTPS is used"
 }
 
 // clientRemedy returns the remedy for a registry that rejects the client certificate, or requires one.

@@ -73,7 +73,8 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// FuzzAnswers checks for any responses of a registry that there is no panic and no hang, that errors are typed, and that the number of requests is limited.
+// FuzzAnswers checks for any responses from a registry that there is no panic and no hang, that errors are typed, and
+// that the number of requests is limited.
 func FuzzAnswers(f *testing.F) {
 	d := "sha256:" + strings.Repeat("a", 64)
 	f.Add(200, "Docker-Distribution-Api-Version: registry/2.0", "{}", 200, "Link: </v2/a/b/tags/list?n=2&last=x>; rel=\"next\"\nContent-Type: application/json", `{"name":"a/b","tags":["1.0.0","x"]}`, uint8(0))
@@ -116,13 +117,13 @@ func FuzzAnswers(f *testing.F) {
 		if op%6 == 0 {
 			for host := range p.hosts {
 				if !strings.Contains(strings.ToLower(header1+header2), "realm") && host != "r.example" {
-					t.Fatalf("asked %q", host)
+					t.Fatalf("request to %q", host)
 				}
 			}
 		}
 		for host := range p.secrets {
 			if strings.HasPrefix(host, "http://") {
-				t.Fatalf("the password was shown to %s", host)
+				t.Fatalf("the password was sent to %s", host)
 			}
 		}
 	})
@@ -170,7 +171,7 @@ func FuzzImage(f *testing.F) {
 	})
 }
 
-// FuzzRepository checks that requests are sent to the registry in the name of the image.
+// FuzzRepository checks that requests are sent to the registry that the image name contains.
 func FuzzRepository(f *testing.F) {
 	for _, s := range []string{"ghcr.io/acme/web", "localhost:5000/x", "[::1]:5000/a", "::/0", "a", "docker.io/library/a", "r.example:99999/a", "R.example/a", "1.2.3.4/a", "xn--a/b", "https:/a/b", "a@b/c", "r.example:/a"} {
 		f.Add(s)
@@ -186,11 +187,11 @@ func FuzzRepository(f *testing.F) {
 		}
 		again, err := parseRepository("x", repo.Name(), false)
 		if err != nil || again.Name() != repo.Name() {
-			t.Fatalf("%q is %q, which is %v %v", text, repo.Name(), again, err)
+			t.Fatalf("%q is parsed as %q, and that as %v, %v", text, repo.Name(), again, err)
 		}
 		u, err := url.Parse(repo.Scheme() + "://" + repo.RegistryStr() + "/v2/")
 		if err != nil || u.Host != repo.RegistryStr() || u.User != nil {
-			t.Fatalf("%q: the registry %q is asked at %v %v", text, repo.RegistryStr(), u, err)
+			t.Fatalf("%q: the registry %q has the URL %v (%v)", text, repo.RegistryStr(), u, err)
 		}
 		if Host(text) != repo.RegistryStr() {
 			t.Fatal("host")
@@ -242,7 +243,7 @@ func FuzzSameCredential(f *testing.F) {
 		// Text that the error contains for any data, such as the type of the Secret and the repository, is not secret.
 		_, other := FindCredential(repository, Secret{Name: "s", Type: kind, Data: map[string][]byte{".dockerconfigjson": []byte("x"), ".dockercfg": []byte("x")}})
 		if err != nil && len(data) > 24 && strings.Contains(err.Error(), string(data)) && !strings.Contains(fmt.Sprint(other), string(data)) {
-			t.Fatalf("the error shows: %v", err)
+			t.Fatalf("the error reveals the content: %v", err)
 		}
 	})
 }
@@ -270,7 +271,7 @@ func FuzzTLS(f *testing.F) {
 		got, err := ParseTLS(Secret{Name: "s", Type: TypeTLS, Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": ca}}, time.Unix(1.8e9, 0))
 		if err == nil {
 			if _, err := got.over(&http.Transport{}); err != nil {
-				t.Fatalf("it is read, and of no use: %v", err)
+				t.Fatalf("it is accepted, but cannot be used: %v", err)
 			}
 		}
 	})

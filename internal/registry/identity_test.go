@@ -61,8 +61,8 @@ func TestWorkloadIdentity(t *testing.T) {
 				t.Errorf("asked for %q", identity.asked[0])
 			}
 			require(server, "cloud", "second")
-			if err := list(); KindOf(err) != Unauthorized || !strings.Contains(err.Error(), "the workload identity of the manager may not read the repository") {
-				t.Errorf("with a password that ended: %v", err)
+			if err := list(); KindOf(err) != Unauthorized || !strings.Contains(err.Error(), "the workload identity of the manager is not allowed to read the repository") {
+				t.Errorf("with an expired password: %v", err)
 			}
 			identity.set("second", nil)
 			if err := list(); err != nil {

@@ -111,7 +111,7 @@ func TestInspect(t *testing.T) {
 			want: Image{Platforms: []string{"linux/amd64", "linux/arm64"}, Created: later, Revision: "index",
 				Labels: map[string]string{"of": "amd64", revisionAnnotation: "index", createdAnnotation: "2025-07-08T09:10:11Z"}}, gets: 2, blobs: 1,
 		},
-		"index of nothing": {
+		"empty index": {
 			push: func(s *registrytest.Server) string {
 				return s.PushIndex(t, "acme/web", "1", indexOf(t, map[string]string{"a": "b"}, nil))
 			},
@@ -190,12 +190,12 @@ func TestLabelsAreBounded(t *testing.T) {
 		in   map[string]string
 		want int
 	}{
-		"few":              {many(10, 10), 11},
-		"many":             {many(10_000, 1), maxLabels},
-		"large":            {many(100, 4000), 1 + (maxLabelBytes-len(revisionAnnotation)-1)/4004},
-		"larger than any":  {many(3, 5000), 1},
-		"none":             {nil, 0},
-		"revision too big": {map[string]string{revisionAnnotation: strings.Repeat("x", 5000), "a": "b"}, 1},
+		"few":                 {many(10, 10), 11},
+		"many":                {many(10_000, 1), maxLabels},
+		"large":               {many(100, 4000), 1 + (maxLabelBytes-len(revisionAnnotation)-1)/4004},
+		"larger than allowed": {many(3, 5000), 1},
+		"none":                {nil, 0},
+		"revision too big":    {map[string]string{revisionAnnotation: strings.Repeat("x", 5000), "a": "b"}, 1},
 	} {
 		got := labels(tc.in)
 		if len(got) != tc.want {
@@ -206,7 +206,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 		for range 5 {
 			if again := labels(maps.Clone(tc.in)); !maps.Equal(got, again) {
-				t.Errorf("%s: other labels the next time", name)
+				t.Errorf("%s: different labels the next time", name)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func TestImageCacheIsBounded(t *testing.T) {
 	}
 	for key, want := range map[string]bool{"0": true, "99": true, "50": false} {
 		if _, ok := c.get(key); ok != want {
-			t.Errorf("image %s is there: %t, want %t", key, ok, want)
+			t.Errorf("image %s is cached: %t, want %t", key, ok, want)
 		}
 	}
 	c.add("huge", image(20_000))
@@ -234,7 +234,7 @@ func TestImageCacheIsBounded(t *testing.T) {
 		t.Error("an image that is too large is kept")
 	}
 	if _, ok := c.get("0"); !ok {
-		t.Error("an image that is too large has pushed out another")
+		t.Error("an image that is too large has evicted another")
 	}
 	before := c.order.Len()
 	for range 3 {

@@ -166,8 +166,8 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages into the listing of ctx until the end or a limit. It omits names that are not valid tags, because no image can be pulled by such
-// a name.
+// readTags reads pages into the listing of ctx until the end or a limit. It omits names that are not valid tags,
+// because no image can be pulled with such a name.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {

@@ -180,7 +180,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("%d tags, truncated %t, %v, %v; want all %d", len(scan.Tags), scan.Truncated, err, restarted, len(tags))
 		}
 	},
-	"one that ends between two pages gives an error and never a part": func(p *product) {
+	"a stop between two pages results in an error and never in a partial list": func(p *product) {
 		tags := numbered(60)
 		digest := p.image(tags[0])
 		p.Tag(p.path, digest, tags[1:]...)
@@ -215,7 +215,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("after it came back: %v, %v", image.Digest, err)
 		}
 	},
-	"a repository that is not there": func(p *product) {
+	"a repository that does not exist": func(p *product) {
 		if _, err := p.scanner.List(p.Context(), p.request()); KindOf(err) != NotFound {
 			p.Errorf("List: %v, want %q", err, NotFound)
 		}
@@ -223,9 +223,9 @@ var productCases = map[string]func(*product){
 			p.Errorf("Resolve: %v, want %q", err, NotFound)
 		}
 	},
-	"who may not read is reported so": func(p *product) {
+	"a missing permission is reported": func(p *product) {
 		p.image("1.0.0")
-		p.lists("as who may", "1.0.0")
+		p.lists("with permission", "1.0.0")
 		if p.auth == (Credential{}) {
 			return
 		}
@@ -271,7 +271,7 @@ var productCases = map[string]func(*product){
 			}
 		}
 	},
-	"what refers to an image": func(p *product) {
+	"the referrers of an image": func(p *product) {
 		image := p.image("1.0.0")
 		if found, err := p.scanner.Referrers(p.Context(), p.request(), image, 10); err != nil || len(found) != 0 {
 			p.Errorf("Referrers = %v, %v; want none", found, err)
@@ -302,7 +302,7 @@ var productCases = map[string]func(*product){
 		for _, tag := range []string{"1.1.0", "3.0.0"} {
 			p.gone(tag, tag, image, witness, true)
 		}
-		p.gone("with a witness that is gone too", "1.1.0", image, image, false)
+		p.gone("with a witness that is also gone", "1.1.0", image, image, false)
 	},
 	"an image of an index that is deleted": func(p *product) {
 		index := withAttestations(p.T, "linux/amd64", "linux/arm64")
@@ -316,7 +316,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("Resolve = %v, %v: the index still names both", image.Platforms, err)
 		}
 		if _, err := p.scanner.Inspect(p.Context(), p.request(), digest, "linux/amd64"); KindOf(err) != NotFound {
-			p.Errorf("Inspect of what is deleted: %v, want %q", err, NotFound)
+			p.Errorf("Inspect of the deleted image: %v, want %q", err, NotFound)
 		}
 		if image, err := p.scanner.Inspect(p.Context(), p.request(), digest, "linux/arm64"); err != nil || image.Labels["label"] != "linux/arm64" {
 			p.Errorf("Inspect of the other = %v, %v", image.Labels, err)

@@ -82,7 +82,7 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 				}
 			case "broken":
 				if got != nil || !errors.Is(err, broken) {
-					t.Errorf("%s: %v, %v of a broken environment", target, got, err)
+					t.Errorf("%s: %v, %v with a broken environment", target, got, err)
 				}
 			default:
 				if errors.As(err, new(*outbound.RefusedError)) != refused || (err == nil) != (got == proxy) {
@@ -93,8 +93,8 @@ func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	}
 }
 
-// TestProxyOfTheEnvironment checks that the proxy in the environment variables is used for all registries except those in NO_PROXY. A process reads these variables only
-// once, so the test runs itself in another process.
+// TestProxyOfTheEnvironment checks that the proxy in the environment variables is used for all registries except
+// those in NO_PROXY. A process reads these variables only once, so the test runs itself in another process.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv("REGISTRY_TEST_PROXIED") != "" {
 		proxied(t)
@@ -124,11 +124,11 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(asked) == 0 {
-		t.Error("the proxy was not asked")
+		t.Error("the proxy received no request")
 	}
 	for _, request := range asked {
 		if request != "CONNECT registry.invalid:443" {
-			t.Errorf("the proxy was asked to %s", request)
+			t.Errorf("the proxy received the request %s", request)
 		}
 	}
 }
@@ -141,13 +141,13 @@ func proxied(t *testing.T) {
 		return scanner.List(t.Context(), Request{Repository: repository, TLS: own, Insecure: true, Timeout: await.Limit})
 	}
 	if scan, err := list("registry.invalid/acme/web", own); err != nil || len(scan.Tags) != 3 {
-		t.Errorf("by the proxy: %d tags, %v", len(scan.Tags), err)
+		t.Errorf("through the proxy: %d tags, %v", len(scan.Tags), err)
 	}
 	if _, err := list("169.254.169.254/acme/web", TLS{}); KindOf(err) != Refused {
-		t.Errorf("metadata by the proxy: %v, want %q", err, Refused)
+		t.Errorf("metadata through the proxy: %v, want %q", err, Refused)
 	}
 	if _, err := list("direct.invalid/acme/web", own); KindOf(err) != Unreachable {
-		t.Errorf("a host of NO_PROXY: %v, want %q, since no such name is resolved", err, Unreachable)
+		t.Errorf("a host of NO_PROXY: %v, want %q, because no such name is resolved", err, Unreachable)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the durations of pauses after a 429. A pause lasts for the time in Retry-After, limited to minPause and maxPause, or for defaultPause if
-// the header is missing or invalid.
+// These are the durations of pauses after a 429. A pause lasts for the time in Retry-After, kept between minPause and
+// maxPause, or for defaultPause if the header is missing or invalid.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
@@ -39,7 +39,8 @@ type gate struct {
 }
 
 // RoundTrip sends a request when there is no pause and the bucket contains a token. After a 429, it returns a *pausedError, and the request is not
-// retried. If possible, it responds to GET /v2/ from the cache. For a 304 to a list, it returns errNotModified.
+// retried. If possible, it responds to GET /v2/ from the cache. For a 304 response to a list request, it returns
+// errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if asksPing(req) {
 		if resp, err := g.pings.recall(req, g.clock.Now()); resp != nil || err != nil {
@@ -207,7 +208,8 @@ const maxConnections = 32
 const longestTimeout = 2 * time.Minute
 
 // NewTransport returns the transport for registries. It checks addresses after name resolution when it connects, so that no redirect, token server or
-// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described at proxies.
+// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described
+// for proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{

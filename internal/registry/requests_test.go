@@ -154,7 +154,7 @@ func TestListIsConditional(t *testing.T) {
 	}
 }
 
-// TestNotModifiedWithoutACondition checks that 304 to a request without an ETag is not accepted as a list.
+// TestNotModifiedWithoutACondition checks that a 304 response to a request without an ETag is not accepted as a list.
 func TestNotModifiedWithoutACondition(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -180,7 +180,7 @@ func TestPingIsForgotten(t *testing.T) {
 	}
 	server.RequireBearer("robot", "hunter2")
 	if _, err := scanner.List(t.Context(), web); KindOf(err) != Unauthorized {
-		t.Errorf("List = %v, want %s: this repository is not asked again yet", err, Unauthorized)
+		t.Errorf("List = %v, want %s: this repository is not requested again yet", err, Unauthorized)
 	}
 	if _, err := scanner.List(t.Context(), api); err != nil {
 		t.Errorf("another repository: %v", err)
@@ -236,10 +236,10 @@ func TestQuota(t *testing.T) {
 		spent  bool
 	}{
 		"none":                   {},
-		"left":                   {header: map[string]string{"RateLimit": "limit=100, remaining=1, reset=30"}},
+		"remaining":              {header: map[string]string{"RateLimit": "limit=100, remaining=1, reset=30"}},
 		"used up":                {header: map[string]string{"RateLimit": "limit=100, remaining=0, reset=30"}, want: 30 * time.Second, spent: true},
 		"newer draft":            {header: map[string]string{"RateLimit": `"default";r=0;t=45`}, want: 45 * time.Second, spent: true},
-		"newer draft, left":      {header: map[string]string{"RateLimit": `"default";r=7;t=45`}},
+		"newer draft, remaining": {header: map[string]string{"RateLimit": `"default";r=7;t=45`}},
 		"two quotas, one spent":  {header: map[string]string{"RateLimit": `"hour";r=7;t=45, "minute";r=0;t=20`}, want: 20 * time.Second, spent: true},
 		"fields":                 {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
 		"fields with a window":   {header: map[string]string{"RateLimit-Remaining": "0;w=60", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
@@ -303,7 +303,7 @@ func TestRateAfter429(t *testing.T) {
 	}
 	g.slow()
 	g.slow()
-	expect("after two answers at a time", 20)
+	expect("after two concurrent answers", 20)
 	clock.Step(minPause)
 	g.slow()
 	expect("after another one", 10)

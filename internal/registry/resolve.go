@@ -304,7 +304,8 @@ func platformName(p *v1.Platform) (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// supports compares platforms like container runtimes: arm64 is equal to arm64/v8, and arm without a variant is equal to arm/v7.
+// supports compares platforms as container runtimes do: arm64 is equal to arm64/v8, and arm without a variant is
+// equal to arm/v7.
 func supports(platforms []string, wanted string) bool {
 	wantedOS, wantedArch, wantedVariant := splitPlatform(wanted)
 	for _, p := range platforms {

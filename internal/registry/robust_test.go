@@ -26,11 +26,11 @@ func TestLinksToTheNextPage(t *testing.T) {
 		"another port":         {link: func(h, _ string) string { return "http://" + h + ":1/v2/acme/web/tags/list?n=2&from=2" }},
 		"another scheme":       {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
 		"scheme and port":      {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"with another's login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"with a foreign login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
 		"another host":         {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
 		"another path":         {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
 		"query alone":          {link: func(_, _ string) string { return "?n=2&from=2" }},
-		"another host's beginning": {link: func(h, p string) string {
+		"host with the same prefix": {link: func(h, p string) string {
 			return "http://" + h + ".other.invalid:" + p + "/v2/acme/web/tags/list?n=2&from=2"
 		}},
 		"login that looks like the host": {link: func(h, p string) string {
@@ -76,7 +76,8 @@ func TestLargePage(t *testing.T) {
 	}
 }
 
-// TestHugeList checks that only the required number of 100,000 tags is read, with the corresponding number of pages, and kept.
+// TestHugeList checks that of 100,000 tags, only the required number is read and kept, with the corresponding number
+// of pages.
 func TestHugeList(t *testing.T) {
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(100_000))
@@ -175,7 +176,7 @@ func TestEndlessList(t *testing.T) {
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Burst: 1000, MaxPages: 50})
 	scan, err := scanner.List(t.Context(), Request{Repository: server.Repository("acme/web")})
 	if err != nil || len(scan.Tags) != 50 || !scan.Truncated {
-		t.Errorf("List = %d tags, truncated %t, %v; want 50 and more to come", len(scan.Tags), scan.Truncated, err)
+		t.Errorf("List = %d tags, truncated %t, %v; want 50, truncated", len(scan.Tags), scan.Truncated, err)
 	}
 }
 

@@ -33,8 +33,8 @@ type Request struct {
 	Insecure bool
 	// Auth is the credential. The zero value is anonymous.
 	Auth Credential
-	// TLS contains the certificates for a registry with its own certificates. The zero value means the authorities of the system and no client
-	// certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
+	// TLS contains the certificates for a registry with its own certificates. The zero value means the system's
+	// authorities and no client certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
 	TLS TLS
 	// Timeout limits the call, including all pages; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -59,8 +59,8 @@ type Scan struct {
 	// Tags are sorted and unique. They are shared with other callers. Do not modify them.
 	Tags []string
 	// Truncated reports whether tags may be missing. It is true if MaxTags or a limit of pages or tags was reached and there are more tags, or if the
-	// registry returned a full page without a link to the next page, and no further tags without a page size. Registries list tags in any order, so the
-	// newest tags may be missing.
+	// registry returned a full page without a link to the next page, and returned no further tags for a request without a
+	// page size. Registries list tags in any order, so the newest tags may be missing.
 	Truncated bool
 	// Checksum is the checksum of Tags, in hexadecimal.
 	Checksum string
@@ -75,11 +75,12 @@ type Scan struct {
 type Image struct {
 	// Digest is the digest of the manifest, or of the index for several platforms.
 	Digest string
-	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. It is empty if the artifact has no platform, like
-	// charts and other artifacts.
+	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. The list is empty if the
+	// artifact has no platform, as with charts and other artifacts.
 	Platforms []string
-	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible build (before 1981). It never
-	// proves an order. For an index, Resolve returns only the time of the index, while Inspect also reads an image.
+	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible
+	// build (before 1981). It does not prove any order. For an index, Resolve returns only the time of the index, while
+	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
 	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, with 64 KiB in total and 4 KiB each. Labels of the OCI
@@ -178,13 +179,13 @@ func New(o Options) *Scanner {
 	}
 }
 
-// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first. An endless list and a response 404
-// are errors.
+// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first.
+// An endless list and a 404 response are errors.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 
-// Resolve returns the image of a tag. It reads a tag that is not cached by GET, which returns the digest and the manifest. Afterwards, it requests the
-// digest at most once per MaxAge (by HEAD, or by GET if the response to HEAD is incomplete). It reads the content of a digest only once. Errors are the
-// same as for List.
+// Resolve returns the image of a tag. It reads an uncached tag with GET, which returns the digest and the manifest.
+// Afterwards, it requests the digest at most once per MaxAge (with HEAD, or with GET if the response to HEAD is
+// incomplete). It reads the content of a digest only once. Errors are the same as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
 }
@@ -230,8 +231,8 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
-// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of Docker Hub it returns
-// "index.docker.io". It returns an empty string if the repository is invalid.
+// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of
+// Docker Hub, it returns "index.docker.io". It returns an empty string if the repository is invalid.
 func Host(repository string) string {
 	repo, err := parseRepository("find the host of", repository, false)
 	if err != nil {

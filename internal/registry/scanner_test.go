@@ -170,8 +170,8 @@ func TestErrorsAreTyped(t *testing.T) {
 	}{
 		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, wantText: "404 Not Found (NAME_UNKNOWN)"},
 		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, wantText: "without tag, digest and scheme"},
-		"no host of a URL":   {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, wantText: "without tag, digest and scheme"},
-		"no text":            {request: func(r *Request) { r.Repository = "" }, want: BadName},
+		"invalid host":       {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, wantText: "without tag, digest and scheme"},
+		"empty":              {request: func(r *Request) { r.Repository = "" }, want: BadName},
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
 		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, wantText: "without tag"},
 		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
@@ -203,12 +203,12 @@ func TestErrorsAreTyped(t *testing.T) {
 				registrytest.Huge(1<<20)(w, r)
 			})
 		}, want: Malformed},
-		"page of maintenance": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Text("<html>Back soon</html>")) },
+		"maintenance page": {setup: func(s *registrytest.Server) { s.FailWhen(list, -1, registrytest.Text("<html>Back soon</html>")) },
 			want: Malformed, wantText: "is not from a registry"},
 		"not a registry": {setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
 		}, want: Malformed, wantText: "no registry responds there"},
-		"pages in a circle": {setup: func(s *registrytest.Server) {
+		"pages in a loop": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
 		}, want: Malformed, wantText: "form a loop"},
 		"link to another host": {setup: func(s *registrytest.Server) {
@@ -245,11 +245,11 @@ func TestErrorsAreTyped(t *testing.T) {
 			}
 			for _, no := range []string{"hunter2", "4711", "\n"} {
 				if strings.Contains(message, no) {
-					t.Errorf("message %q holds %q", message, no)
+					t.Errorf("message %q contains %q", message, no)
 				}
 			}
 			if !strings.HasPrefix(message, `list tags of "`) {
-				t.Errorf("message %q does not begin with what was tried", message)
+				t.Errorf("message %q does not begin with the operation", message)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestListCacheIsBounded checks that the cache of lists evicts the oldest lists, and that results remain correct.
+// TestListCacheIsBounded checks that the list cache evicts the oldest lists, and that results remain correct.
 func TestListCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -346,7 +346,7 @@ func TestListCacheIsBounded(t *testing.T) {
 		t.Errorf("%d lists of weight %d, want 4 of %d", len(scanner.lists.scans), scanner.lists.size, 4*weight(list))
 	}
 	if _, ok := scanner.lists.get("unknown"); ok {
-		t.Error("found what was never added")
+		t.Error("found a list that was never added")
 	}
 }
 
@@ -379,7 +379,7 @@ func TestIdleLoginsAreForgotten(t *testing.T) {
 		t.Errorf("%d logins, want those of limited and new", got)
 	}
 	if err := ask("limited"); KindOf(err) != RateLimited {
-		t.Errorf("List: %v, want %s still", err, RateLimited)
+		t.Errorf("List: %v, still want %s", err, RateLimited)
 	}
 }
 
@@ -505,7 +505,7 @@ func TestRateLimitPausesAllRequests(t *testing.T) {
 				t.Fatalf("List: %v, want %s", err, RateLimited)
 			}
 			if got := server.Requests(registrytest.List); got != 1 {
-				t.Errorf("429 was asked for %d times, want 1", got)
+				t.Errorf("%d requests for the 429, want 1", got)
 			}
 			if want := clock.Now().Add(tc.pause); !e.RetryAt.Equal(want) {
 				t.Errorf("retry at %v, want %v", e.RetryAt, want)
@@ -606,12 +606,12 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 	leave()
 	for range 2 {
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("who left got %v, want %v", err, context.Canceled)
+			t.Errorf("the caller that left got %v, want %v", err, context.Canceled)
 		}
 	}
 	await.Receive(t, "the end of the request", gone)
 	if _, err := scanner.List(t.Context(), r); err != nil {
-		t.Errorf("who comes later got %v", err)
+		t.Errorf("a later caller got %v", err)
 	}
 }
 
@@ -653,11 +653,11 @@ func TestCallerLeavesOthersStay(t *testing.T) {
 	await.Until(t, "two callers wait", func() bool { return scanner.flights.callers() == 2 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("who left got %v, want %v", err, context.Canceled)
+		t.Errorf("the caller that left got %v, want %v", err, context.Canceled)
 	}
 	close(release)
 	if err := <-stayed; err != nil {
-		t.Errorf("who stayed got %v", err)
+		t.Errorf("the caller that stayed got %v", err)
 	}
 	if got := server.Requests(registrytest.List); got != 1 {
 		t.Errorf("%d lists, want 1", got)
@@ -898,16 +898,16 @@ func TestSupports(t *testing.T) {
 		wanted string
 		want   bool
 	}{
-		"same":                   {[]string{"linux/amd64"}, "linux/amd64", true},
-		"other":                  {[]string{"linux/arm64"}, "linux/amd64", false},
-		"one of several":         {[]string{"linux/arm64", "linux/amd64"}, "linux/amd64", true},
-		"any variant":            {[]string{"linux/arm/v6"}, "linux/arm", true},
-		"wrong variant":          {[]string{"linux/arm/v6"}, "linux/arm/v7", false},
-		"arm is arm/v7":          {[]string{"linux/arm"}, "linux/arm/v7", true},
-		"arm64 is arm64/v8":      {[]string{"linux/arm64"}, "linux/arm64/v8", true},
-		"arm64/v8 is arm64":      {[]string{"linux/arm64/v8"}, "linux/arm64", true},
-		"amd64/v3 is not a base": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
-		"without a platform":     {nil, "linux/amd64", false},
+		"same":                     {[]string{"linux/amd64"}, "linux/amd64", true},
+		"other":                    {[]string{"linux/arm64"}, "linux/amd64", false},
+		"one of several":           {[]string{"linux/arm64", "linux/amd64"}, "linux/amd64", true},
+		"any variant":              {[]string{"linux/arm/v6"}, "linux/arm", true},
+		"wrong variant":            {[]string{"linux/arm/v6"}, "linux/arm/v7", false},
+		"arm is arm/v7":            {[]string{"linux/arm"}, "linux/arm/v7", true},
+		"arm64 is arm64/v8":        {[]string{"linux/arm64"}, "linux/arm64/v8", true},
+		"arm64/v8 is arm64":        {[]string{"linux/arm64/v8"}, "linux/arm64", true},
+		"amd64/v3 is not amd64/v2": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
+		"without a platform":       {nil, "linux/amd64", false},
 	} {
 		if got := (Image{Platforms: tc.has}).Supports(tc.wanted); got != tc.want {
 			t.Errorf("%s: Supports(%q) = %t, want %t", name, tc.wanted, got, tc.want)
@@ -915,8 +915,9 @@ func TestSupports(t *testing.T) {
 	}
 }
 
-// TestOutboundPolicyHoldsForRegistries checks that connections to registries follow the policy for addresses of users: loopback addresses are denied unless
-// the operator allows them, addresses that the operator denies are refused, and metadata services are never allowed.
+// TestOutboundPolicyHoldsForRegistries checks that connections to registries follow the policy for user addresses:
+// loopback addresses are denied unless the operator allows them, addresses that the operator denies are refused, and
+// metadata services are never allowed.
 func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -929,7 +930,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	}{
 		"loopback":                  {host: server.Host(), wantText: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
 		"loopback by name":          {host: "localhost:" + port, wantText: `"localhost" is not contacted: it is a loopback address`},
-		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
+		"loopback that is allowed":  {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
 		"loopback, another port":    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.1:1"}}, wantText: "--outbound-allow"},
 		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, wantText: "it is denied by the manager's flag --outbound-deny"},
@@ -956,8 +957,8 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	}
 }
 
-// TestRegistryDoesNotSendToLoopback checks that a registry of a tenant cannot make the manager connect to its own loopback address, neither by a realm in
-// its challenge nor by a redirect.
+// TestRegistryDoesNotSendToLoopback checks that a tenant's registry cannot make the manager connect to its own
+// loopback address, neither through a realm in its challenge nor through a redirect.
 func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -998,7 +999,7 @@ func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 				t.Errorf("List: %v, want %q", err, tc.want)
 			}
 			if n := asked.Load(); n > 0 {
-				t.Errorf("loopback was asked %d times", n)
+				t.Errorf("loopback received %d requests", n)
 			}
 		})
 	}

@@ -20,8 +20,8 @@ import (
 // With TLS material, only HTTPS is used, regardless of Request.Insecure and of the address, because a fallback to plain HTTP would defeat the purpose
 // of the certificates.
 type TLS struct {
-	// CA contains certificates that are trusted in addition to those of the system, so that token servers and storage under public names remain
-	// reachable.
+	// CA contains certificates that are trusted in addition to the system's certificates, so that token servers and
+	// storage under public names remain reachable.
 	CA string
 	// Certificate is the certificate of the client, with its chain, and Key is its key. Set either both or none. The certificate is sent to every host
 	// that requests one.
@@ -59,7 +59,8 @@ const (
 const maxPEM = 512 << 10
 
 // ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. A client certificate that is not valid at the time now is an error.
-// If no certificate of an authority is valid, that is also an error. The error contains the name of the Secret, the key and the remedy, but no content.
+// It is also an error if no authority's certificate is valid. The error contains the name of the Secret, the key and
+// the remedy, but no content.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
 		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
@@ -133,7 +134,7 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			if key == keyCA {
-				return nil, fmt.Errorf("key %q contains a private key: remove it, only certificates of authorities are needed", key)
+				return nil, fmt.Errorf("key %q contains a private key: remove it, because only certificates of authorities are needed", key)
 			}
 			continue
 		}
@@ -180,7 +181,7 @@ func checkPrivateKey(text string) error {
 	}
 }
 
-// errTransport reports that the transport is not a transport of net/http, which is required for certificates.
+// errTransport reports that the transport is not a net/http transport, which is required for certificates.
 var errTransport = errors.New("the transport does not support certificates")
 
 // over returns a copy of base that uses the certificates.

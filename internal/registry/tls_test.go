@@ -49,28 +49,28 @@ func TestParseTLS(t *testing.T) {
 		"client":             {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, want: TLS{Certificate: string(certificate), Key: string(key)}},
 		"all":                {kind: TypeTLS, data: map[string][]byte{"ca.crt": ca, "tls.crt": certificate, "tls.key": key}, want: TLS{string(ca), string(certificate), string(key)}},
 		"several, one valid": {data: map[string][]byte{"ca.crt": join(expired, ca)}, want: TLS{CA: string(join(expired, ca))}},
-		"certificate of the authority behind the client's": {data: map[string][]byte{"tls.crt": join(certificate, ca), "tls.key": key},
+		"authority's certificate after the client's": {data: map[string][]byte{"tls.crt": join(certificate, ca), "tls.key": key},
 			want: TLS{Certificate: string(join(certificate, ca)), Key: string(key)}},
-		"another type":           {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, wantText: `has type "kubernetes.io/basic-auth"`},
-		"empty":                  {kind: TypeOpaque, wantText: "set ca.crt, or tls.crt and tls.key"},
-		"authority is not PEM":   {data: map[string][]byte{"ca.crt": []byte("hunter2")}, wantText: `key "ca.crt" contains no certificate in PEM`},
-		"authority is broken":    {data: map[string][]byte{"ca.crt": broken}, wantText: `key "ca.crt": certificate 1 cannot be read`},
-		"authority is a key":     {data: map[string][]byte{"ca.crt": key}, wantText: `key "ca.crt" contains a private key`},
-		"authority is a request": {data: map[string][]byte{"ca.crt": request}, wantText: `block of type "CERTIFICATE REQUEST"`},
-		"authority has expired":  {data: map[string][]byte{"ca.crt": expired}, wantText: `key "ca.crt": the certificate expired at`},
-		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, wantText: `key "ca.crt" has more than`},
-		"key only":               {data: map[string][]byte{"tls.key": key}, wantText: `key "tls.key" is set without "tls.crt"`},
-		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, wantText: `key "tls.crt" is set without "tls.key"`},
-		"client is not PEM":      {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, wantText: `key "tls.crt" contains no certificate`},
-		"key is not PEM":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, wantText: `key "tls.key" has no private key`},
-		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, wantText: `key "tls.key" is encrypted`},
-		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, wantText: `key "tls.key" is encrypted`},
-		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, wantText: `key "tls.key" is not the private key`},
-		"key of a huge factor":   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, wantText: `key "tls.key": an RSA key has more than 8192 bits`},
-		"authority is huge":      {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, wantText: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
-		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, wantText: "store the client's certificate first"},
-		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, wantText: `key "tls.crt": the certificate expired at`},
-		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), wantText: `not valid before`},
+		"another type":            {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, wantText: `has type "kubernetes.io/basic-auth"`},
+		"empty":                   {kind: TypeOpaque, wantText: "set ca.crt, or tls.crt and tls.key"},
+		"authority is not PEM":    {data: map[string][]byte{"ca.crt": []byte("hunter2")}, wantText: `key "ca.crt" contains no certificate in PEM`},
+		"authority is broken":     {data: map[string][]byte{"ca.crt": broken}, wantText: `key "ca.crt": certificate 1 cannot be read`},
+		"authority is a key":      {data: map[string][]byte{"ca.crt": key}, wantText: `key "ca.crt" contains a private key`},
+		"authority is a request":  {data: map[string][]byte{"ca.crt": request}, wantText: `block of type "CERTIFICATE REQUEST"`},
+		"authority has expired":   {data: map[string][]byte{"ca.crt": expired}, wantText: `key "ca.crt": the certificate expired at`},
+		"authority is too large":  {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, wantText: `key "ca.crt" has more than`},
+		"key only":                {data: map[string][]byte{"tls.key": key}, wantText: `key "tls.key" is set without "tls.crt"`},
+		"certificate only":        {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, wantText: `key "tls.crt" is set without "tls.key"`},
+		"client is not PEM":       {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, wantText: `key "tls.crt" contains no certificate`},
+		"key is not PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, wantText: `key "tls.key" has no private key`},
+		"key is encrypted":        {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, wantText: `key "tls.key" is encrypted`},
+		"key is encrypted, old":   {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, wantText: `key "tls.key" is encrypted`},
+		"another client's key":    {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, wantText: `key "tls.key" is not the private key`},
+		"key with a huge factor":  {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, wantText: `key "tls.key": an RSA key has more than 8192 bits`},
+		"authority is huge":       {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, wantText: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
+		"authority's own first":   {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, wantText: "store the client's certificate first"},
+		"client has expired":      {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, wantText: `key "tls.crt": the certificate expired at`},
+		"client is not valid yet": {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), wantText: `not valid before`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.at.IsZero() {
@@ -120,8 +120,8 @@ func TestOwnCertificates(t *testing.T) {
 		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, wantText: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
 		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
 		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
-		"certificates that are none":   {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
-		"client that is none":          {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
+		"invalid certificates":         {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
+		"invalid client":               {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
 	} {
 		for _, insecure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, insecure %t", name, insecure), func(t *testing.T) {
@@ -154,7 +154,8 @@ func TestOwnCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificatesForbidPlainHTTP checks that with certificates no request is sent unencrypted, even if HTTP would be allowed.
+// TestCertificatesForbidPlainHTTP checks that, with certificates, no request is sent unencrypted, even if HTTP would
+// be allowed.
 func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -165,7 +166,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {
-		t.Errorf("%d requests in clear, want none", n)
+		t.Errorf("%d unencrypted requests, want none", n)
 	}
 }
 
@@ -215,11 +216,11 @@ func TestTLSIsNotPrinted(t *testing.T) {
 	}
 }
 
-// TestCertificatesNeedATransport checks that certificates with a transport that is not a transport of net/http result in an error, and never in a request
-// without certificates.
+// TestCertificatesNeedATransport checks that certificates with a transport that is not a net/http transport result in
+// an error, and never in a request without certificates.
 func TestCertificatesNeedATransport(t *testing.T) {
 	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Transport: answering(func(*http.Request) (*http.Response, error) {
-		t.Error("asked without certificates")
+		t.Error("a request was sent without certificates")
 		return nil, http.ErrServerClosed
 	})})
 	_, err := scanner.List(t.Context(), Request{Repository: "registry.example.com/a/b", TLS: TLS{CA: "x"}})

@@ -29,7 +29,7 @@ type cached struct {
 }
 
 func (c *cached) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errors.New("nothing is read one by one")
+	return errors.New("objects are never read one by one")
 }
 
 func (c *cached) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -193,7 +193,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestLimit checks that above the limit there are counts but no names, that the log contains one line, and that a standby process reports nothing.
+// TestLimit checks that, above the limit, there are counts but no names, that the log contains one line, and that a
+// standby process reports nothing.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(20)

@@ -90,7 +90,7 @@ func TestPanicOfAScrape(t *testing.T) {
 	s := scrapedAt(viewtest.Stories()[0].Now, 500)
 	s.Collector.Cache = broken{}
 	if _, err := s.gather.Gather(); err != nil {
-		t.Errorf("scrape: %v, want that other metrics are reported", err)
+		t.Errorf("scrape: %v, want other metrics to be reported", err)
 	}
 	if !strings.Contains(s.log.String(), "metrics of services") {
 		t.Errorf("log %q, want why there are none", s.log)

@@ -113,7 +113,8 @@ func keyOf(g view.GroupState) groupKey {
 	return groupKey{types.NamespacedName{Namespace: g.Microservice.Namespace, Name: g.Microservice.Name}, g.Group.Slug}
 }
 
-// see records the state of a group. If the start of the state is unknown, it is the time at which the state is first seen.
+// see records the state of a group. If the start of the state is unknown, the start is the time at which the state is
+// first seen.
 func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
 	out := seenGroup{word: g.State.Word, since: now, rows: make(map[string]seenRow, len(g.Group.Releases))}
 	switch {
@@ -248,8 +249,8 @@ func startsOf(in view.Input) starts {
 	return out
 }
 
-// later reports whether a release of a group has a newer version than another release, which was promoted after it, or the same version and a
-// newer configuration.
+// later reports whether a release of a group has a newer version than another release that was promoted after it, or
+// the same version and a newer configuration.
 func (s starts) later(g view.GroupState, i, other int) bool {
 	x, y := &g.Group.Releases[i], &g.Group.Releases[other]
 	if x.SemVer.Version != y.SemVer.Version {

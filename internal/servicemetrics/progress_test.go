@@ -71,7 +71,7 @@ func TestProgress(t *testing.T) {
 		rollouts            map[string]float64
 		gates               map[string]float64
 	}{
-		"what was there does not count": {
+		"earlier releases do not count": {
 			steps: []step{{40, shop(nil, row("1.1.0", failed, "ReleaseFailed", 20, 0), row("1.0.0", active, "First", 1, 1))}, {41, shop(nil, row("1.1.0", failed, "ReleaseFailed", 20, 0), one)}},
 		},
 		"promotion of a release": {
@@ -89,7 +89,7 @@ func TestProgress(t *testing.T) {
 			leadTimes: []float64{1, 1},
 			rollouts:  map[string]float64{resultPromoted: 1},
 		},
-		"rollback to the release before": {
+		"rollback to the previous release": {
 			steps:    []step{{25, shop(nil, row("1.1.0", active, "Promoted", 20, 2), was)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},
@@ -98,7 +98,7 @@ func TestProgress(t *testing.T) {
 			steps:    []step{{15, shop(nil, one)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},
-		"rollback to a version that was removed meanwhile": {
+		"rollback to a version that had been removed": {
 			steps:    []step{{25, shop(nil, row("1.1.0", active, "Promoted", 20, 2))}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "Promoted", 32, 3))}},
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},

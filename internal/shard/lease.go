@@ -24,8 +24,9 @@ type patient struct {
 	idle func() bool
 	// expiry calls lost; nil before the first write.
 	expiry *time.Timer
-	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if another replica had the
-	// Lease after that. seen is the last time at which another replica was found to hold it.
+	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if
+	// another replica had the Lease after the first write. seen is the last time at which another replica was found to
+	// hold the Lease.
 	held, taken bool
 	seen        time.Time
 }

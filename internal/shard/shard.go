@@ -7,7 +7,7 @@
 // turn.go   lets replicas with fewer shards acquire first
 //
 // A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
-// Therefore a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
+// Therefore, a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
 // shards again, restart the replicas.
 package shard
 
@@ -67,8 +67,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Shards contains the shards of all namespaces, and which of them this replica holds. It is a Runnable of controller-runtime. A nil *Shards
-// holds every namespace.
+// Shards contains the shards of all namespaces, and which of them this replica holds. It is a controller-runtime
+// Runnable. A nil *Shards holds every namespace.
 type Shards struct {
 	Options
 	// held contains the tenure of each shard.
@@ -103,7 +103,7 @@ type times struct{ lease, renew, retry, patience time.Duration }
 
 func newShards(o Options, t times) (*Shards, error) {
 	if o.Count < 1 || o.Count > Max {
-		return nil, fmt.Errorf("%d shards: give from 1 to %d", o.Count, Max)
+		return nil, fmt.Errorf("%d shards: specify 1 to %d", o.Count, Max)
 	}
 	s := &Shards{Options: o, held: make([]tenure, o.Count), times: t, turns: newTurns(t.patience)}
 	for i := range s.held {
@@ -203,7 +203,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the election of shard %d: %w", shard, err)
+		return nil, fmt.Errorf("create the election of shard %d: %w", shard, err)
 	}
 	return e, nil
 }

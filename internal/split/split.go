@@ -25,7 +25,7 @@ type Share struct {
 	Withheld bool
 }
 
-// Weights returns the effective weights, whole numbers from 1 to 100 that add up to 100, and the
+// Weights returns the effective weights, which are whole numbers from 1 to 100 that add up to 100, and the
 // withheld releases. A withheld release has a weight but gets no traffic, because it has no
 // ready endpoint.
 //

@@ -32,24 +32,24 @@ func TestWeights(t *testing.T) {
 		weights  m
 		withheld []string
 	}{
-		"as asked":                                    {[]Share{active(90), canary(10)}, m{"a": 90, "c": 10}, nil},
+		"as required":                                 {[]Share{active(90), canary(10)}, m{"a": 90, "c": 10}, nil},
 		"one of two":                                  {[]Share{active(100)}, m{"a": 100}, nil},
 		"weight 0 is not a backend":                   {[]Share{active(100), canary(0)}, m{"a": 100}, nil},
-		"the active is dead":                          {[]Share{active(90, dead), canary(10)}, m{"c": 100}, []string{"a"}},
-		"the canary is dead":                          {[]Share{active(90), canary(10, dead)}, m{"a": 100}, []string{"c"}},
-		"a canary without weight stands in":           {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
-		"nothing else stands in":                      {[]Share{active(100, dead), canary(0, other)}, nil, []string{"a"}},
-		"not even with weight":                        {[]Share{active(100, dead), canary(50, other)}, nil, []string{"a"}},
+		"the active release has no endpoint":          {[]Share{active(90, dead), canary(10)}, m{"c": 100}, []string{"a"}},
+		"the canary has no endpoint":                  {[]Share{active(90), canary(10, dead)}, m{"a": 100}, []string{"c"}},
+		"a canary without weight replaces it":         {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
+		"no other release replaces it":                {[]Share{active(100, dead), canary(0, other)}, nil, []string{"a"}},
+		"not even a release with weight":              {[]Share{active(100, dead), canary(50, other)}, nil, []string{"a"}},
 		"a pending release gets nothing":              {[]Share{active(90), canary(10, other)}, m{"a": 100}, nil},
-		"all dead":                                    {[]Share{active(90, dead), canary(10, dead)}, nil, []string{"a", "c"}},
+		"no endpoint at all":                          {[]Share{active(90, dead), canary(10, dead)}, nil, []string{"a", "c"}},
 		"withheld until it has all replicas":          {[]Share{active(90, withheld, partly), canary(10)}, m{"c": 100}, []string{"a"}},
 		"back with all replicas":                      {[]Share{active(90, withheld), canary(10)}, m{"a": 90, "c": 10}, nil},
-		"not withheld, and short of some replicas":    {[]Share{active(90, partly), canary(10)}, m{"a": 90, "c": 10}, nil},
+		"not withheld, some replicas missing":         {[]Share{active(90, partly), canary(10)}, m{"a": 90, "c": 10}, nil},
 		"withheld, and the only one with an endpoint": {[]Share{active(90, withheld, partly), canary(10, dead)}, m{"a": 100}, []string{"c"}},
-		"rounding leaves one percent to the small":    {[]Share{active(199), canary(1)}, m{"a": 99, "c": 1}, nil},
+		"rounding leaves one percent to the smallest": {[]Share{active(199), canary(1)}, m{"a": 99, "c": 1}, nil},
 		"the largest takes the rest":                  {[]Share{active(1), canary(2)}, m{"a": 33, "c": 67}, nil},
 		"ties go by name":                             {[]Share{canary(1, named("d")), canary(1), active(1)}, m{"a": 34, "c": 33, "d": 33}, nil},
-		"of two that stand in the first by name":      {[]Share{canary(0, named("d")), canary(0), active(100, dead)}, m{"c": 100}, []string{"a"}},
+		"of two replacements, the first by name":      {[]Share{canary(0, named("d")), canary(0), active(100, dead)}, m{"c": 100}, []string{"a"}},
 		"two are withheld, by name":                   {[]Share{canary(10, dead), active(90, dead), canary(0, named("d"))}, m{"d": 100}, []string{"a", "c"}},
 		"nothing":                                     {},
 	} {
@@ -107,11 +107,11 @@ func TestJoin(t *testing.T) {
 		canary Share
 		want   map[string]int
 	}{
-		"nothing yet":  {Share{Release: "c", Eligible: true, Ready: true}, map[string]int{"a": 90, "b": 10}},
-		"a part":       {Share{Release: "c", Eligible: true, Weight: 50, Ready: true}, map[string]int{"a": 45, "b": 5, "c": 50}},
-		"all":          {Share{Release: "c", Eligible: true, Weight: 100, Ready: true}, map[string]int{"c": 100}},
-		"no endpoint":  {Share{Release: "c", Eligible: true, Weight: 50}, map[string]int{"a": 90, "b": 10}},
-		"small shares": {Share{Release: "c", Eligible: true, Weight: 99, Ready: true}, map[string]int{"a": 1, "b": 1, "c": 98}},
+		"no weight yet": {Share{Release: "c", Eligible: true, Ready: true}, map[string]int{"a": 90, "b": 10}},
+		"a part":        {Share{Release: "c", Eligible: true, Weight: 50, Ready: true}, map[string]int{"a": 45, "b": 5, "c": 50}},
+		"all":           {Share{Release: "c", Eligible: true, Weight: 100, Ready: true}, map[string]int{"c": 100}},
+		"no endpoint":   {Share{Release: "c", Eligible: true, Weight: 50}, map[string]int{"a": 90, "b": 10}},
+		"small shares":  {Share{Release: "c", Eligible: true, Weight: 99, Ready: true}, map[string]int{"a": 1, "b": 1, "c": 98}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := Weights(Join(older, tc.canary))

@@ -10,7 +10,7 @@ import (
 )
 
 // MaxBackoff is the maximum time between two attempts for an object with errors. A rollout that is blocked
-// continues within this time after the end of the cause.
+// continues within this time after the cause has ended.
 const MaxBackoff = 20 * time.Second
 
 // RateLimiter limits the rate of retries of an object, up to MaxBackoff, and of all retries of a
@@ -23,8 +23,9 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 // Requeues keeps the time at which an object must be reconciled again if a reconcile ends in an
-// error. A Reconciler that returns an error cannot return a time as well. Requeues is a Source that a
-// controller watches. If no controller watches it, which is true for the zero Requeues, Again returns both to its caller.
+// error. A Reconciler that returns an error cannot also return a time. Requeues is a Source that a
+// controller watches. If no controller watches it, which is true for the zero Requeues, Again returns both the time
+// and the error to its caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -36,7 +37,7 @@ func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 }
 
 // Again ends a reconcile in the same way as the function Again. The object is reconciled after requeue at the
-// latest, whatever the back-off for err is. If requeue is 0, only the back-off and events requeue the object.
+// latest, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the object.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

@@ -32,7 +32,7 @@ func TestRequeuesKeepTheTimeOfAFailedReconcile(t *testing.T) {
 			}
 			result, err := requeues.Again(ctx, req, 10*time.Millisecond, errors.New("refused"))
 			if err == nil || !result.IsZero() {
-				t.Errorf("%v, %v: the error, and nothing that is ignored next to it, must come back", result, err)
+				t.Errorf("%v, %v: want the error, and no result that would be ignored", result, err)
 			}
 			return result, err
 		}),
@@ -66,7 +66,7 @@ func TestRateLimiterIsBounded(t *testing.T) {
 	limiter, req := status.RateLimiter(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}}
 	for range 40 {
 		if wait := limiter.When(req); wait > status.MaxBackoff {
-			t.Fatalf("an object waits %v for its next try", wait)
+			t.Fatalf("an object waits %v for its next attempt", wait)
 		}
 	}
 }

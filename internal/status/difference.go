@@ -43,7 +43,7 @@ func difference(obj, before client.Object, locked bool) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// precondition is the metadata of a patch that must not overwrite a change of another writer.
+// precondition is the metadata of a patch that must not overwrite a change by another writer.
 type precondition struct {
 	ResourceVersion string `json:"resourceVersion"`
 }

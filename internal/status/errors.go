@@ -71,7 +71,7 @@ const (
 // namespace.
 const ReasonSecretsForbidden = "SecretsForbidden"
 
-// SecretForbidden returns the error for a Secret that the manager may not read. err is the response
+// SecretForbidden returns the error for a Secret that the manager is not allowed to read. err is the response
 // of the API server. The error is Terminal. The Secret is checked again after a minute, because permissions are not
 // watched.
 func SecretForbidden(namespace, name string, err error) *Error {

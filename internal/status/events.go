@@ -16,7 +16,7 @@ const maxNote = 1023
 // Recorder records events on transitions only. The zero Recorder records nothing.
 //
 // Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason,
-// object at the same version, and related object. In that case the note of the event is lost, and the series
+// object at the same version, and related object. In that case, the note of the event is lost, and the series
 // is written again minutes later. Use different values of Related or action for several events at one version of an object.
 type Recorder struct {
 	// Events is a manager's recorder.
@@ -49,9 +49,9 @@ type TransitionRule struct {
 	Good metav1.ConditionStatus
 	// Worry omits the first event of a condition whose first status is Good.
 	Worry bool
-	// Passing are reasons of a status other than Good that time alone ends. A condition that starts with such a
-	// reason is not recorded, and neither is the end of such a reason. A change from Good to such a reason is
-	// recorded.
+	// Passing contains reasons, for a status other than Good, that end without an intervention. A condition that
+	// starts with such a reason is not recorded, and neither is the end of such a reason. A change from Good to such a
+	// reason is recorded.
 	Passing []string
 }
 

@@ -78,7 +78,7 @@ func TestKstatus(t *testing.T) {
 	}
 	since := conds[1].LastTransitionTime
 	if status.Set(&conds, 2, "Ready", metav1.ConditionTrue, status.ReasonSucceeded, "") {
-		t.Error("setting the same again reports a change")
+		t.Error("setting the same condition again reports a change")
 	}
 	status.Set(&conds, 3, "Ready", metav1.ConditionTrue, "Other", "")
 	if !conds[1].LastTransitionTime.Equal(&since) {
@@ -102,7 +102,7 @@ func TestClassify(t *testing.T) {
 		"terminating": {&apply.TerminatingError{Kind: "Service", Name: "web"}, status.Waiting, status.ReasonTerminating},
 		"invalid":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "x", nil), status.Terminal, status.ReasonInvalid},
 		"forbidden":   {apierrors.NewForbidden(things, "x", plain), status.Terminal, status.ReasonForbidden},
-		"namespace goes": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{
+		"namespace is terminating": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{
 			Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}, status.Waiting, status.ReasonTerminating},
 		"namespace gone": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), status.Waiting, status.ReasonTerminating},
 		"not found":      {apierrors.NewNotFound(things, "x"), status.Transient, status.ReasonFailed},
@@ -174,13 +174,13 @@ func TestTransitions(t *testing.T) {
 		"two reasons": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "B", Message: "y"}),
 			recorded{"Warning A Run x", "Warning B Run y"}},
 		"no worry": {nil, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "A"}}, nil},
-		"no worry any more": {[]metav1.Condition{{Type: "Reachable", Status: "False", Reason: "A"}}, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "B", Message: "x"}},
+		"worry that has ended": {[]metav1.Condition{{Type: "Reachable", Status: "False", Reason: "A"}}, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "B", Message: "x"}},
 			recorded{"Normal B Run x"}},
-		"first it passes":       {nil, cond("False", "Soon", "x"), nil},
-		"it passed":             {cond("False", "Soon", "x"), cond("True", "A", "y"), nil},
-		"it passes to the bad":  {cond("False", "Soon", "x"), cond("False", "A", "y"), recorded{"Warning A Run y"}},
-		"the bad passes":        {cond("False", "A", "x"), cond("False", "Soon", "y"), nil},
-		"the good is no longer": {cond("True", "A", "x"), cond("False", "Soon", "y"), recorded{"Warning Soon Run y"}},
+		"first passing":      {nil, cond("False", "Soon", "x"), nil},
+		"passing, then good": {cond("False", "Soon", "x"), cond("True", "A", "y"), nil},
+		"passing, then bad":  {cond("False", "Soon", "x"), cond("False", "A", "y"), recorded{"Warning A Run y"}},
+		"bad, then passing":  {cond("False", "A", "x"), cond("False", "Soon", "y"), nil},
+		"good, then passing": {cond("True", "A", "x"), cond("False", "Soon", "y"), recorded{"Warning Soon Run y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,7 +229,7 @@ func TestJournal(t *testing.T) {
 	}
 	j.Wrote(pod("b", "1"), pod("b", "2"), start.Add(time.Minute))
 	if j.Behind(pod("a", "1")) || !j.Behind(pod("b", "1")) {
-		t.Error("the journal forgets the wrong things")
+		t.Error("the journal forgets the wrong records")
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// constraint is a range of versions. It considers only the first three numbers of a version. The semver library of
-// Masterminds decides about final versions. constraint decides about pre-releases for each comparison, because no
-// setting of the library excludes both 2.0.0-rc.1 from "<2.0.0" and 1.2.0-rc.1 from ">=1.2.0":
+// constraint is a range of versions. It considers only the first three numbers of a version. The semver library from
+// Masterminds decides whether a final version matches. constraint decides for each comparison whether a pre-release
+// matches, because no setting of the library excludes both 2.0.0-rc.1 from "<2.0.0" and 1.2.0-rc.1 from ">=1.2.0":
 //
 //   - For a bound with a pre-release (">=1.2.0-rc.2") and for "!=1.2.3", precedence decides.
 //   - A bound with fewer than three numbers ("1.x", ">=1.2") stands for a line of versions. A

@@ -7,9 +7,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// TestRanges contains the table of ranges. The library decides about final versions. Its results are part of
-// the table because they changed between versions of the library. This package decides about
-// pre-releases.
+// TestRanges contains the table of ranges. The library decides whether a final version matches. Its results are part
+// of the table because they changed between versions of the library. This package decides whether a pre-release
+// matches.
 func TestRanges(t *testing.T) {
 	for text, tc := range map[string]struct{ in, out string }{
 		"*":                       {"0.0.1 5.0.0 1.0.0-rc.1 0.0.0-rc.1", ""},
@@ -110,7 +110,7 @@ func TestRangesThatAreRefused(t *testing.T) {
 }
 
 // FuzzConstraint checks that no range panics, that rejected ranges have a remedy, and that an upper bound excludes
-// the pre-releases of its version, whatever the rest of the range is.
+// the pre-releases of its version, regardless of the rest of the range.
 func FuzzConstraint(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {
 		f.Add(seed)

@@ -4,11 +4,12 @@
 // A tag passes these filters in this order. The first filter that refuses the tag
 // determines the reason:
 //
-//	Name       the tag is not a tag by the OCI specification
+//	Name       the tag is not valid according to the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
 //	TagFilter  tagFilter.pattern does not match the tag
 //	Match      match.name does not match the name of a source that is not a registry
-//	Parse      the remaining text is not a version by versioning.scheme and versioning.suffix
+//	Parse      the remaining text is not a version according to versioning.scheme and
+//	           versioning.suffix
 //	Level      the version or its source is a pre-release, and versioning.level
 //	           is Release
 //	Range      the version is outside versioning.range
@@ -24,8 +25,8 @@
 // A name of a source that is not a registry is first mapped to a tag. Name, Exclude and
 // TagFilter apply to that tag.
 //
-// MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore the caller decides
-// about them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
+// MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore, the caller applies
+// them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
 //
 //	rules.go       Rules, which contain the settings of an ImagePolicy
 //	scheme.go      how a version is read from a text

@@ -85,7 +85,7 @@ func FuzzSelect(f *testing.F) {
 		s, err := Compile(rules)
 		if err != nil {
 			if err.Error() == "" {
-				t.Fatal("an error without words")
+				t.Fatal("an error without a message")
 			}
 			return
 		}
@@ -150,7 +150,7 @@ func FuzzSelect(f *testing.F) {
 		}
 		again := rank(offeredTags(got)).Offer(held, nil)
 		if diff := gocmp.Diff(got.Offered, again.Offered); diff != "" {
-			t.Fatalf("what is offered is not offered again:\n%s", diff)
+			t.Fatalf("offered versions are not offered again:\n%s", diff)
 		}
 	})
 }

@@ -10,9 +10,9 @@ import (
 // GroupBy defines which versions replace each other.
 type GroupBy string
 
-// The groupings. GroupByAll is the default and makes one group, which is named after the admitted
-// level. Major makes groups such as "1.x", Minor such as "1.2.x", and Patch such as "1.2.3", which contains
-// the builds and pre-releases of that version.
+// The groupings. GroupByAll is the default and creates one group, which is named after the admitted level. Major
+// creates groups such as "1.x", Minor such as "1.2.x", and Patch such as "1.2.3", which contains the builds and
+// pre-releases of that version.
 const (
 	GroupByAll   GroupBy = "All"
 	GroupByMajor GroupBy = "Major"

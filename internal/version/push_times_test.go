@@ -24,13 +24,13 @@ func TestRankTimed(t *testing.T) {
 			want:     []string{"release/2026.2.1.0.0.0@sha-d", "release/2026.1.5.13.7.10@latest", "release/2026.1.5.13.7.9@sha-a", "release/2025.12.31.23.59.59@sha-c"},
 			rejected: map[string]Verdict{"sha-b": VerdictDuplicate, "sha-e": VerdictParse, "sha-f": VerdictParse, "main": VerdictTagFilter},
 		},
-		"by month, of a year, without a day": {
+		"groups by month, a range from a year, and a denied day": {
 			rules: Rules{Scheme: SchemePushTime, GroupBy: GroupByMinor, Range: ">=2026.1.0", Deny: []string{"2026.1.5"}},
 			want:  []string{"2026.2.x/2026.2.1.0.0.0@sha-d"},
 			rejected: map[string]Verdict{"sha-a": VerdictDeny, "sha-b": VerdictDeny, "latest": VerdictDeny, "sha-c": VerdictRange,
 				"sha-e": VerdictParse, "sha-f": VerdictParse, "main": VerdictParse},
 		},
-		"without a month, and a moment": {
+		"a denied month, and a denied moment": {
 			rules: Rules{Scheme: SchemePushTime, Deny: []string{"2026.1", "2026.2.1.0.0.0"}},
 			want:  []string{"release/2025.12.31.23.59.59@sha-c"},
 			rejected: map[string]Verdict{"sha-a": VerdictDeny, "sha-b": VerdictDeny, "latest": VerdictDeny, "sha-d": VerdictDeny,
@@ -54,7 +54,7 @@ func TestRankTimed(t *testing.T) {
 			if diff := cmp.Diff(got, s.RankTimed(tags, times).Offer(nil, nil), cmp.AllowUnexported(Rejection{}), cmp.Comparer(func(a, b *Version) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
 				t.Errorf("in another order (-want +got):\n%s", diff)
 			}
-			// Held versions stay, with and without their tag, whatever the tag refers to now.
+			// Held versions stay, with and without their tag, regardless of what the tag refers to now.
 			var held []Held
 			for _, o := range got.Offered {
 				held = append(held, Held{Group: o.Slug, Version: o.Version}, Held{Group: o.Slug, Version: o.Version, Tag: o.Tag})

@@ -39,7 +39,7 @@ type Rules struct {
 	Limits Limits
 }
 
-// TagFilter selects tags by regular expressions (RE2). An expression matches anywhere in
+// TagFilter selects tags with regular expressions (RE2). An expression matches anywhere in
 // the tag unless it is anchored.
 type TagFilter struct {
 	// Pattern must match the tag. An empty pattern matches all tags.
@@ -51,7 +51,7 @@ type TagFilter struct {
 	Exclude []string
 }
 
-// NameMatch converts a name to a tag by a regular expression (RE2). The zero value leaves names
+// NameMatch converts a name to a tag with a regular expression (RE2). The zero value leaves names
 // unchanged.
 type NameMatch struct {
 	// From must match the whole name.

@@ -64,7 +64,7 @@ func (v *Version) Original() string {
 // String returns the normal form.
 func (v *Version) String() string { return v.Original() }
 
-// names reports whether v, in the form of a user, refers to o. "1.2.3" refers to all its builds and
+// names reports whether v, as written by a user, refers to o. "1.2.3" refers to all its builds and
 // revisions. "1.2.3+b" and "1.2.3.4" refer to only one version.
 func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && (len(v.more) == 0 || slices.Equal(v.more, o.more))
@@ -145,7 +145,7 @@ func isPrerelease(text string) bool {
 	return err == nil && !strings.Contains(text, "+")
 }
 
-// parse parses the version of a candidate by the scheme of the rules.
+// parse parses the version of a candidate according to the scheme of the rules.
 func (s *Selector) parse(c *candidate) (*Version, error) {
 	switch s.rules.Scheme {
 	case SchemeRegexp:

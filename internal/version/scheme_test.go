@@ -29,7 +29,7 @@ func TestSchemes(t *testing.T) {
 			tags:  []string{"2024-01-05", "2024-02-01", "2024-02-10", "2024-10-01"},
 			want:  []string{"2024.10.x/2024.10.1@2024-10-01", "2024.2.x/2024.2.10@2024-02-10", "2024.2.x/2024.2.1@2024-02-01"}, rejected: map[string]Verdict{"2024-01-05": VerdictRange},
 		},
-		"date and time, which no float holds": {
+		"date and time, too large for a float": {
 			rules: Rules{Scheme: SchemeTuple, Parts: 2}, tags: []string{"20240105-123045", "20240105-090000", "20240104_235959", "20240105"},
 			want:     []string{"release/20240105.123045.0@20240105-123045", "release/20240105.90000.0@20240105-090000", "release/20240104.235959.0@20240104_235959"},
 			rejected: map[string]Verdict{"20240105": VerdictParse},
@@ -48,7 +48,7 @@ func TestSchemes(t *testing.T) {
 			rules: Rules{Scheme: SchemeTuple}, tags: []string{"2024.1.5", "2024.01.05"},
 			want: []string{"release/2024.1.5@2024.01.05"}, rejected: map[string]Verdict{"2024.1.5": VerdictDuplicate},
 		},
-		"a denied day, whatever its builds": {
+		"a denied day with any build": {
 			rules: Rules{Scheme: SchemeTuple, Parts: 4, Deny: []string{"2024.1.5"}}, tags: []string{"2024.01.05.1", "2024.01.05.2", "2024.01.06.1"},
 			want:     []string{"release/2024.1.6.1@2024.01.06.1"},
 			rejected: map[string]Verdict{"2024.01.05.1": VerdictDeny, "2024.01.05.2": VerdictDeny},
@@ -67,11 +67,11 @@ func TestSchemes(t *testing.T) {
 			rules: Rules{Scheme: SchemeRegexp, Level: LevelCandidate, TagFilter: TagFilter{Pattern: `^R(?P<major>\d+)(?:(?P<prerelease>rc\d+))?$`}},
 			tags:  []string{"R7", "R8rc1", "R8"}, want: []string{"candidate/8.0.0@R8", "candidate/8.0.0-rc1@R8rc1", "candidate/7.0.0@R7"},
 		},
-		"groups that hold no number": {
+		"groups without a number": {
 			rules: Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `^(?P<major>.+)\.(?P<minor>.*)$`}}, tags: []string{"a.1", "1.", "1.18446744073709551616"},
 			want: []string{"release/1.0.0@1."}, rejected: map[string]Verdict{"a.1": VerdictParse, "1.18446744073709551616": VerdictParse},
 		},
-		"a pre-release that is none": {
+		"an invalid pre-release": {
 			rules: Rules{Scheme: SchemeRegexp, Level: LevelCandidate, TagFilter: TagFilter{Pattern: `^(?P<major>\d+)-(?P<prerelease>.+)$`}}, tags: []string{"1-a_b", "1-01", "1-a"},
 			want: []string{"candidate/1.0.0-a@1-a"}, rejected: map[string]Verdict{"1-a_b": VerdictParse, "1-01": VerdictParse},
 		},
@@ -125,20 +125,20 @@ func TestSchemeErrors(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		"unknown":            {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
-		"too many parts":     {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
-		"groups by too much": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
-		"no pattern":         {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
-		"no major":           {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
-		"another group":      {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
-		"a group twice":      {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
-		"extract":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},
-		"suffix":             {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not used"},
-		"an invalid pattern": {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(`}}, "is not a valid regular expression"},
-		"time, suffix":       {Rules{Scheme: SchemePushTime, Suffix: "-a"}, "spec.versioning.suffix: is not used with versioning.scheme PushTime"},
-		"time, extract":      {Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: `(1)`, Extract: "$1"}}, "spec.tagFilter.extract: is not used"},
-		"time, level":        {Rules{Scheme: SchemePushTime, Level: LevelCandidate}, "spec.versioning.level: is Candidate"},
-		"a denied day":       {Rules{Scheme: SchemeTuple, Deny: []string{"yesterday"}}, "spec.deny[0]: "},
+		"unknown":                  {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
+		"too many parts":           {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
+		"groups by too many parts": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
+		"no pattern":               {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
+		"no major":                 {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
+		"another group":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
+		"a group twice":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
+		"extract":                  {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},
+		"suffix":                   {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not used"},
+		"an invalid pattern":       {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(`}}, "is not a valid regular expression"},
+		"time, suffix":             {Rules{Scheme: SchemePushTime, Suffix: "-a"}, "spec.versioning.suffix: is not used with versioning.scheme PushTime"},
+		"time, extract":            {Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: `(1)`, Extract: "$1"}}, "spec.tagFilter.extract: is not used"},
+		"time, level":              {Rules{Scheme: SchemePushTime, Level: LevelCandidate}, "spec.versioning.level: is Candidate"},
+		"a denied day":             {Rules{Scheme: SchemeTuple, Deny: []string{"yesterday"}}, "spec.deny[0]: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compile(tc.rules)

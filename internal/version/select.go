@@ -14,8 +14,7 @@ type Name struct {
 	Text string
 	// Tag is the tag of the image if it is known. If Tag is empty, Rules.Match determines the tag.
 	Tag string
-	// Prerelease reports whether the source marks the version as a pre-release, whatever the version
-	// is.
+	// Prerelease reports whether the source marks the version as a pre-release, regardless of the version.
 	Prerelease bool
 }
 
@@ -48,7 +47,7 @@ type Held struct {
 	Tag string
 }
 
-// Refusal is a decision of the caller about a tag: VerdictMinAge, VerdictExists,
+// Refusal is the caller's decision about a tag: VerdictMinAge, VerdictExists,
 // VerdictPlatform, VerdictLabels or VerdictVerify, and the reason.
 type Refusal struct {
 	Verdict Verdict
@@ -243,10 +242,10 @@ func compareRejections(a, b Rejection) int {
 	return strings.Compare(a.Tag, b.Tag)
 }
 
-// Offer applies the refusals of the caller, by tag, and the limits.
+// Offer applies the caller's refusals, by tag, and the limits.
 //
 // A held version stays offered beyond the limits. A group with a held version is never omitted, because
-// the group is live and fixes must reach it. Apart from the limits, all filters apply to held versions;
+// the group is live and fixes must reach it. All filters except the limits apply to held versions;
 // see Selector.Withdrawn. The caller refuses the tag of a held version only if it has proof that the
 // tag is gone.
 func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {

@@ -59,7 +59,7 @@ func TestSelect(t *testing.T) {
 			tags: []string{"1.0.0", "1.10.0", "1.9.0", "v2.0.0"},
 			want: []string{"release/2.0.0@v2.0.0", "release/1.10.0", "release/1.9.0", "release/1.0.0"},
 		},
-		"what is not a version": {
+		"tags that are not versions": {
 			tags: []string{"latest", "1.2", "20240105", "1234567", "bad tag", "1.0.0", "sha256-" + strings.Repeat("0", 64) + ".sig"},
 			want: []string{"release/1.0.0"},
 			rejected: map[string]Verdict{"latest": VerdictParse, "1.2": VerdictParse, "20240105": VerdictParse, "1234567": VerdictParse,
@@ -108,7 +108,7 @@ func TestSelect(t *testing.T) {
 			want:     []string{"release/1.0.0@web-1.0.0"},
 			rejected: map[string]Verdict{"api-1.0.0": VerdictTagFilter, "1.0.0": VerdictTagFilter, "web-1.0.9": VerdictExclude},
 		},
-		"extract puts together": {
+		"extract combines groups": {
 			rules: Rules{TagFilter: TagFilter{Pattern: `^(\d{4})-(\d\d)-(\d\d)$`, Extract: "$1.$2.$3"}},
 			tags:  []string{"2024-01-05", "2023-12-31"},
 			want:  []string{"release/2024.1.5@2024-01-05", "release/2023.12.31@2023-12-31"},
@@ -117,7 +117,7 @@ func TestSelect(t *testing.T) {
 			rules: Rules{TagFilter: TagFilter{Pattern: `^v`}}, tags: []string{"v1.0.0", "1.1.0"},
 			want: []string{"release/1.0.0@v1.0.0"}, rejected: map[string]Verdict{"1.1.0": VerdictTagFilter},
 		},
-		"one version by several tags": {
+		"one version with several tags": {
 			rules: Rules{TwoParts: TwoPartsAllow}, tags: []string{"v1.0.0", "1.0", "1.0.0", "01.0.0", "1.0.0", "v1.0"},
 			want:     []string{"release/1.0.0@01.0.0"},
 			rejected: map[string]Verdict{"v1.0.0": VerdictDuplicate, "1.0": VerdictDuplicate, "1.0.0": VerdictDuplicate, "v1.0": VerdictDuplicate},
@@ -126,7 +126,7 @@ func TestSelect(t *testing.T) {
 			tags: []string{"v1.0.0", "1.0.0"}, held: []Held{{"release", "1.0.0", "v1.0.0"}},
 			want: []string{"release/1.0.0@v1.0.0"}, rejected: map[string]Verdict{"1.0.0": VerdictDuplicate},
 		},
-		"a refused tag gives way": {
+		"a refused tag is replaced": {
 			tags: []string{"v1.0.0", "1.0.0"}, refused: map[string]Refusal{"1.0.0": {VerdictExists, "404"}},
 			want: []string{"release/1.0.0@v1.0.0"}, rejected: map[string]Verdict{"1.0.0": VerdictExists},
 		},
@@ -163,7 +163,7 @@ func TestSelect(t *testing.T) {
 			rules: Rules{GroupBy: GroupByMajor, Limits: Limits{Groups: 2, ReleasesPerGroup: 2}}, tags: []string{"1.0.0", "1.1.0", "2.0.0"},
 			held: []Held{{"1-x", "1.0.0", ""}, {"2-x", "2.0.0", ""}}, want: []string{"2.x/2.0.0", "1.x/1.1.0", "1.x/1.0.0"},
 		},
-		"held is not past deny, range, level and exclude": {
+		"deny, range, level and exclude apply to held versions": {
 			rules:    Rules{Range: "<3.0.0", Deny: []string{"1.0.0"}, TagFilter: TagFilter{Exclude: []string{"^1.2"}}},
 			tags:     []string{"1.0.0", "1.1.0-rc.1", "1.2.0", "3.0.0"},
 			held:     []Held{{"release", "1.0.0", "1.0.0"}, {"release", "1.1.0-rc.1", ""}, {"release", "1.2.0", ""}, {"release", "3.0.0", ""}},
@@ -221,20 +221,20 @@ func TestValidate(t *testing.T) {
 		rules Rules
 		want  map[string]string // by field: a part of the message
 	}{
-		"zero":                {},
-		"all good":            {rules: Rules{TagFilter: TagFilter{Pattern: `^(?P<version>.*)-(\d+)$`, Extract: "${version}_$2$$", Exclude: []string{"x"}}, Range: "1.x", Deny: []string{"1.2", "1.2.3", ">1"}}},
-		"range":               {rules: Rules{Range: "latest"}, want: map[string]string{"versioning.range": "leave it empty for all versions"}},
-		"trap":                {rules: Rules{Range: "~0.0.0"}, want: map[string]string{"versioning.range": "would allow every version"}},
-		"hyphen":              {rules: Rules{Range: "1.2-1.4.5"}, want: map[string]string{"versioning.range": "spaces around the hyphen"}},
-		"deny":                {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "no version"}},
-		"deny hyphen":         {rules: Rules{Deny: []string{"1.2.0-1.4.5"}}, want: map[string]string{"deny[0]": "spaces around the hyphen"}},
-		"deny everything":     {rules: Rules{Deny: []string{"~0.0.0"}}, want: map[string]string{"deny[0]": "would allow every version"}},
-		"pattern":             {rules: Rules{TagFilter: TagFilter{Pattern: "(?=x)"}}, want: map[string]string{"tagFilter.pattern": "no lookaround"}},
-		"exclude":             {rules: Rules{TagFilter: TagFilter{Exclude: []string{"a", "("}}}, want: map[string]string{"tagFilter.exclude[1]": "RE2"}},
-		"extract alone":       {rules: Rules{TagFilter: TagFilter{Extract: "$1"}}, want: map[string]string{"tagFilter.extract": "set the pattern too"}},
-		"extract of no group": {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$version"}}, want: map[string]string{"tagFilter.extract": `group "version"`}},
-		"extract runs on":     {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$1x"}}, want: map[string]string{"tagFilter.extract": "in braces"}},
-		"extract beyond":      {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$2"}}, want: map[string]string{"tagFilter.extract": `group "2"`}},
+		"zero":                        {},
+		"all good":                    {rules: Rules{TagFilter: TagFilter{Pattern: `^(?P<version>.*)-(\d+)$`, Extract: "${version}_$2$$", Exclude: []string{"x"}}, Range: "1.x", Deny: []string{"1.2", "1.2.3", ">1"}}},
+		"range":                       {rules: Rules{Range: "latest"}, want: map[string]string{"versioning.range": "leave it empty for all versions"}},
+		"trap":                        {rules: Rules{Range: "~0.0.0"}, want: map[string]string{"versioning.range": "would allow every version"}},
+		"hyphen":                      {rules: Rules{Range: "1.2-1.4.5"}, want: map[string]string{"versioning.range": "spaces around the hyphen"}},
+		"deny":                        {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "no version"}},
+		"deny hyphen":                 {rules: Rules{Deny: []string{"1.2.0-1.4.5"}}, want: map[string]string{"deny[0]": "spaces around the hyphen"}},
+		"deny everything":             {rules: Rules{Deny: []string{"~0.0.0"}}, want: map[string]string{"deny[0]": "would allow every version"}},
+		"pattern":                     {rules: Rules{TagFilter: TagFilter{Pattern: "(?=x)"}}, want: map[string]string{"tagFilter.pattern": "no lookaround"}},
+		"exclude":                     {rules: Rules{TagFilter: TagFilter{Exclude: []string{"a", "("}}}, want: map[string]string{"tagFilter.exclude[1]": "RE2"}},
+		"extract alone":               {rules: Rules{TagFilter: TagFilter{Extract: "$1"}}, want: map[string]string{"tagFilter.extract": "set the pattern too"}},
+		"extract of an unknown group": {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$version"}}, want: map[string]string{"tagFilter.extract": `group "version"`}},
+		"extract without braces":      {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$1x"}}, want: map[string]string{"tagFilter.extract": "in braces"}},
+		"extract beyond the groups":   {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$2"}}, want: map[string]string{"tagFilter.extract": `group "2"`}},
 		"enums": {rules: Rules{Level: "release", GroupBy: "major", TwoParts: "Yes"}, want: map[string]string{
 			"versioning.level": "write Release, Candidate", "versioning.groupBy": "write All, Major, Minor, Patch", "versioning.twoParts": "write Deny, Allow"}},
 		"limits below":    {rules: Rules{Limits: Limits{Groups: -1, ReleasesPerGroup: -1}}, want: map[string]string{"limits.groups": "1 or more", "limits.releasesPerGroup": "1 or more"}},
@@ -247,7 +247,7 @@ func TestValidate(t *testing.T) {
 			for _, e := range errs {
 				fields[e.Field] = e.Error()
 				if !strings.Contains(e.Error(), tc.want[e.Field]) || strings.Contains(e.Error(), "\n") {
-					t.Errorf("%q does not say %q in one line", e, tc.want[e.Field])
+					t.Errorf("%q does not contain %q in one line", e, tc.want[e.Field])
 				}
 			}
 			if diff := cmp.Diff(slices.Sorted(maps.Keys(tc.want)), slices.Sorted(maps.Keys(fields)), cmpopts.EquateEmpty()); diff != "" {
@@ -325,7 +325,7 @@ func TestSelectProperties(t *testing.T) {
 			t.Errorf("another order, another result:\n%s", diff)
 		}
 		if diff := cmp.Diff(got.Offered, s.Rank(offeredTags(got)).Offer(held, refused).Offered); diff != "" {
-			t.Errorf("what is offered is not offered again:\n%s", diff)
+			t.Errorf("offered versions are not offered again:\n%s", diff)
 		}
 		checkAccounts(t, tags, got)
 		checkOrder(t, got)
@@ -363,7 +363,7 @@ func checkAccounts(t *rapid.T, tags []string, r Result) {
 	}
 }
 
-// checkOrder checks that releases are in strictly descending order, and that the releases of a group follow each other.
+// checkOrder checks that releases are in strictly descending order, and that the releases of a group are adjacent.
 func checkOrder(t *rapid.T, r Result) {
 	groups := map[string]bool{}
 	for i, o := range r.Offered {
@@ -371,13 +371,13 @@ func checkOrder(t *rapid.T, r Result) {
 			t.Errorf("%s before %s", r.Offered[i-1].Version, o.Version)
 		}
 		if (i == 0 || r.Offered[i-1].Slug != o.Slug) && groups[o.Slug] {
-			t.Errorf("group %s is in pieces", o.Slug)
+			t.Errorf("the releases of group %s are not adjacent", o.Slug)
 		}
 		groups[o.Slug] = true
 	}
 	for _, name := range r.Truncated {
 		if groups[Slug(name)] {
-			t.Errorf("group %s is offered and left out", name)
+			t.Errorf("group %s is offered and omitted", name)
 		}
 	}
 }
@@ -395,7 +395,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 		}
 		for _, h := range held {
 			if h.Version == x.Version {
-				t.Errorf("%s is held and left out by a limit", h.Version)
+				t.Errorf("%s is held and omitted because of a limit", h.Version)
 			}
 		}
 	}
@@ -419,9 +419,10 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 		unheld = append(unheld, o.Slug+"/"+o.Version)
 	}
 	if diff := cmp.Diff(unheld, unmarked); diff != "" {
-		t.Errorf("offered if nothing was held, and not marked as held (-want +got):\n%s", diff)
+		t.Errorf("offered if nothing were held, and not marked as held (-want +got):\n%s", diff)
 	}
-	// An empty list withdraws only versions that a full list withdraws too, or that a full list offers by another tag.
+	// An empty list withdraws only versions that a full list also withdraws, or that a full list offers with another
+	// tag.
 	if len(refused) > 0 {
 		return
 	}
@@ -452,7 +453,7 @@ func TestWithdrawn(t *testing.T) {
 			want: []Withdrawal{{"release", "1.0.0", Excluded}}},
 		"tag gives another version": {rules: Rules{TagFilter: TagFilter{Pattern: `^(\d+)`, Extract: "$1.0.0"}}, held: []Held{{"release", "1.2.3", "1.2.3"}},
 			want: []Withdrawal{{"release", "1.2.3", Excluded}}},
-		"unknown tag is not judged": {rules: Rules{TagFilter: TagFilter{Pattern: `^web-`}}, held: []Held{{"release", "1.0.0", ""}}},
+		"an unknown tag is not filtered": {rules: Rules{TagFilter: TagFilter{Pattern: `^web-`}}, held: []Held{{"release", "1.0.0", ""}}},
 		"still offered by another tag": {rules: Rules{TagFilter: TagFilter{Exclude: []string{"^v"}}}, held: []Held{{"release", "1.0.0", "v1.0.0"}},
 			offered: []Release{{"1.0.0", "", "1.0.0", "release", "release", LevelRelease, false}}},
 		"regrouped": {rules: Rules{GroupBy: GroupByMajor}, held: []Held{{"release", "1.0.0", ""}, {"release", "2.0.0", ""}},
@@ -461,7 +462,7 @@ func TestWithdrawn(t *testing.T) {
 			want: []Withdrawal{{"release", "", Excluded}, {"release", "1.0.0", Denied}}},
 		"level changed, one group": {rules: Rules{Level: LevelCandidate}, held: []Held{{"release", "1.0.0", ""}}, want: []Withdrawal{{"release", "", Excluded}}},
 		"regrouped in part":        {rules: Rules{GroupBy: GroupByMajor}, held: []Held{{"1-x", "1.0.0", ""}, {"1-x", "2.0.0", ""}}, want: []Withdrawal{{"1-x", "2.0.0", Excluded}}},
-		"no version any more":      {held: []Held{{"main", "abc", ""}}, want: []Withdrawal{{"main", "", Excluded}}},
+		"no longer a version":      {held: []Held{{"main", "abc", ""}}, want: []Withdrawal{{"main", "", Excluded}}},
 		"gone":                     {held: []Held{{"release", "1.0.0", ""}, {"release", "1.1.0", ""}}, gone: []Held{{"release", "v1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Gone}}},
 		"gone and denied":          {rules: Rules{Deny: []string{"1.0.0"}}, held: []Held{{"release", "1.0.0", ""}}, gone: []Held{{"release", "1.0.0", ""}}, want: []Withdrawal{{"release", "1.0.0", Denied}}},
 		"gone and not held":        {gone: []Held{{"release", "1.0.0", ""}}},
@@ -537,16 +538,16 @@ func TestRankNames(t *testing.T) {
 			names: []Name{{Text: "v1.0.0"}, {Text: "v1.1.0"}, {Text: "shop/v2.0.0"}},
 			want:  []string{"1.1.0@v1.1.0 from v1.1.0 Release", "1.0.0@v1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"shop/v2.0.0": VerdictName},
 		},
-		"mapped in whole": {
+		"mapped as a whole": {
 			rules: Rules{Match: NameMatch{From: `shop/v(?P<version>.+)`, To: "$version"}},
 			names: []Name{{Text: "shop/v1.0.0"}, {Text: "old-shop/v1.1.0"}, {Text: "web/v3.0.0"}},
 			want:  []string{"1.0.0@1.0.0 from shop/v1.0.0 Release"}, rejected: map[string]Verdict{"old-shop/v1.1.0": VerdictMatch, "web/v3.0.0": VerdictMatch},
 		},
-		"an alternative is one in whole": {
+		"an alternative must match as a whole": {
 			rules: Rules{Match: NameMatch{From: `v(.+)|x`, To: "$1"}}, names: []Name{{Text: "v1.0.0"}, {Text: "ax"}},
 			want: []string{"1.0.0@1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"ax": VerdictMatch},
 		},
-		"the filter judges the tag": {
+		"the filter applies to the tag": {
 			rules: Rules{Match: NameMatch{From: `v(.+)`, To: "web-$1"}, TagFilter: TagFilter{Pattern: `^web-(.+)$`, Extract: "$1", Exclude: []string{"9$"}}},
 			names: []Name{{Text: "v1.0.0"}, {Text: "v1.0.9"}},
 			want:  []string{"1.0.0@web-1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"web-1.0.9": VerdictExclude},
@@ -559,7 +560,7 @@ func TestRankNames(t *testing.T) {
 			rules: Rules{Level: LevelCandidate}, names: []Name{{Text: "1.1.0", Prerelease: true}, {Text: "1.0.0"}, {Text: "1.2.0-rc.1"}},
 			want: []string{"1.2.0-rc.1@1.2.0-rc.1 from 1.2.0-rc.1 Candidate", "1.1.0@1.1.0 from 1.1.0 Candidate", "1.0.0@1.0.0 from 1.0.0 Release"},
 		},
-		"two names of one tag": {
+		"two names for one tag": {
 			rules: Rules{Match: NameMatch{From: `[vw](.+)`, To: "$1"}}, names: []Name{{Text: "w1.0.0"}, {Text: "v1.0.0", Prerelease: true}, {Text: "w1.0.0"}},
 			want: []string{"1.0.0@1.0.0 from w1.0.0 Release"},
 		},

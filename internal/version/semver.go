@@ -71,7 +71,7 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 	return &Version{Version: *v}, nil
 }
 
-// Meant returns the offered version to which a text of a user refers. For example, the tags
+// Meant returns the offered version to which a user's text refers. For example, the tags
 // "v1.2.3" and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. A text that is not a version of three
 // or more numbers, such as a commit, is returned unchanged.
 func Meant(text string) string {
@@ -88,7 +88,7 @@ func Meant(text string) string {
 	return text
 }
 
-// Names reports whether a text of a user refers to an offered version.
+// Names reports whether a user's text refers to an offered version.
 func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
 
 // Matches reports whether a text that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
@@ -180,7 +180,7 @@ func compareIdentifier(a, b string) int {
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// IsTag reports whether s is a valid tag by the OCI distribution specification.
+// IsTag reports whether s is a valid tag according to the OCI distribution specification.
 func IsTag(s string) bool {
 	if s == "" || len(s) > maxLength || s[0] == '.' || s[0] == '-' {
 		return false

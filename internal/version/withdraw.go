@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Reason is the reason of a withdrawal.
+// Reason is the reason for a withdrawal.
 type Reason string
 
 // The reasons for a withdrawal, the strongest reason first.
 const (
 	// Denied means that deny lists the version.
 	Denied Reason = "Denied"
-	// Excluded means that the rules no longer admit the version, or no longer make its group.
+	// Excluded means that the rules no longer admit the version, or no longer create its group.
 	Excluded Reason = "Excluded"
 	// Gone means that the caller proved that the image no longer exists.
 	Gone Reason = "Gone"
@@ -30,7 +30,7 @@ type Withdrawal struct {
 
 // Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version
 // is never withdrawn, and neither is a version that is only absent from a list. gone
-// are the versions for which the caller proved the absence. The result is sorted and does not depend on
+// are the versions whose absence the caller proved. The result is sorted and does not depend on
 // the order of the arguments. If nothing else changes, the next result is the
 // same.
 //
@@ -46,7 +46,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // by slug, whether the current grouping makes the group
+	made := map[string]bool{} // by slug, whether the current grouping creates the group
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own

@@ -198,8 +198,9 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 	}
 }
 
-// TestDownDuringARollout checks that a rollout in progress, whatever its wait is, does not hide that the active release has no ready pod.
-// The sentence still contains the rollout, with the actions that give the group another active release.
+// TestDownDuringARollout checks that a rollout in progress, regardless of its wait, does not hide that the active
+// release has no ready pod. The sentence still contains the rollout, with the actions that give the group another
+// active release.
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{
@@ -258,11 +259,11 @@ func TestPodsBeforeTheRecord(t *testing.T) {
 		in      map[string]bool
 		class   view.Class
 	}{
-		"no pod":         {0, nil, view.Failed},
-		"for long":       {time.Minute, nil, view.Failed},
-		"just now":       {2 * time.Second, nil, view.Stable},
-		"read here":      {0, map[string]bool{"shop": true}, view.Failed},
-		"read elsewhere": {0, map[string]bool{"search": true}, view.Stable},
+		"no pod":                         {0, nil, view.Failed},
+		"for a minute":                   {time.Minute, nil, view.Failed},
+		"just now":                       {2 * time.Second, nil, view.Stable},
+		"pods read in this namespace":    {0, map[string]bool{"shop": true}, view.Failed},
+		"pods read in another namespace": {0, map[string]bool{"search": true}, view.Stable},
 	} {
 		s, ms := played(t, "active")
 		s.Input.Pods, s.Input.PodNamespaces = []corev1.Pod{}, c.in
@@ -405,7 +406,7 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 		ended     time.Duration
 		class     view.Class
 	}{
-		"the pods end":             {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
+		"the pods are ending":      {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
 		"they do not end":          {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
 		"the next ones start":      {"", 0, 0, true, 3 * time.Second, view.Moving},
 		"they start for a minute":  {"", 0, 0, true, time.Minute, view.Failed},
@@ -458,7 +459,8 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestGateBehindOtherJobs checks that a release whose hooks of ConfirmRollout are not called yet shows for the Jobs of which release it waits.
+// TestGateBehindOtherJobs checks that a release whose hooks of ConfirmRollout are not called yet shows which
+// release's Jobs it waits for.
 func TestGateBehindOtherJobs(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]v1alpha1.VersionedMicroserviceStatus{

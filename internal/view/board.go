@@ -50,7 +50,7 @@ func (c Class) rank() int {
 	return 4
 }
 
-// Only returns the board of the services with these names, or of all if there are no names.
+// Only returns the board of the services with these names, or of all services if there are no names.
 func (b Board) Only(names []string) Board {
 	if len(names) == 0 {
 		return b

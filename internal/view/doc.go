@@ -17,7 +17,7 @@
 //	rollout.go      rollouts in progress: their waits and their current step
 //	freezes.go      freezes and their effects on services
 //	analysis.go     measurements with their bounds
-//	shares.go       shares of traffic of hosts and releases
+//	shares.go       traffic shares of hosts and releases
 //	previews.go     pull requests
 //	groups.go       only the states of all groups or releases, for metrics and notifications
 //

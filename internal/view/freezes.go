@@ -145,7 +145,8 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// board returns all freezes with their effects on the services. Current freezes come first, then freezes are ordered by their start.
+// board returns all freezes with their effects on the services. Current freezes come first. Otherwise, freezes are
+// ordered by start.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
@@ -280,7 +281,7 @@ func (s *service) frozenCause() string {
 	return c.Message
 }
 
-// frozenReturn describes the freeze whose end a retained release waits for, if that release is the target of its group. Otherwise it returns
+// frozenReturn describes the freeze whose end a retained release waits for, if that release is the target of its group. Otherwise, it returns
 // "". A pinned release does not wait.
 func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	c := frozenOf(s.ms)
@@ -290,7 +291,8 @@ func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) 
 	return frozenAt(c.Message, row.SemVer.Version+" is waiting")
 }
 
-// frozenAt returns the freeze from the message of the condition Frozen, in the part that starts with a text, or "".
+// frozenAt returns the freeze from a message of the condition Frozen, in the part of the message that begins with
+// start. It returns "" if there is none.
 func frozenAt(message, start string) string {
 	for rest := message; ; {
 		before, after, found := strings.Cut(rest, start)

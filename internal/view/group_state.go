@@ -237,7 +237,7 @@ func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 func (s *service) startsNothing() bool { return s.ms.Spec.Paused || s.freezesDecisions() }
 
 // newestReturn returns the retained release with the highest version if it is above the active release and a rollback to it is possible.
-// Otherwise it returns nil.
+// Otherwise, it returns nil.
 func (s *service) newestReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	row := newestRetained(g)
 	if row == nil || g.Phase != v1alpha1.GroupLive || isPreview(g) || !aboveActive(g, row) || pinnedTo(g, row) || Denied(s.image(), g, row.SemVer.Version) {

@@ -41,7 +41,7 @@ type Input struct {
 	// Routes and Gateways are used to explain hosts. Routes and Gateways of other hosts are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
-	// Observed are the measured shares of traffic, by release.
+	// Observed contains the measured traffic shares, by release.
 	Observed map[types.NamespacedName]Observation
 	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
 	// namespace. If Namespace is empty, all commands include it.
@@ -185,7 +185,8 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// Command returns a command of hlnr to copy. It includes the namespace unless that is home, the namespace in which commands run by default.
+// Command returns an hlnr command to copy. It includes the namespace unless that is home, the namespace in which
+// commands run by default.
 func Command(program, home, namespace, verb string, args ...string) string {
 	words := []string{program, verb}
 	if namespace != home {

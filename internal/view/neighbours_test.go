@@ -34,8 +34,8 @@ func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	return nil
 }
 
-// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its Deployment. By
-// protocol rule 47, the pods of 1.0.0 keep running.
+// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its
+// Deployment. According to protocol rule 47, the pods of 1.0.0 keep running.
 func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ms := played(t, "pause")
@@ -248,8 +248,8 @@ func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestPodsOfAReaderWithoutReleases checks that an active release does not count as unavailable if the reader may not read its object and
-// pods.
+// TestPodsOfAReaderWithoutReleases checks that an active release does not count as unavailable if the reader is not
+// allowed to read its object and pods.
 func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -260,8 +260,9 @@ func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	}
 }
 
-// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list. Users with permissions in one
-// namespace may not list ClusterFreezes. The condition Frozen shows the freeze, and the planner rejects the decision (protocol rule 45).
+// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader is not allowed to
+// list. Users with permissions in only one namespace cannot list ClusterFreezes. The condition Frozen shows the
+// freeze, and the planner rejects the decision (protocol rule 45).
 func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "frozen")
@@ -275,7 +276,8 @@ func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	}
 }
 
-// TestProgramOfAPlugin checks that the command in the text about a manager that is not running begins with the program of the user, like all commands.
+// TestProgramOfAPlugin checks that the command in the text about a manager that is not running begins with the user's
+// program, like all commands.
 func TestProgramOfAPlugin(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")

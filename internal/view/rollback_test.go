@@ -64,12 +64,12 @@ func TestRetryOfTarget(t *testing.T) {
 		target v1alpha1.GroupTarget
 		want   bool
 	}{
-		"the failed release":   {v1alpha1.GroupTarget{Release: "shop-1-1-0-0a1b2c3d", Reason: "Pinned"}, true},
-		"the release before":   {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Latest"}, true},
-		"no target":            {v1alpha1.GroupTarget{}, true},
-		"pinned to another":    {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Pinned"}, false},
-		"pinned to an unknown": {v1alpha1.GroupTarget{Release: "shop-7-0-0-0a1b2c3d", Reason: "Pinned"}, false},
-		"a newer release":      {v1alpha1.GroupTarget{Release: "shop-1-2-0-0a1b2c3d", Reason: "Latest"}, false},
+		"the failed release":       {v1alpha1.GroupTarget{Release: "shop-1-1-0-0a1b2c3d", Reason: "Pinned"}, true},
+		"the previous release":     {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Latest"}, true},
+		"no target":                {v1alpha1.GroupTarget{}, true},
+		"pinned to another":        {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"pinned to an unknown one": {v1alpha1.GroupTarget{Release: "shop-7-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"a newer release":          {v1alpha1.GroupTarget{Release: "shop-1-2-0-0a1b2c3d", Reason: "Latest"}, false},
 	} {
 		s, ms := played(t, "crashes")
 		g := &ms.Status.ReleaseGroups[0]
@@ -97,14 +97,15 @@ func TestReturnOfAPinnedRelease(t *testing.T) {
 	row := takeDown(&s, g)
 	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
 	if slices.ContainsFunc(svc.State.Next, func(n view.Action) bool { return n.Verb == "rollback" && n.Target == "1.1.0" }) {
-		t.Errorf("the group is pinned to %s for \"sessions lost\", and a rollback to 1.1.0, which the pin left, is offered instead of unpin: %+v", row.SemVer.Version, svc.State.Next)
+		t.Errorf("the group is pinned to %s for \"sessions lost\", and a rollback to 1.1.0, which was active before the pin, is offered instead of unpin: %+v", row.SemVer.Version, svc.State.Next)
 	}
 	if !strings.Contains(svc.State.Sentence, "pinned") {
 		t.Errorf("the sentence does not name the pin: %q", svc.State.Sentence)
 	}
 }
 
-// TestReturnToTheLast checks that the offered rollback is the rollback that hlnr rollback selects without --to, which is to the release that was active last.
+// TestReturnToTheLast checks that the offered rollback is to the release that was active last, as with hlnr rollback
+// without --to.
 func TestReturnToTheLast(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "promoted")

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
-// rollout is a rollout in progress, with all data that determine its state.
+// rollout is a rollout in progress, with all data that determines its state.
 type rollout struct {
 	*service
 	*run
@@ -114,13 +114,13 @@ func unfinished(row *v1alpha1.Release) bool {
 }
 
 // abort returns the action that ends the rollout. This is the decision Deprecate or, for the return to a retained
-// release, the removal or change to the pin. It returns nil if no action ends the rollout.
+// release, the removal of the pin or a change to it. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
 	case unfinished(r.row):
 		return []Action{r.actOn("deprecate", r.row)}
 	case active != nil && !isPreview(r.group) && !r.activeDenied() && (!pinnedTo(r.group, r.row) || r.startsNothing()):
-		return []Action{r.act("rollback", "--to", r.nameOf(active))} // In a freeze or a pause a return continues after unpin.
+		return []Action{r.act("rollback", "--to", r.nameOf(active))} // In a freeze or a pause, a return continues after unpin.
 	case pinnedTo(r.group, r.row):
 		return []Action{r.unpin(r.group)}
 	}
@@ -289,7 +289,7 @@ func (r *rollout) activeDenied() bool {
 	return Denied(r.images[key(r.ms.Namespace, r.ms.Spec.ImagePolicyRef.Name)], r.group, r.group.Active)
 }
 
-// retries returns the state of a rollout that gave its traffic back and may not have any traffic yet.
+// retries returns the state of a rollout that gave its traffic back and must wait before it gets traffic again.
 func (r *rollout) retries() *State {
 	at := micro(r.row.RetryTime)
 	if r.step > 0 || !at.After(r.now) {
@@ -378,7 +378,7 @@ func (r *rollout) healthySince() time.Time {
 	return at
 }
 
-// measures reports whether measurements decide about the current step.
+// measures reports whether measurements decide on the current step.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
 	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
@@ -483,7 +483,7 @@ func (r *rollout) gated() *State {
 }
 
 // otherJobs returns the version of another release of the group whose Jobs of hooks must end before the hooks of ConfirmRollout are
-// called. It returns "" if there is none. The release may not be in the rollout state any more.
+// called. It returns "" if there is none. The release may no longer be in the rollout state.
 func (r *rollout) otherJobs() (version string) {
 	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {
 		return ""

@@ -73,7 +73,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 		case bad != "":
 			texts = append(texts, "not accepted by "+name+": "+bad)
 		case accepted == nil || accepted.Status != metav1.ConditionTrue:
-			texts = append(texts, name+" does not report whether it accepts it")
+			texts = append(texts, name+" does not report whether it accepts the route")
 		case accepted.ObservedGeneration < r.Generation:
 			texts = append(texts, name+" has not observed its last change")
 		default:
@@ -109,7 +109,7 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	return text
 }
 
-// faultOf returns the first of these conditions that is False, with its reason. Otherwise it returns "".
+// faultOf returns the first of these conditions that is False, with its reason. Otherwise, it returns "".
 func faultOf(conditions []metav1.Condition, kinds ...string) string {
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {

@@ -29,7 +29,7 @@ func TestGatewayLines(t *testing.T) {
 		listener   []metav1.Condition
 		route, has string
 	}{
-		"all is well": {
+		"no fault": {
 			[]gatewayv1.RouteParentStatus{parent(condition("Accepted", yes, "Accepted", ""), condition("ResolvedRefs", yes, "ResolvedRefs", ""))}, 2,
 			[]metav1.Condition{condition("Programmed", yes, "Programmed", "")}, []metav1.Condition{condition("Programmed", yes, "Programmed", "")},
 			"accepted by infra/public", "programmed, listeners http (3 routes)",

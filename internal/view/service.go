@@ -48,7 +48,8 @@ func (s *service) view() Service {
 	return out
 }
 
-// mostUrgent returns the state of a service. This is its own problem, or the state of the group or preview that needs most attention.
+// mostUrgent returns the state of a service. This is its own problem, or the state of the group or preview that needs
+// the most attention.
 func (s *service) mostUrgent(out Service) State {
 	var states []State
 	if own := s.problem(); own != nil {
@@ -103,7 +104,7 @@ func (s *service) empty() State {
 	return x
 }
 
-// problem returns the state of the service itself if a user must change its specification, or if the service is blocked. Otherwise it returns nil.
+// problem returns the state of the service itself if a user must change its specification, or if the service is blocked. Otherwise, it returns nil.
 func (s *service) problem() *State {
 	conds := s.ms.Status.Conditions
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
@@ -175,8 +176,8 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	return out
 }
 
-// PinOf returns the effective pin of a group, or nil if there is none. A pin by the name of the group takes precedence. A pin for any group
-// applies only if the group has its version or release.
+// PinOf returns the effective pin of a group, or nil if there is none. A pin that contains the name of the group
+// takes precedence. A pin for any group applies only if the group has the pin's version or release.
 func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *Pin {
 	m := ms.Spec.UpdateStrategy.Manual
 	if m == nil {

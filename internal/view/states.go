@@ -95,7 +95,7 @@ type State struct {
 
 // Action is a possible action of a user.
 type Action struct {
-	// Verb is the verb of the command. Buttons use it too.
+	// Verb is the verb of the command. Buttons also use it.
 	Verb string `json:"verb"`
 	// Command is the command to copy.
 	Command string `json:"command"`
@@ -126,7 +126,8 @@ func (s State) sentence(now time.Time) string {
 	return text
 }
 
-// includesDetail reports whether the method what includes the detail in its result, or sentence adds the detail at the end.
+// includesDetail reports whether the result of the method what includes the detail. If it does not, sentence adds the
+// detail at the end.
 func (s State) includesDetail() bool {
 	switch s.Word {
 	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
@@ -181,7 +182,7 @@ func (s State) waits(now time.Time) string {
 	case WordAnalysis:
 		return "waits for analysis"
 	case WordInconclusive:
-		return "waits for a decision" + s.since(now) + ", its analysis is inconclusive"
+		return "waits for a decision" + s.since(now) + "; its analysis is inconclusive"
 	case WordNoTraffic:
 		return "waits for requests to measure" + s.since(now)
 	case WordProgramming:
@@ -197,7 +198,7 @@ func (s State) waits(now time.Time) string {
 	case WordTogether:
 		return "waits for " + s.Detail + " (rollout together)"
 	case WordTogetherHeld:
-		return "waits for a decision, it failed elsewhere"
+		return "waits for a decision because it failed elsewhere"
 	case WordWindow:
 		return "waits for the window " + s.Detail + s.opens(now)
 	case WordPaused:

@@ -63,7 +63,7 @@ const (
 	Waiting Class = "waiting"
 	// Failed means that a user must change the specification or the cluster, or push another version.
 	Failed Class = "failed"
-	// Moving means that the state ends without an action of a user.
+	// Moving means that the state ends without a user action.
 	Moving Class = "moving"
 	// Stable means that no action is needed.
 	Stable Class = "stable"
@@ -77,7 +77,7 @@ type Service struct {
 	Time      *metav1.Time `json:"time,omitempty"`
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
-	// State is the state of the group or preview that needs most attention, or of the service itself.
+	// State is the state of the group or preview that needs the most attention, or of the service itself.
 	State State `json:"state"`
 	// Paused reports whether spec.paused prevents releases from starting automatically.
 	Paused bool  `json:"paused,omitempty"`
@@ -93,9 +93,10 @@ type Service struct {
 	Followers []Follower `json:"followers,omitempty"`
 	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`
-	// Discovery is the result of the discovery of versions. It is nil if the ImagePolicy is not known.
+	// Discovery is the result of version discovery. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights are the weights over time. They are set only on the page of the board, which records them since its start.
+	// Weights are the weights over time. They are set only on pages of the board, because the board records them after
+	// it starts.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
@@ -103,25 +104,26 @@ type Service struct {
 type Follower struct {
 	// Name is the name of the CronJob.
 	Name string `json:"name"`
-	// Release is the release from which the CronJob has its image and configuration, or empty if it never followed a release. Version is the version of
-	// that release, or empty if the release is not known.
+	// Release is the release from which the CronJob gets its image and configuration, or empty if it never followed a
+	// release. Version is the version of that release, or empty if the release is not known.
 	Release string `json:"release,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Suspended reports whether the CronJob starts no Jobs.
 	Suspended bool `json:"suspended,omitempty"`
-	// Message describes what the CronJob follows or waits for, in the words of the manager. It is empty before the manager has handled the CronJob.
+	// Message describes what the CronJob follows or waits for, as reported by the manager. It is empty before the manager
+	// has handled the CronJob.
 	Message string `json:"message,omitempty"`
 }
 
 // GroupWeights are the required weights of a group since they were first observed.
 type GroupWeights struct {
 	Group string `json:"group"`
-	// Points are the changes of the weights in chronological order. Each point is valid until the next point. The first point is the start of the
-	// observation, or the oldest retained point.
+	// Points are the changes to the weights in chronological order. Each point is valid until the next point. The first
+	// point is the start of the observation, or the oldest retained point.
 	Points []WeightPoint `json:"points"`
 }
 
-// WeightPoint is a change of weights.
+// WeightPoint is a change to the weights.
 type WeightPoint struct {
 	Time   metav1.Time   `json:"time"`
 	Shares []WeightShare `json:"shares"`
@@ -277,7 +279,7 @@ type Pods struct {
 // Pod is a pod of a release.
 type Pod struct {
 	Name string `json:"name"`
-	// Phase of the pod, or the reason why a container waits or terminated.
+	// Phase is the phase of the pod, or the reason why a container waits or terminated.
 	Phase    string       `json:"phase"`
 	Ready    bool         `json:"ready"`
 	Restarts int32        `json:"restarts,omitempty"`
@@ -367,7 +369,7 @@ type Metric struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Discovery is the result of the discovery of an ImagePolicy.
+// Discovery is the discovery result of an ImagePolicy.
 type Discovery struct {
 	// Policy is the name of the ImagePolicy.
 	Policy string `json:"policy"`

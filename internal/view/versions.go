@@ -17,7 +17,7 @@ type Versions struct {
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Name            string      `json:"name"`
-	// Discovery is the result of the discovery. It is nil if the ImagePolicy is not known.
+	// Discovery is the discovery result. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
 	// Offered are the offered versions. The newest group and the newest version come first.
 	Offered []Offered `json:"offered"`
@@ -125,7 +125,7 @@ type RollbackTarget struct {
 	Group, Version, Release string
 	// Last reports whether the release was active directly before the current release.
 	Last bool
-	// Active reports whether the release is active. In that case a rollback returns the group from a rollout to this release.
+	// Active reports whether the release is active. In that case, a rollback returns the group from a rollout to this release.
 	Active bool
 }
 

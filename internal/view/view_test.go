@@ -72,7 +72,7 @@ func TestSentences(t *testing.T) {
 		"rolled back":    {view.Failed, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", "hlnr retry shop 1.1.0"},
 		"not programmed": {view.Failed, "waits for gateway infra/public to program 10 % (gateway infra/public has no listener for the host), 12s", ""},
 		"pinned":         {view.Stable, `pinned to 1.0.0 until Mon 08:00 by ana@example.com: "sessions lost"`, "hlnr unpin shop"},
-		"inconclusive":   {view.Waiting, "waits for a decision since 10:00, its analysis is inconclusive: latency-p99 is 0.612", "hlnr continue shop 1.1.0"},
+		"inconclusive":   {view.Waiting, "waits for a decision since 10:00; its analysis is inconclusive: latency-p99 is 0.612", "hlnr continue shop 1.1.0"},
 		"no capacity":    {view.Failed, "waits for capacity: 0/3 nodes are available: insufficient cpu, 29m", "hlnr deprecate shop 1.1.0"},
 		"paused":         {view.Waiting, "paused: 1.1.0 waits at 10 %", "hlnr resume shop"},
 		"frozen":         {view.Moving, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, "hlnr deprecate shop 1.1.0"},
@@ -191,7 +191,7 @@ func checkView(t interface{ Errorf(string, ...any) }, in view.Input, now time.Ti
 	}
 }
 
-// TestAnyStatus checks the same for statuses with unusual values in each field that a view reads.
+// TestAnyStatus checks the same properties for statuses with unusual values in each field that a view reads.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()

@@ -72,7 +72,7 @@ type Ambiguous struct {
 
 // Error lists the objects with the name.
 func (e *Ambiguous) Error() string {
-	return fmt.Sprintf("%s %q is ambiguous, there are %s: %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
+	return fmt.Sprintf("%s %q is ambiguous: there are %s: %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
 }
 
 // answer returns an answer without lines.
@@ -108,7 +108,7 @@ type policyDomain struct {
 	domain  *v1alpha1.DomainStatus
 }
 
-// WhyHost explains a host and a path by the policy that contains the host with the longest path. An error
+// WhyHost explains a host and a path based on the policy that contains the host with the longest path. An error
 // is *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
@@ -255,7 +255,7 @@ func (s *service) withoutPod(release string) bool {
 	return s.down(row) || !row.Available && o != nil && o.Spec.Replicas == 0
 }
 
-// rowOf finds a release by its name in all groups of the service, or nil.
+// rowOf returns the release with a name from any group of the service, or nil.
 func (s *service) rowOf(release string) *v1alpha1.Release {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -282,7 +282,7 @@ func (s *service) down(row *v1alpha1.Release) bool {
 	return !row.Available || s.podsRead() && !slices.ContainsFunc(p.Pods, recent)
 }
 
-// groupBySlug finds a group, or nil.
+// groupBySlug returns a group, or nil.
 func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	for i := range s.ms.Status.ReleaseGroups {
 		if s.ms.Status.ReleaseGroups[i].Slug == slug {
@@ -617,7 +617,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	}
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
-		a.Summary = fmt.Sprintf("%s: the service has no release of it, and its ImagePolicy is unknown.", subject)
+		a.Summary = fmt.Sprintf("%s: the service has no matching release, and its ImagePolicy is unknown.", subject)
 		return
 	}
 	object := s.object("ImagePolicy", p.Name)

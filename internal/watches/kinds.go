@@ -2,8 +2,8 @@
 package watches
 
 // Kinds returns the resources, by API group, that the manager watches in each namespace from the start. If one of them cannot be listed and
-// watched, no controller starts, and a manager that is limited to some namespaces omits the namespace. The list does not include kinds of
-// routes: a policy that needs a kind of route reports if it cannot be listed.
+// watched, no controller starts, and a manager that is limited to some namespaces omits the namespace. The list does
+// not include route kinds: a policy reports if a route kind that it needs cannot be listed.
 func Kinds() map[string][]string {
 	return map[string][]string{
 		"":                 {"configmaps", "pods", "resourcequotas", "services"},
@@ -19,7 +19,7 @@ func Kinds() map[string][]string {
 }
 
 // ClusterKinds returns the cluster-scoped resources, by API group, that the manager watches from the start. If one of them cannot be listed and
-// watched, no controller starts. The list does not include kinds of routes.
+// watched, no controller starts. The list does not include route kinds.
 func ClusterKinds() map[string][]string {
 	return map[string][]string{"": {"namespaces"}, "hlnr.io": {"clusteranalysistemplates", "clusterfreezes"}}
 }

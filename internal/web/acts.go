@@ -68,11 +68,12 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides contains the actions on releases, each of which has a verb of RBAC. changes contains the actions that patch the service.
+// decides contains the actions on releases, each of which has an RBAC verb. changes contains the actions that patch
+// the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
-// ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use a verb of RBAC on a resource of
-// hlnr.io.
+// ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use an RBAC
+// verb on a resource of hlnr.io.
 func ActsOf(may func(verb, resource string) bool) []string {
 	var out []string
 	if may("patch", "versionedmicroservices") {
@@ -128,7 +129,7 @@ func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 		return nil, &Problem{Status: http.StatusForbidden, Title: "This board is read-only", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
 	}
 	if _, known := actVerbs[a.Verb]; !known {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The page of the service has a button for each action."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The service page has a button for each action."}
 	}
 	m, _, err := s.moments(r.Context())
 	if err != nil {

@@ -135,7 +135,7 @@ func TestRollback(t *testing.T) {
 	}
 	other.Set("target", "shop-0-9-0-ffff0000")
 	w := b.request("POST", path, other)
-	if got := textOf(t, w.Body.String()); w.Code != http.StatusConflict || !strings.Contains(got, "You chose another version") || !strings.Contains(got, "pinned to shop-0-9-0") || len(b.acts.done) > 0 {
+	if got := textOf(t, w.Body.String()); w.Code != http.StatusConflict || !strings.Contains(got, "You chose a different version") || !strings.Contains(got, "pinned to shop-0-9-0") || len(b.acts.done) > 0 {
 		t.Errorf("%d %s %+v", w.Code, got, b.acts.done)
 	}
 	next := only(t, w.Body.String())

@@ -152,7 +152,7 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 	}
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(namespaces)
-	data := map[string]any{"Query": q, "Counts": inNamespace.Counts, "Shown": len(shown.Services), "Namespaces": namespaces, "Total": len(m.board.Services), "Orders": []struct{ Value, Name string }{{"", "what needs you first"}, {"name", "name"}, {"version", "version"}, {"share", "canary share"}, {"age", "last change"}}}
+	data := map[string]any{"Query": q, "Counts": inNamespace.Counts, "Shown": len(shown.Services), "Namespaces": namespaces, "Total": len(m.board.Services), "Orders": []struct{ Value, Name string }{{"", "urgency"}, {"name", "name"}, {"version", "version"}, {"share", "canary share"}, {"age", "last change"}}}
 	data["Frozen"], data["MoreFrozen"] = activeFreezes(m, q.Namespace)
 	p := &page{title: "Board", value: shown, live: true, wide: true}
 	for _, c := range []struct{ template, id string }{{"board-head", ""}, {"banner-freezes", "frozen"}, {"board-counts", "counts"}, {"board-table", ""}} {

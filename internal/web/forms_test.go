@@ -54,8 +54,8 @@ func TestUnpin(t *testing.T) {
 		other[k] = v
 	}
 	other.Set("group", "2.x")
-	if w := b.request("POST", path, other); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "You chose another group") || len(b.acts.done) > 0 {
-		t.Errorf("another group than the one of the preview: %d %+v", w.Code, b.acts.done)
+	if w := b.request("POST", path, other); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "You chose a different group") || len(b.acts.done) > 0 {
+		t.Errorf("a group other than the one in the preview: %d %+v", w.Code, b.acts.done)
 	}
 	if w := b.request("POST", path, f.values); w.Code != http.StatusSeeOther || len(b.acts.done) != 1 || b.acts.done[0].Group != "1.x" {
 		t.Errorf("%d %+v", w.Code, b.acts.done)

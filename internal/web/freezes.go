@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Freeze is the request of a reader to begin or end a freeze.
+// Freeze is a reader's request to begin or end a freeze.
 type Freeze struct {
 	// Thaw is true to end a freeze, and false to begin one.
 	Thaw bool
@@ -47,7 +47,7 @@ func freezePath(verb, namespace, name string) string {
 	return "/freezes/" + verb + "?" + q.Encode()
 }
 
-// maxShown is the maximum number of freezes in the banner of a page. The page of freezes lists all of them.
+// maxShown is the maximum number of freezes in the banner of a page. The freezes page lists all of them.
 const maxShown = 3
 
 // activeFreezes returns the freezes that apply to services of a namespace, or of all namespaces if it is empty. more is the number of omitted
@@ -159,7 +159,7 @@ func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 		return nil, &Problem{Status: http.StatusForbidden, Title: "This board is read-only", Text: "It was started with --read-only. Use the command hlnr " + verb + "."}
 	}
 	if verb != "freeze" && verb != "thaw" {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The page of freezes has a button for each action."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The freezes page has a button for each action."}
 	}
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -255,7 +255,7 @@ func continues(m *moments, f Freeze) (out []string) {
 	return out
 }
 
-// doFreeze begins or ends a freeze, and redirects to the page of freezes.
+// doFreeze begins or ends a freeze, and redirects to the freezes page.
 func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})

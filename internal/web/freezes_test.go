@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestFreezes checks that the board, the service and the page of freezes show the end, the reason and the user of a freeze, and which services wait for its
-// end.
+// TestFreezes checks that the board, the service page and the freezes page show the end, the reason and the user of a
+// freeze, and which services wait for its end.
 func TestFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")

@@ -33,7 +33,7 @@ func TestFailedGroupNextToAnApproval(t *testing.T) {
 	}
 }
 
-// TestPageOfAPreviewThatEnds checks that the page of a service shows the hook whose end a preview waits for when it ends.
+// TestPageOfAPreviewThatEnds checks that the page of a service shows the hook that an ending preview waits for.
 func TestPageOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("previews", "shop")

@@ -51,7 +51,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	case err != nil:
 		return err
 	case q.shown != "" && q.previewed != q.chosen():
-		return &Problem{Status: http.StatusConflict, Title: "You chose another " + what + " than the one that was shown", Text: "Nothing was changed. Below is what will happen with " + versionOf(q.service, q.chosen()) + ": check it, and confirm."}
+		return &Problem{Status: http.StatusConflict, Title: "You chose a different " + what + " than the one that was shown", Text: "Nothing was changed. Below is what will happen with " + versionOf(q.service, q.chosen()) + ": check it, and confirm."}
 	case q.shown != "" && q.shown != shown:
 		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service has changed since the preview was created. Nothing was changed. Below is what will happen now: check it, and confirm."}
 	case outcome.Refused != "":
@@ -83,8 +83,8 @@ var (
 	approver = regexp.MustCompile(`\bapprover \d+\b`)
 )
 
-// readable returns a preview in the words for readers. It omits the decisions that a forecast assumes, and contains the reason why the manager
-// would not apply the action.
+// readable returns a preview in words for readers. It omits the decisions that a forecast assumes, and contains the
+// reason why the manager would not apply the action.
 func readable(o Outcome, verb string) Outcome {
 	var effects []string
 	for _, line := range o.Effects {

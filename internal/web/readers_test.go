@@ -124,7 +124,7 @@ func TestReaders(t *testing.T) {
 		}
 	}
 	if w := b.request("POST", "/services/bank/bank/acts/pause", url.Values{}, as("bob")); w.Code != http.StatusNotFound || len(b.acts.done) > 0 {
-		t.Errorf("act on what cannot be seen: %d %+v", w.Code, b.acts.done)
+		t.Errorf("act on a service that cannot be seen: %d %+v", w.Code, b.acts.done)
 	}
 	page := b.request("GET", "/", nil, as("bob")).Body.String()
 	if got := textOf(t, page); !strings.Contains(got, "bob") || strings.Contains(got, "Log out") || !strings.Contains(got, "Not shown: bob sees shop") || !strings.Contains(got, "All 1") {
@@ -235,7 +235,7 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	}
 	r.Header.Del("User") // the session ended
 	if _, err := s.render(r); !errors.Is(err, errEnded) || !strings.Contains(w.Body.String(), "event: stale") {
-		t.Errorf("%v, want that the stream ends; it sent %q", err, w.Body)
+		t.Errorf("%v, want the stream to end; it sent %q", err, w.Body)
 	}
 }
 
@@ -294,6 +294,6 @@ func TestScopes(t *testing.T) {
 	data.Microservices = none.Items
 	b.boards.keep(nil, 0)
 	if len(b.boards.rows) != 0 {
-		t.Error("rows of services that are gone are kept")
+		t.Error("rows of deleted services are kept")
 	}
 }

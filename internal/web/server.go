@@ -10,7 +10,7 @@
 // board.go     filter, search and order of the board
 // pages.go     pages of services, releases, previews and versions
 // events.go    events across services, as a page and as a feed
-// stream.go    changes of open pages
+// stream.go    changes to open pages
 // spark.go     pictures of measurements
 // weights.go   weights since the server started, and their picture
 // acts.go      forms for actions

@@ -12,7 +12,7 @@ import (
 // actTimeout limits the duration of an action and of the wait for its outcome.
 const actTimeout = time.Minute
 
-// repeated is how long the result of a form is kept for a second submission. The second click of a double click may arrive after the action of the
+// repeated is how long the result of a form is kept for a second submission. The second click of a double-click may arrive after the action of the
 // first click has ended.
 const repeated = 10 * time.Second
 

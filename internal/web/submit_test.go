@@ -52,8 +52,8 @@ func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	}
 }
 
-// TestDoubleClick checks a double click whose second click arrives after the action of the first click has ended, which takes less time than the clicks.
-// The same form, identified by its id, shows the result of its action, and not an error.
+// TestDoubleClick checks a double-click whose second click arrives after the action of the first click has ended, because the action takes
+// less time than the double-click. The same form, identified by its id, shows the result of its action, and not an error.
 func TestDoubleClick(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -107,12 +107,12 @@ func TestFreezeAgain(t *testing.T) {
 	}
 	b.clock.Step(repeated)
 	b.request("POST", "/freezes/freeze", values)
-	values.Del("id") // as a program that gets no form
+	values.Del("id") // as from a program, which gets no form
 	for range 2 {
 		b.request("POST", "/freezes/freeze", values)
 	}
 	if n := len(b.acts.frozen); n != 4 {
-		t.Errorf("%d freezes of five requests, of which the second is the first one again", n)
+		t.Errorf("%d freezes from five requests, of which the second repeats the first", n)
 	}
 }
 

@@ -14,7 +14,7 @@ type choice struct {
 	Selected     bool
 }
 
-// errNoTarget is the error of an action without a target if the target is ambiguous.
+// errNoTarget is the error for an action without a target if the target is ambiguous.
 var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
 
 // aim sets the target of an action that has none if there is only one possible target, and sets the choices of the reader. The form submits the

@@ -38,7 +38,7 @@ const (
 type fakeActs struct {
 	mu     sync.Mutex
 	may    bool
-	not    []string // verbs of RBAC that the reader lacks
+	not    []string // RBAC verbs that the reader lacks
 	refuse error
 	done   []Act
 	frozen []Freeze
@@ -396,7 +396,7 @@ func TestMarkup(t *testing.T) {
 			t.Errorf("%s: %v", path, found)
 		}
 		if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") || strings.Contains(page, `href="javascript:`) {
-			t.Errorf("%s has markup of the cluster", path)
+			t.Errorf("%s has markup from the cluster", path)
 		}
 	}
 	w := b.request("GET", "/events.atom", nil)
@@ -583,7 +583,7 @@ func TestRefusedActs(t *testing.T) {
 	}
 	b.acts.refuse, b.acts.may = nil, false
 	if strings.Contains(b.get("/services/shop/shop"), "data-act") || strings.Contains(b.get("/"), "data-act") {
-		t.Error("buttons for who may not act")
+		t.Error("buttons for a reader who may not act")
 	}
 	for _, verb := range []string{"continue", "pause"} {
 		if w := b.request("POST", "/services/shop/shop/acts/"+verb, url.Values{}); w.Code != http.StatusForbidden {
@@ -664,7 +664,7 @@ func TestTransfer(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(2000)
 	got := serve(t, in, now).transfer("/")
-	t.Logf("first visit of a board with 2,000 services: %d bytes", got)
+	t.Logf("first visit to a board with 2,000 services: %d bytes", got)
 	if got > 100<<10 {
 		t.Errorf("%d bytes, at most %d", got, 100<<10)
 	}

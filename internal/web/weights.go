@@ -40,7 +40,7 @@ func (s *Server) record(ctx context.Context) {
 	}
 }
 
-// These constants are the size of the picture of weights in its own units. The page scales the width.
+// These constants are the size of the weights picture in its own units. The page scales the width.
 const (
 	weightsWidth  = 600.0
 	weightsHeight = 60.0

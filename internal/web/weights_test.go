@@ -19,7 +19,7 @@ func TestWeights(t *testing.T) {
 	t.Parallel()
 	b := story(t, "second step")
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "Weights of") {
-		t.Error("a picture of nothing")
+		t.Error("an empty picture")
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -54,7 +54,8 @@ func TestWeights(t *testing.T) {
 	await.Receive(t, "the end", ended)
 }
 
-// TestDrawWeights checks that the picture is not exceeded by different clocks and by weights above 100, and that colors repeat.
+// TestDrawWeights checks that parts stay within the picture despite different clocks and weights above 100, and that
+// colors repeat.
 func TestDrawWeights(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)

@@ -12,7 +12,7 @@ import (
 var abouts = map[string]string{
 	"continue":  "Completes the current step: approves it, or ends its pause. The next steps still follow.",
 	"adopt":     "Skips the remaining steps: the release becomes active as soon as all its pods are available.",
-	"deprecate": "Aborts this rollout: the active release gets all traffic, and this version does not start again until someone retries it.",
+	"deprecate": "Aborts this rollout: the active release gets all traffic, and this version does not start again until a user retries it.",
 	"retry":     "Starts the failed release again, from its first step.",
 	"pin":       "Keeps the group at one version. Newer versions wait until the pin ends or is removed.",
 	"unpin":     "Removes the pin: the group moves to the newest version, with the canary steps.",

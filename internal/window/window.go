@@ -19,7 +19,7 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	}
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil {
-		return &release.Window{}, fmt.Errorf("time zone %q does not exist; use a name of the IANA time zone database, such as Europe/Zurich", w.TimeZone)
+		return &release.Window{}, fmt.Errorf("time zone %q does not exist; use a name from the IANA time zone database, such as Europe/Zurich", w.TimeZone)
 	}
 	span := newSpan(w)
 	now = now.In(zone)
@@ -32,7 +32,7 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	return &release.Window{Open: open}, nil
 }
 
-// horizon is how far ahead the next change is searched. A weekly window may coincide with the hour that daylight saving time skips, or with a
+// horizon is how far ahead the next change is searched for. A weekly window may coincide with the hour that daylight saving time skips, or with a
 // day that a zone skips.
 const horizon = 16 * 24 * time.Hour
 

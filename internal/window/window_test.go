@@ -20,28 +20,28 @@ func TestWindows(t *testing.T) {
 		open   bool
 		next   string // empty means never
 	}{
-		"always":                       {v1alpha1.DeployWindow{}, "2030-01-01T12:00:00Z", true, ""},
-		"every day of the list":        {v1alpha1.DeployWindow{Days: append([]v1alpha1.Weekday{"Saturday", "Sunday"}, workdays...)}, "2030-01-01T12:00:00Z", true, ""},
-		"before it":                    {zurich, "2030-01-31T07:59:59Z", false, "2030-01-31T08:00:00Z"},
-		"at its beginning":             {zurich, "2030-01-31T08:00:00Z", true, "2030-01-31T15:30:00Z"},
-		"within a second":              {zurich, "2030-01-31T15:29:59.999Z", true, "2030-01-31T15:30:00Z"},
-		"at its end":                   {zurich, "2030-01-31T15:30:00Z", false, "2030-02-01T08:00:00Z"},
-		"over the weekend":             {zurich, "2030-02-01T16:00:00Z", false, "2030-02-04T08:00:00Z"},
-		"in summer":                    {zurich, "2030-07-01T06:00:00Z", false, "2030-07-01T07:00:00Z"},
-		"over the end of winter":       {zurich, "2030-03-29T16:00:00Z", false, "2030-04-01T07:00:00Z"},
-		"whole days":                   {v1alpha1.DeployWindow{Days: workdays[:2]}, "2030-01-01T12:00:00Z", true, "2030-01-02T00:00:00Z"},
-		"a week away":                  {v1alpha1.DeployWindow{Days: workdays[:1], From: "09:00", To: "09:01"}, "2030-01-07T09:01:00Z", false, "2030-01-14T09:00:00Z"},
-		"the evening of a night":       {night, "2030-02-01T23:00:00Z", true, "2030-02-02T05:00:00Z"},
-		"the morning of a night":       {night, "2030-02-02T04:59:00Z", true, "2030-02-02T05:00:00Z"},
-		"the morning before a night":   {night, "2030-02-01T04:00:00Z", false, "2030-02-01T22:00:00Z"},
-		"the evening after a night":    {night, "2030-02-02T22:00:00Z", false, "2030-02-08T22:00:00Z"},
-		"an hour that is skipped":      {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-03-31T00:00:00Z", false, "2030-04-01T00:15:00Z"},
-		"opened by a skipped hour":     {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:30", To: "04:00"}, "2030-03-31T00:30:00Z", false, "2030-03-31T01:00:00Z"},
-		"a day of which that is all":   {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", Days: []v1alpha1.Weekday{"Sunday"}, From: "02:15", To: "02:45"}, "2027-03-22T12:00:00Z", false, "2027-04-04T00:15:00Z"},
-		"an hour that comes twice":     {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:20:00Z", true, "2030-10-27T00:45:00Z"},
-		"its second time":              {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:50:00Z", false, "2030-10-27T01:15:00Z"},
-		"a zone of half an hour":       {v1alpha1.DeployWindow{TimeZone: "Asia/Kolkata", From: "09:00", To: "10:00"}, "2030-01-01T03:00:00Z", false, "2030-01-01T03:30:00Z"},
-		"a day that a zone leaps over": {v1alpha1.DeployWindow{TimeZone: "Pacific/Apia", Days: []v1alpha1.Weekday{"Friday"}}, "2011-12-29T12:00:00Z", false, "2012-01-05T10:00:00Z"},
+		"always":                             {v1alpha1.DeployWindow{}, "2030-01-01T12:00:00Z", true, ""},
+		"every day of the list":              {v1alpha1.DeployWindow{Days: append([]v1alpha1.Weekday{"Saturday", "Sunday"}, workdays...)}, "2030-01-01T12:00:00Z", true, ""},
+		"before it":                          {zurich, "2030-01-31T07:59:59Z", false, "2030-01-31T08:00:00Z"},
+		"at its beginning":                   {zurich, "2030-01-31T08:00:00Z", true, "2030-01-31T15:30:00Z"},
+		"within a second":                    {zurich, "2030-01-31T15:29:59.999Z", true, "2030-01-31T15:30:00Z"},
+		"at its end":                         {zurich, "2030-01-31T15:30:00Z", false, "2030-02-01T08:00:00Z"},
+		"over the weekend":                   {zurich, "2030-02-01T16:00:00Z", false, "2030-02-04T08:00:00Z"},
+		"in summer":                          {zurich, "2030-07-01T06:00:00Z", false, "2030-07-01T07:00:00Z"},
+		"over the end of winter":             {zurich, "2030-03-29T16:00:00Z", false, "2030-04-01T07:00:00Z"},
+		"whole days":                         {v1alpha1.DeployWindow{Days: workdays[:2]}, "2030-01-01T12:00:00Z", true, "2030-01-02T00:00:00Z"},
+		"a week away":                        {v1alpha1.DeployWindow{Days: workdays[:1], From: "09:00", To: "09:01"}, "2030-01-07T09:01:00Z", false, "2030-01-14T09:00:00Z"},
+		"the evening of a night":             {night, "2030-02-01T23:00:00Z", true, "2030-02-02T05:00:00Z"},
+		"the morning of a night":             {night, "2030-02-02T04:59:00Z", true, "2030-02-02T05:00:00Z"},
+		"the morning before a night":         {night, "2030-02-01T04:00:00Z", false, "2030-02-01T22:00:00Z"},
+		"the evening after a night":          {night, "2030-02-02T22:00:00Z", false, "2030-02-08T22:00:00Z"},
+		"an hour that is skipped":            {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-03-31T00:00:00Z", false, "2030-04-01T00:15:00Z"},
+		"opened by a skipped hour":           {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:30", To: "04:00"}, "2030-03-31T00:30:00Z", false, "2030-03-31T01:00:00Z"},
+		"the only window, in a skipped hour": {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", Days: []v1alpha1.Weekday{"Sunday"}, From: "02:15", To: "02:45"}, "2027-03-22T12:00:00Z", false, "2027-04-04T00:15:00Z"},
+		"an hour that is repeated":           {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:20:00Z", true, "2030-10-27T00:45:00Z"},
+		"its second occurrence":              {v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "02:15", To: "02:45"}, "2030-10-27T00:50:00Z", false, "2030-10-27T01:15:00Z"},
+		"a zone with a half-hour offset":     {v1alpha1.DeployWindow{TimeZone: "Asia/Kolkata", From: "09:00", To: "10:00"}, "2030-01-01T03:00:00Z", false, "2030-01-01T03:30:00Z"},
+		"a day that a zone skips":            {v1alpha1.DeployWindow{TimeZone: "Pacific/Apia", Days: []v1alpha1.Weekday{"Friday"}}, "2011-12-29T12:00:00Z", false, "2012-01-05T10:00:00Z"},
 	} {
 		now, err := time.Parse(time.RFC3339Nano, test.now)
 		if err != nil {
@@ -104,10 +104,10 @@ func TestNoWindow(t *testing.T) {
 		t.Errorf("no window gives %v, %v", got, err)
 	}
 	got, err := Resolve(&v1alpha1.DeployWindow{TimeZone: "Europe/Bern"}, time.Now())
-	if err == nil || err.Error() != `time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich` {
+	if err == nil || err.Error() != `time zone "Europe/Bern" does not exist; use a name from the IANA time zone database, such as Europe/Zurich` {
 		t.Errorf("an unknown zone gives error %v", err)
 	}
 	if got == nil || got.Open || !got.Next.IsZero() {
-		t.Errorf("a window of an unknown zone is %v, want closed for good", got)
+		t.Errorf("a window of an unknown zone is %v, want always closed", got)
 	}
 }

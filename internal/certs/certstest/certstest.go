@@ -1,4 +1,4 @@
-// Package certstest creates keys and certificates that are too large for computations.
+// Package certstest creates keys and certificates that are too large to compute with.
 package certstest
 
 import (

@@ -1,4 +1,5 @@
-// Package cosigntest signs the images of a registrytest server in the same way as the tool cosign, with keys that it creates.
+// Package cosigntest signs the images of a registrytest server as the cosign tool does, with keys that this package
+// creates.
 package cosigntest
 
 import (
@@ -88,7 +89,7 @@ func (k Key) Bytes(t testing.TB, message []byte) []byte {
 	return signature
 }
 
-// Sign signs the image with a digest. The signature is found by its tag.
+// Sign signs the image with the given digest. The signature is found by its tag.
 func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushImage(t, path, Tag(digest), Artifact(t, "", k.Layer(t, Payload(s.Repository(path), digest))))
@@ -97,13 +98,13 @@ func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 // Tag returns the tag for the signatures of a digest.
 func Tag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// SignAsReferrer signs the image with a digest. The signature is found by its subject.
+// SignAsReferrer signs the image with the given digest. The signature is found by its subject.
 func (k Key) SignAsReferrer(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Signature, k.Layer(t, Payload(s.Repository(path), digest))))
 }
 
-// SignAsBundle signs the image with a digest by a Sigstore bundle. The bundle is found by its subject.
+// SignAsBundle signs the image with the given digest, in a Sigstore bundle. The bundle is found by its subject.
 func (k Key) SignAsBundle(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Bundle, k.BundleLayer(t, Statement(s.Repository(path), digest, PredicateSign))))
@@ -162,7 +163,8 @@ func BundleOf(content []byte) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, Bundle), MediaType: Bundle}
 }
 
-// Artifact returns a manifest with layers. Its configuration has the artifact's type as its media type, as usual for artifacts that are not images.
+// Artifact returns a manifest with layers. Its configuration has the artifact's type as its media type, as is usual
+// for artifacts that are not images.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()
 	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)

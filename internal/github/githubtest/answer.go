@@ -73,7 +73,7 @@ func (s *Server) answer(x *exchange) {
 	case "POST /app/installations/{installation_id}/access_tokens":
 		s.createToken(x)
 	default:
-		s.fail("%s: the server does not serve it", x.route.name())
+		s.fail("%s: the server does not support it", x.route.name())
 		s.refuse(x, "server-error", nil)
 	}
 }
@@ -201,7 +201,7 @@ func (s *Server) listPulls(x *exchange) {
 		descending = "desc"
 	}
 	if !slices.Contains([]string{"open", "closed", "all"}, state) || !slices.Contains([]string{"created", "updated"}, order) {
-		s.fail("%s: the server does not serve state=%s, sort=%s", x.route.name(), state, order)
+		s.fail("%s: the server does not support state=%s, sort=%s", x.route.name(), state, order)
 		s.refuse(x, "validation", nil)
 		return
 	}
@@ -276,7 +276,7 @@ func (s *Server) deploymentOf(x *exchange) *Deployment {
 	return nil
 }
 
-// text returns a string value of the body, and yes a boolean value.
+// text returns a string value of the body. yes returns a boolean value.
 func (x *exchange) text(name, otherwise string) string {
 	if value, ok := x.body[name].(string); ok {
 		return value

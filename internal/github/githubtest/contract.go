@@ -19,7 +19,7 @@ import (
 )
 
 // published contains GitHub's own description of the parameters and responses of the routes, and its examples; see testdata/README.md. The
-// reference, in contrast, is written for this project. It decides what the server does, and it may be wrong. Therefore every request and every
+// reference, in contrast, is written for this project. It decides what the server does, and it may be wrong. Therefore, every request and every
 // response is checked against the description. The reference contains only the fields that matter here. All other fields that the description
 // requires in a response come from GitHub's example.
 //
@@ -139,7 +139,7 @@ func answerText(route string, status int, body any) (text []byte, problems []str
 	return append(text, ']'), problems
 }
 
-// texts caches the results of answerText without problems, by the value that was completed.
+// texts caches the results of answerText that have no problems, by the value that was completed.
 var texts sync.Map
 
 func partText(route string, status int, body any) ([]byte, []string) {

@@ -114,7 +114,7 @@ func (b *apiReference) find(method, path string) (route, map[string]string, bool
 	return route{}, nil, false
 }
 
-// fields are values for an example, by name of the field.
+// fields are values for an example, by field name.
 type fields map[string]any
 
 // fill returns an example with other values. It fails for a field that the example does not have, because such a field is not in the reference.

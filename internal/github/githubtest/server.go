@@ -2,17 +2,17 @@
 // each response is built from an example that is stored together with the URL of its page. The server rejects requests that the reference does not
 // describe, and records them as failures that a test can check.
 //
-// The server supports authentication (tokens, GitHub Apps and their installations), pages by Link headers, 304 by ETag, the hourly limit, and
-// failures on demand.
+// The server supports authentication (tokens, GitHub Apps and their installations), pages with Link headers, 304
+// responses with ETags, the hourly limit, and failures on demand.
 //
 // server.go     the server, with its limits and faults
-// reference.go  the reference of requests and responses
+// reference.go  the reference for requests and responses
 // contract.go   checks responses against GitHub's published description
 // answer.go     responds to requests
 // state.go      pull requests, releases and tags
 // merges.go     test merges
 // lag.go        reads from replicas that lag
-// webhook.go    deliveries of webhooks
+// webhook.go    webhook deliveries
 package githubtest
 
 import (
@@ -146,7 +146,7 @@ const (
 	DeploymentConflict Answer = "deployment-conflict" // 409
 )
 
-// New returns a server without repositories and credentials. It returns an error if the reference cannot be read.
+// New returns a server without repositories or credentials. It returns an error if the reference cannot be read.
 func New(o Options) (*Server, error) {
 	b, err := readReference()
 	if err != nil {

@@ -127,7 +127,7 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 		change func(tag map[string]any)
 		want   []string
 	}{
-		"as it is":        {func(map[string]any) {}, nil},
+		"unchanged":       {func(map[string]any) {}, nil},
 		"of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"answer[0].name"}},
 		"without a field": {func(tag map[string]any) { delete(tag, "name") }, []string{"answer[0].name"}},
 		"null":            {func(tag map[string]any) { tag["commit"] = nil }, []string{"answer[0].commit"}},
@@ -299,10 +299,10 @@ func TestMergesAreLate(t *testing.T) {
 		t.Errorf("merge %v after a push, want the previous one: %v", got, first)
 	}
 	if got := single(); got != first {
-		t.Errorf("merge %v in the answer that makes the next one, want %v", got, first)
+		t.Errorf("merge %v in the answer that creates the next one, want %v", got, first)
 	}
 	if got := list(); got == first || got != single() {
-		t.Errorf("merge %v after the pull request was read, want another than %v", got, first)
+		t.Errorf("merge %v after the pull request was read, want one other than %v", got, first)
 	}
 	r.Edit(n, "edited", func(p *PullRequest) { p.MergeCommitSHA = "" })
 	if got := list(); got != nil {

@@ -135,7 +135,7 @@ func (r *Repository) commit() string {
 	return sha
 }
 
-// Commit creates a commit with the current time that is not on any branch.
+// Commit creates a commit that has the current time and is not on any branch.
 func (r *Repository) Commit() (sha string) {
 	r.change(func() { sha = r.commit() })
 	return sha
@@ -253,7 +253,7 @@ func (r *Repository) Publish(release Release) {
 	}
 }
 
-// Tag creates a tag of a new commit, and returns the SHA of the commit.
+// Tag creates a tag for a new commit, and returns the SHA of the commit.
 func (r *Repository) Tag(name string) (sha string) {
 	r.change(func() {
 		sha = r.commit()

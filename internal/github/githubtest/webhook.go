@@ -12,7 +12,7 @@ import (
 	"net/http"
 )
 
-// Delivery is a request of GitHub to a webhook. A repeated delivery has the same content.
+// Delivery is a request from GitHub to a webhook. A repeated delivery has the same content.
 type Delivery struct {
 	// ID identifies the delivery.
 	ID string

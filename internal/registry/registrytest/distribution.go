@@ -34,7 +34,7 @@ func distribution2() Product {
 			t.Helper()
 			program, err := exec.LookPath("docker-registry")
 			if err != nil {
-				t.Fatalf("find CNCF Distribution: %v: discovery is tested with a real registry: make test installs it; to install it manually: apt-get install docker-registry", err)
+				t.Fatalf("find CNCF Distribution: %v: discovery is tested with a real registry: run make test, which installs it, or apt-get install docker-registry", err)
 			}
 			return program
 		},
@@ -108,8 +108,8 @@ func tagInFiles(p *Process, path, digest string, tags []string) error {
 	return nil
 }
 
-// tokenServer starts a token server that issues tokens to Robot, which are valid for a minute. Its realm contains a host name, because private
-// addresses in a challenge are refused.
+// tokenServer starts a token server that issues tokens to Robot. The tokens are valid for a minute. Its realm
+// contains a host name, because private addresses in a challenge are refused.
 func tokenServer(t testing.TB) (realm string, bundle []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	Everybody Login = "everybody"
 	// ByPassword requires a user name and a password with each request.
 	ByPassword Login = "password"
-	// ByToken requires a token of a token server, which issues tokens only for the user name and password.
+	// ByToken requires a token from a token server, which issues tokens only for the user name and password.
 	ByToken Login = "token"
 	// Hidden uses a token server that issues anonymous tokens, but these tokens do not allow any access.
 	Hidden Login = "hidden"
@@ -53,7 +53,7 @@ type Product struct {
 	// DeletesTags reports whether a request can delete a single tag.
 	DeletesTags bool
 
-	// program returns the path of the program. If the program is missing, it skips the test or lets it fail.
+	// program returns the path of the program. If the program is missing, it skips the test or makes it fail.
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and returns the arguments of the program.
 	prepare func(p *Process) (arguments []string, err error)
@@ -131,7 +131,7 @@ func (p *Process) run(deadline time.Time) error {
 	}
 	logs := &output{}
 	ctx, cancel := context.WithCancel(context.Background())
-	process := exec.CommandContext(ctx, p.program, arguments...) // The process exits by being killed.
+	process := exec.CommandContext(ctx, p.program, arguments...) // The process exits because it is killed.
 	process.Dir, process.Env = p.data, p.environment()
 	process.Stdout, process.Stderr = logs, logs
 	if err := process.Start(); err != nil {
@@ -201,7 +201,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For replaces the test that failures end by t, a subtest of the test that started the registry.
+// For makes failures end t, a subtest of the test that started the registry, instead of that test.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.
@@ -210,7 +210,7 @@ func (p *Process) Stop() { p.stop() }
 // Host returns the registry's host and port.
 func (p *Process) Host() string { return p.address }
 
-// Repository returns the full name of a repository whose path is below that of Robot.
+// Repository returns the full name of a repository whose path is below Robot's path.
 func (p *Process) Repository(path string) string { return p.address + "/" + p.path(path) }
 
 func (p *Process) path(path string) string { return Robot + "/" + path }

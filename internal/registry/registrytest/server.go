@@ -1,5 +1,5 @@
-// Package registrytest provides an OCI registry in the process of the test. It consists of a real registry for images, and of a front that adds
-// features of other registries: pages, logins, limits and faults. It counts requests.
+// Package registrytest provides an OCI registry in the test process. It consists of a real registry for images, and
+// of a front that adds features of other registries: pages, logins, limits and faults. It counts requests.
 //
 //	server.go        the server in process
 //	authority.go     certificates
@@ -51,7 +51,7 @@ const (
 // Server is the registry. It listens on loopback and ends with the test.
 type Server struct {
 	front *httptest.Server
-	back  *httptest.Server // the same images without login, pages and faults
+	back  *httptest.Server // the same images without login, pages or faults
 
 	mu       sync.Mutex
 	username string
@@ -151,8 +151,9 @@ func (s *Server) RefusePagesAbove(n int) {
 	s.refuse = n
 }
 
-// Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms it creates an index; without
-// platforms it creates an image for linux/amd64. The same path, tag and platforms result in the same digest.
+// Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms,
+// it creates an index; without platforms, it creates an image for linux/amd64. The same path, tag and platforms
+// result in the same digest.
 func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
 	t.Helper()
 	switch len(platforms) {
@@ -274,7 +275,8 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	}
 }
 
-// SetTags replaces the list of tags of a path by the given tags in this order, regardless of existing images. nil restores the actual list.
+// SetTags replaces the tag list of a path with the given tags in this order, regardless of existing images. nil
+// restores the actual list.
 func (s *Server) SetTags(path string, tags []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -364,7 +366,7 @@ func Slow() http.HandlerFunc {
 	}
 }
 
-// Text returns a handler that responds with 200 and a text that is not JSON, like a maintenance page.
+// Text returns a handler that responds with 200 and a text that is not JSON, such as a maintenance page.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }

@@ -144,7 +144,7 @@ func identityOf(t *testing.T, cloud string) *Identity {
 }
 
 // TestRoleOfServiceAccount uses the environment that EKS sets for IAM roles of service accounts. It checks that the token of the ServiceAccount is
-// exchanged for credentials at STS, and these credentials for a token of ECR.
+// exchanged for credentials at STS, and these credentials for an ECR token.
 func TestRoleOfServiceAccount(t *testing.T) {
 	e := serve(t, httptest.NewServer, map[string]func(http.ResponseWriter, *recorded){})
 	e.answers["/sts/"] = text(200, "text/xml", stsAnswer)

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// azureHost matches the host of a registry of Azure in the public cloud, in China, or in the cloud of the government of the United States.
+// azureHost matches the host of an Azure registry in the public cloud, in China, or in the US government cloud.
 var azureHost = regexp.MustCompile(`^[a-z0-9-]{5,60}(?:\.[a-z0-9-]{2,40}\.data|\.[a-z]{2,30}\.geo)?\.azurecr\.(?:io|cn|us)$`)
 
 const (
@@ -29,8 +29,8 @@ const (
 	refreshLife = time.Hour
 )
 
-// azure exchanges a token of Microsoft Entra ID for a refresh token of the registry. The environment defines the identity, which is either Microsoft
-// Entra Workload ID or the managed identity of the node.
+// azure exchanges a Microsoft Entra ID token for a refresh token of the registry. The environment defines the
+// identity, which is either Microsoft Entra Workload ID or the managed identity of the node.
 type azure struct {
 	services, registries *http.Client
 	now                  func() time.Time

@@ -39,8 +39,8 @@ func azureAt(e *exchange) *Identity {
 	return &Identity{sources: []source{a}, clock: testclock.NewFakePassiveClock(time.Now()), known: lru.New(maxCredentials)}
 }
 
-// TestEntraWorkloadID uses the environment that Microsoft Entra Workload ID sets. It checks that the token of the ServiceAccount is exchanged for a token
-// of Entra ID, and this token for the refresh token of the registry.
+// TestEntraWorkloadID uses the environment that Microsoft Entra Workload ID sets. It checks that the token of the
+// ServiceAccount is exchanged for an Entra ID token, and this token for the refresh token of the registry.
 func TestEntraWorkloadID(t *testing.T) {
 	e := serve(t, httptest.NewTLSServer, map[string]func(http.ResponseWriter, *recorded){
 		discovery:                     text(200, "application/json", entraMetadata),
@@ -95,7 +95,7 @@ func TestManagedIdentity(t *testing.T) {
 	}
 	asked := e.to(path)
 	if len(asked) == 0 {
-		t.Fatal("the metadata service was not asked")
+		t.Fatal("the metadata service received no request")
 	}
 	last := asked[len(asked)-1]
 	if q := last.URL.Query(); last.Header.Get("Metadata") != "true" || q.Get("resource") != "https://containerregistry.azure.net" || q.Get("client_id") != "client-1" {

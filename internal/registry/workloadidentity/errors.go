@@ -26,7 +26,7 @@ type Error struct {
 	// Detail describes the response of the service, or why it was not called.
 	Detail string
 
-	cause error // never printed, because it may contain text of a server
+	cause error // never printed, because it may contain text from a server
 }
 
 // Error returns the message.

@@ -21,8 +21,8 @@ var googleHost = regexp.MustCompile(`^(?:[a-z0-9-]{1,40}-docker\.pkg\.dev|(?:(?:
 // scopeOfTokens is the OAuth scope that Artifact Registry requires. IAM determines which repositories can be read.
 const scopeOfTokens = "https://www.googleapis.com/auth/cloud-platform"
 
-// googleCloud provides access tokens. Application Default Credentials define the identity: the metadata server of GKE, or the file of a workload
-// identity federation to which GOOGLE_APPLICATION_CREDENTIALS refers.
+// googleCloud provides access tokens. Application Default Credentials define the identity: the metadata server of
+// GKE, or the workload identity federation file to which GOOGLE_APPLICATION_CREDENTIALS refers.
 type googleCloud struct {
 	services *http.Client
 	mu       sync.Mutex
@@ -75,7 +75,7 @@ func (g *googleCloud) find(ctx context.Context) (*google.Credentials, error) {
 	if g.found != nil {
 		return g.found, nil
 	}
-	// The source of tokens keeps the context, so the context must outlive this request.
+	// The token source keeps the context, so the context must outlive this request.
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, g.services)
 	found, err := google.FindDefaultCredentialsWithParams(ctx, google.CredentialsParams{Scopes: []string{scopeOfTokens}, EarlyTokenRefresh: renewBefore})
 	if err != nil {

@@ -50,8 +50,8 @@ const (
 type Options struct {
 	// Clouds lists the enabled clouds, at least one of the package variable Clouds.
 	Clouds []string
-	// Registries is the transport for requests to hosts that users choose by the name of a registry. It must connect only to addresses that users may
-	// choose.
+	// Registries is the transport for requests to hosts that users choose through the name of a registry. It must connect
+	// only to addresses that users may choose.
 	Registries http.RoundTripper
 	// Services is the transport for requests to the identity services of a cloud, including metadata services. The environment of the process refers to
 	// these services. Defaults to http.DefaultTransport.

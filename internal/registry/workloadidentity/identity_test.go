@@ -87,7 +87,7 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("after %v: %q, %v, %d requests; want %q after %d requests", step.after, got, err, f.asked.Load(), step.want, step.asked)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("after %v: the error shows what a server sent: %v", step.after, err)
+			t.Errorf("after %v: the error contains the response of a server: %v", step.after, err)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestSharedRequest(t *testing.T) {
 	}
 }
 
-// TestBounded checks that users who specify more and more registries do not fill the memory.
+// TestBounded checks that users who specify more and more registries cannot fill the memory.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)

@@ -128,7 +128,7 @@ func (p *page) groupRow(g view.Group) row {
 	return r
 }
 
-// previewRow counts the previews of a service, and shows the state of the preview that needs most attention.
+// previewRow counts the previews of a service, and shows the state of the preview that needs the most attention.
 func (p *page) previewRow(s *view.Service) row {
 	best, n := s.Previews[0], map[view.Class]int{}
 	for _, g := range s.Previews {

@@ -35,7 +35,7 @@ type Options struct {
 	Now time.Time
 	// Program is the name by which the user calls hlnr. Defaults to hlnr.
 	Program string
-	// Searched describes the searched namespaces, as in "in namespace shop", for messages that nothing was
+	// Searched describes the searched namespaces, as in "in namespace shop", for messages that report that nothing was
 	// found.
 	Searched string
 	// Home is the namespace in which commands run by default. Commands for services in other namespaces
@@ -48,7 +48,7 @@ func (o Options) nothing(what string) string {
 	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
 
-// command returns a command of hlnr for a service.
+// command returns an hlnr command for a service.
 func (o Options) command(verb string, s *view.Service) string {
 	home := o.Home
 	if o.Namespaces {

@@ -1,5 +1,5 @@
-// Package access determines what readers of the board may see and do. It uses access reviews of the API server. Answers are cached for some
-// seconds, so that a withdrawn permission ends soon. Equal questions at the same time are sent only once.
+// Package access determines what readers of the board may see and do. It uses access reviews of the API server. Answers are cached for a few
+// seconds, so that a withdrawn permission ends soon. Concurrent equal questions are sent only once.
 //
 // access.go  questions and answers
 // scope.go   the objects that a reader sees
@@ -81,7 +81,7 @@ func keyOf(r web.Reader) string {
 }
 
 // Allowed reports whether a reader may use a verb on a resource in a namespace, or in all namespaces if the namespace is empty. If the API server
-// does not respond, it uses a cached answer of the last minutes, or fails if there is none.
+// does not respond, it uses a cached answer from the last few minutes, or fails if there is none.
 func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
 	q := question{keyOf(r), namespace, verb, group, resource}
 	known, is, fresh, failure := a.known(q)
@@ -107,8 +107,8 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 }
 
-// known returns the cached answer of a question. fresh reports whether the answer can be used without a new review. failure is the last error if
-// the API server must not be asked at the moment.
+// known returns the cached answer to a question. fresh reports whether the answer can be used without a new review. failure is the last error if
+// the API server must not be called at the moment.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()

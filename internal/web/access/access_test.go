@@ -73,7 +73,8 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges checks that an answer is used for seconds, that a withdrawn permission ends, and that permissions remain for minutes during an outage.
+// TestAges checks that an answer is used for a few seconds, that a withdrawn permission ends, and that permissions remain for several minutes
+// during an outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana list pods shop")
@@ -281,7 +282,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 	if got := names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }); got != "shop" || during.Key != before.Key {
 		t.Errorf("services of %s, key %q, want %q", got, during.Key, before.Key)
 	}
-	if diff := cmp.Diff([]string{"the API server did not respond to the check whether you (ana) may read namespace bank; the check is repeated"}, during.Missing); diff != "" {
+	if diff := cmp.Diff([]string{"the API server did not respond to the check of whether you (ana) may read namespace bank; the check is repeated"}, during.Missing); diff != "" {
 		t.Error(diff)
 	}
 	s.set(nil, append(everything("ana", "shop"), everything("ana", "bank")...)...)

@@ -44,7 +44,7 @@ var resources = [kinds][]struct{ group, resource string }{
 	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
 	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
-	// ClusterFreezes are cluster-scoped. Readers who may not list them see only that a freeze blocks a service.
+	// ClusterFreezes are cluster-scoped. Readers who are not allowed to list them see only that a freeze blocks a service.
 	clusterFreezes:   {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
 	templates:        {{v1alpha1.GroupVersion.Group, "analysistemplates"}},
 	clusterTemplates: {{v1alpha1.GroupVersion.Group, "clusteranalysistemplates"}},
@@ -166,7 +166,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		out.Missing = []string{"the API server did not respond to the check whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + "; the check is repeated"}
+		out.Missing = []string{"the API server did not respond to the check of whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + "; the check is repeated"}
 	}
 	if !all[services].all && len(visible) == 0 && len(unknown) == 0 {
 		out.Missing = []string{fmt.Sprintf("you (%s) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for the ClusterRole view in a namespace", r.User)}

@@ -1,5 +1,6 @@
-// Package identity identifies the readers of a board, either by an identity provider with OpenID Connect, or by a proxy that authenticates readers
-// and presents a certificate. It accepts no anonymous readers, and no names that begin with "system:".
+// Package identity identifies the readers of a board, either through an identity provider with OpenID Connect, or
+// through a proxy that authenticates readers and presents a certificate. It accepts no anonymous readers, and no
+// names that begin with "system:".
 //
 // identity.go  the accepted users and groups
 // proxy.go     headers of a proxy, over mutual TLS

@@ -87,7 +87,7 @@ func NewOIDC(o OIDCOptions) (*OIDC, error) {
 		}
 	}
 	if o.ClientID == "" || o.User == "" || o.Length <= 0 {
-		return nil, errors.New("client ID, claim with the user name, and length of sessions are required")
+		return nil, errors.New("client ID, user name claim, and session length are required")
 	}
 	s, err := newSealer(o.Key)
 	if err != nil {
@@ -262,7 +262,7 @@ func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, er
 // inProgress returns the login in progress that has the given state.
 func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	var l login
-	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or was finished before."}
+	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or has already been finished."}
 	if len(state) < 8 {
 		return l, failed
 	}

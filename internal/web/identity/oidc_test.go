@@ -236,7 +236,7 @@ func TestTokens(t *testing.T) {
 		"other login":        {map[string]any{"sub": "ana", "nonce": "other"}, nil, 403, "belongs to another login"},
 		"wrong secret":       {map[string]any{"sub": "ana"}, func(o *OIDCOptions) { o.ClientSecret = "wrong" }, 403, "invalid_client"},
 		"too many groups":    {map[string]any{"sub": "ana", "groups": groups(200)}, nil, 403, "too many for a cookie"},
-		"those that count":   {map[string]any{"sub": "ana", "groups": groups(200)}, func(o *OIDCOptions) { o.Rules.Groups = groups(1) }, 200, "oidc:ana"},
+		"groups that count":  {map[string]any{"sub": "ana", "groups": groups(200)}, func(o *OIDCOptions) { o.Rules.Groups = groups(1) }, 200, "oidc:ana"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -355,7 +355,7 @@ func TestOptions(t *testing.T) {
 		o := good
 		change(&o)
 		if _, err := NewOIDC(o); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }

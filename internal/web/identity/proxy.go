@@ -14,8 +14,8 @@ import (
 // proxyAge is the time after which a stream ends, so that the proxy authenticates the reader again.
 const proxyAge = 5 * time.Minute
 
-// Proxy trusts the headers of an authenticating proxy only on connections whose client certificate the server has verified, as the API server of
-// Kubernetes does with its request headers.
+// Proxy trusts the headers of an authenticating proxy only on connections whose client certificate the server has
+// verified, as the Kubernetes API server does with its request headers.
 type Proxy struct {
 	Rules
 	// Names are the allowed common names of certificates. If it is empty, all certificates of the authority are allowed.

@@ -42,7 +42,7 @@ func newSealer(key []byte) (*sealer, error) {
 	if key == nil {
 		key = make([]byte, KeyLength)
 		if _, err := rand.Read(key); err != nil {
-			return nil, fmt.Errorf("make a session key: %w", err)
+			return nil, fmt.Errorf("create a session key: %w", err)
 		}
 	}
 	if len(key) != KeyLength {

@@ -1,6 +1,6 @@
 // Package identitytest provides a small OpenID provider for tests. It supports discovery, keys, the authorization code flow with PKCE, and ID
-// tokens signed with RS256. It rejects requests that the protocol forbids. It is tested with package oidc of go-oidc, which the product also uses.
-// The end-to-end tests of hack/boardtest use a real provider.
+// tokens signed with RS256. It rejects requests that the protocol forbids. It is tested with the oidc package of go-oidc, which the product also
+// uses. The end-to-end tests of hack/boardtest use a real provider.
 package identitytest
 
 import (
