@@ -82,7 +82,7 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// burnt returns an expression for a budget of 1 % failed calls. It is true while the budget is consumed at a multiple of its
+// burnt returns an expression for a budget of 1% failed calls. It is true while the budget is consumed at a multiple of its
 // rate, both in a long and in a short window.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
@@ -112,7 +112,7 @@ func alerts() []ruleGroup {
 			"The canary does not continue, and is rolled back when its progress deadline ends.",
 			inState("Programming", 300)...),
 		alert("HeighlinerRoutesNotProgrammed", "gateway-not-confirming", "warning", "15m",
-			object("NetworkPolicy")+" has routes that no gateway has programmed.",
+			object("NetworkPolicy")+": no gateway has programmed some of the routes.",
 			"Hosts without a programmed route are not served; other hosts keep their previous routes.",
 			inCondition("NetworkPolicy", "Programmed")...),
 		alert("HeighlinerDiscoveryFailing", "discovery-failing", "warning", "15m",
@@ -130,7 +130,7 @@ func alerts() []ruleGroup {
 			`min(heighliner_certificates_earliest_expiry_timestamp_seconds) - time() < 14 * 86400`),
 		alert("HeighlinerOutboundErrorBudget", "outbound-error-budget", "warning", "",
 			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and metrics providers fail.",
-			"At this rate, the error budget of 1 % in 30 days is used up in days or hours.",
+			"At this rate, the error budget of 1% in 30 days is used up in days or hours.",
 			"("+burnt(14.4, "1h", "5m")+")", "or ("+burnt(6, "6h", "30m")+")"),
 		alert("HeighlinerServiceMetricsOff", "service-metrics-off", "info", "1h",
 			"There are more Microservices than --service-metrics-limit: metrics by name are not reported.",

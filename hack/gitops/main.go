@@ -81,7 +81,7 @@ func configMap(root string) ([]byte, error) {
 		"metadata": map[string]any{"name": "argocd-cm", "namespace": "argocd", "labels": map[string]string{"app.kubernetes.io/name": "argocd-cm", "app.kubernetes.io/part-of": "argocd"}},
 		"data":     data,
 	})
-	return append(bytes.NewBufferString("# Written by hack/gitops: make gitops. Merge it into the ConfigMap of your installation; docs/how-to/gitops.md.\n").Bytes(), text...), err
+	return append(bytes.NewBufferString("# Written by hack/gitops: make gitops. Merge it into the ConfigMap of your installation: see docs/how-to/gitops.md.\n").Bytes(), text...), err
 }
 
 func main() {

@@ -344,7 +344,7 @@ func TestRefusedValues(t *testing.T) {
 		"board, two sources": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "x"}, "requestHeader": map[string]any{"enabled": true}}}, "there are no anonymous readers"},
 		"board, no client":   {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com"}}}, "web.oidc.clientID is required"},
 		"board, no TLS":      {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "requestHeader": map[string]any{"enabled": true}}}, "web.requestHeader needs the keys"},
-		"board, half a pair": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "tls.crt and tls.key need each other"},
+		"board, half a pair": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "list both tls.crt and tls.key, or neither"},
 		"unknown key":        {map[string]any{"web": map[string]any{"existingSecret": map[string]any{"keys": []any{"password"}}}}, "keys"},
 		"unread Secrets":     {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"read": []any{"shop", "bank"}}}, `secrets.read has "bank", which is not in namespaces`},
 		"untracked Secrets":  {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"track": []any{"bank"}}}, `secrets.track has "bank", which is not in namespaces`},

@@ -19,14 +19,15 @@ app.kubernetes.io/component: manager
 {{/* The image of the manager. */}}
 {{- define "heighliner.image" -}}
 {{- $image := .Values.image }}
-{{- $repository := required "image.repository is required: there is no public image of Heighliner; set it to a repository that your nodes reach, such as registry.example.com/heighliner" $image.repository }}
+{{- $repository := required "image.repository is required: there is no public image of Heighliner; set it to a repository that your nodes can reach, such as registry.example.com/heighliner" $image.repository }}
 {{- if $image.digest }}{{ $repository }}@{{ $image.digest }}{{ else }}{{ $repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/*
-Objects of a file below files, with the labels of the chart and the namespace of the release instead of heighliner-system.
-The argument is a dictionary: root, the root context; file; and, optionally, kind, for objects of that kind only; namespace, for
-objects without a namespace; leases, a list that replaces the names of the Leases; and change, a dictionary that is merged into each object.
+The objects in a file in the folder files, with the labels of the chart, and with the namespace of the release instead of heighliner-system.
+The argument is a dictionary with the keys root, the root context, and file, the path of the file. Optional keys are kind, to include only
+objects of that kind; namespace, the namespace to set on each object; leases, a list that replaces the names of the Leases; and change, a
+dictionary that is merged into each object.
 */}}
 {{- define "heighliner.objects" -}}
 {{- $arguments := . }}
@@ -45,7 +46,7 @@ objects without a namespace; leases, a list that replaces the names of the Lease
 {{- end }}
 
 {{/*
-Fails for values that the schema cannot reject: values that contradict each other, and values that refer to objects that this cluster does not have.
+Fails for invalid values that the schema cannot detect: values that contradict each other, and values that refer to objects that do not exist in the cluster.
 Without a cluster, as in "helm template", lookup finds nothing, and references are not checked. The argument is the root context.
 */}}
 {{- define "heighliner.checks" -}}
@@ -61,7 +62,7 @@ Without a cluster, as in "helm template", lookup finds nothing, and references a
 {{- end }}
 {{- if $cluster }}
 {{- range . }}
-{{- /* The namespace of the Helm release may be created together with the release. */}}
+{{- /* Helm can create the namespace of the release together with the release. */}}
 {{- if not (or (eq . $.Release.Namespace) (lookup "v1" "Namespace" "" .)) }}
 {{- fail (printf "namespaces has %q, which does not exist: create it first, with \"kubectl create namespace %s\", or remove it from namespaces" . .) }}
 {{- end }}
@@ -73,7 +74,7 @@ Without a cluster, as in "helm template", lookup finds nothing, and references a
 {{- fail (printf "%s.enabled needs metrics.enabled" $field) }}
 {{- end }}
 {{- if and $enabled $cluster (not ($.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
-{{- fail (printf "%s.enabled needs the CRDs of the Prometheus Operator, monitoring.coreos.com/v1, which this cluster does not have: install them first, or leave it false" $field) }}
+{{- fail (printf "%s.enabled needs the CRDs of the Prometheus Operator, monitoring.coreos.com/v1, which this cluster does not have: install them first, or set %s.enabled to false" $field $field) }}
 {{- end }}
 {{- end }}
 {{- end }}

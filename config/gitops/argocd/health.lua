@@ -1,8 +1,8 @@
 -- Health of all kinds of hlnr.io in Argo CD, based on the conditions that every kind has.
--- Ready remains True during a canary, and after a newer version failed: no commit caused these states, and the application remains Healthy.
+-- Ready remains True during a canary, and after a newer version has failed: no commit caused these states, so the application remains Healthy.
 local health = {status = "Progressing", message = "not reconciled yet"}
 if obj.metadata.deletionTimestamp ~= nil then
-  health.message = "is deleted"
+  health.message = "is being deleted"
   return health
 end
 if obj.status == nil or obj.status.conditions == nil or obj.status.observedGeneration ~= obj.metadata.generation then

@@ -156,7 +156,7 @@ func TestVerbs(t *testing.T) {
 					default:
 						return fmt.Errorf("%v, want allowed: %t", err, want)
 					}
-					if !want && role != "heighliner-view" && !strings.Contains(err.Error(), "it needs the verb "+verb) {
+					if !want && role != "heighliner-view" && !strings.Contains(err.Error(), "this requires the verb "+verb) {
 						return fmt.Errorf("the message does not contain the verb: %w", err)
 					}
 					_, named, _ := strings.Cut(fmt.Sprint(err), "which these ClusterRoles have:")

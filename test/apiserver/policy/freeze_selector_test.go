@@ -124,7 +124,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 				for _, after := range sets {
 					refused := ""
 					if selects(before) && !selects(after) {
-						refused = "Microservice " + ms.Name + " is frozen by Freeze fair until 2030-01-04T08:00:00Z (trade fair), whose selector does not select metadata.labels of this request"
+						refused = "Microservice " + ms.Name + " is frozen by Freeze fair until 2030-01-04T08:00:00Z (trade fair), whose selector does not match metadata.labels in this request"
 					}
 					check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, after), client.DryRunAll), refused)
 					if t.Failed() {

@@ -1,5 +1,5 @@
 -- Makes the release active without further steps, as soon as it is available.
--- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
+-- The API server accepts a decision only with the name of the user who writes it, which here is the Argo CD server.
 if obj.metadata.annotations == nil then
   obj.metadata.annotations = {}
 end

@@ -1,5 +1,5 @@
 -- Approves the current step of the canary.
--- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
+-- The API server accepts a decision only with the name of the user who writes it, which here is the Argo CD server.
 -- Actions cannot use the string library: a string begins with "2/" if it is at least "2/" and less than "20".
 local step
 for n = 1, 64 do

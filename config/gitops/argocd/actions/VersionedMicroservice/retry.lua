@@ -1,5 +1,5 @@
 -- Starts the failed release again.
--- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
+-- The API server accepts a decision only with the name of the user who writes it, which here is the Argo CD server.
 if obj.metadata.annotations == nil then
   obj.metadata.annotations = {}
 end
