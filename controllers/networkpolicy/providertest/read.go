@@ -77,7 +77,7 @@ func listenerOf(host string) string {
 	return name
 }
 
-// Changed reports whether a user-managed route still contains changes to a policy.
+// Changed reports whether a user-managed route still contains changes made by a policy.
 func Changed(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
