@@ -32,10 +32,10 @@ type applied struct {
 	unwritable map[string]error
 }
 
-// planAndCreate computes the plan, and applies the writes that precede the rollout state. A revived
-// release must be stamped before the rollout state refers to it (protocol rule 2). If the API server
-// rejects the stamp, the plan is computed again without the revival, so that a release that fails or
-// that a user aborts still loses its traffic.
+// planAndCreate computes the plan, and applies the writes that precede the rollout state. A revived release
+// must be stamped before the rollout state refers to it (protocol rule 2). If the API server rejects the
+// stamp, the plan is computed again without the revival, so that a release that fails or is aborted by a user
+// still loses its traffic.
 //
 // refused is the error of releases that could not be created or changed. It does not block other
 // writes. err is the error that ends the reconcile.
@@ -69,7 +69,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 // budget or autoscaler. It does not block other writes: the planner counts the existing pods, and a
 // canary that fails must lose its weight even if the API server rejects the write of any release.
 // Releases that could not be stamped are recorded as unwritable, and the plan must be computed again.
-// err is the error that ends the reconcile: a plan based on outdated facts is dropped.
+// err is the error that ends the reconcile. For example, a plan based on outdated facts is dropped.
 func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
@@ -127,9 +127,9 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 	return nil
 }
 
-// create creates the object of a release, and reports whether it did. The name is derived from the
-// content. Therefore an existing object of this name that the Microservice owns is the same release,
-// and is added to the release objects.
+// create creates a release's object, and reports whether it did. The name is derived from the content.
+// Therefore, an existing object with this name that the Microservice owns is the same release, and is added
+// to the release objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
@@ -174,8 +174,8 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	return false, nil
 }
 
-// resize sets the replicas of a release, with the matching disruption budget, autoscaler and mark, and stamps a
-// revived release. The write applies only if the object has not changed since it was read.
+// resize sets a release's replicas, with the matching disruption budget, autoscaler, and mark, and stamps a
+// revived release. The write takes effect only if the object has not changed since it was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
@@ -183,8 +183,8 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	}
 	object := before.DeepCopy()
 	object.Spec.Replicas = int32(replicas)
-	// The routes follow the rollout state later. Until the traffic of a release is gone, the release
-	// keeps its autoscaler and the pods that the autoscaler added.
+	// The routes follow the rollout state later. Until a release no longer has traffic, it keeps its
+	// autoscaler and the pods that the autoscaler added.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
@@ -204,7 +204,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	return nil
 }
 
-// mark sets or removes the mark of releases that were never active.
+// mark sets or removes the mark on releases that were never active.
 func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	if slices.Contains(plan.NeverActive, object.Name) {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
@@ -224,8 +224,8 @@ func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	return nil
 }
 
-// retire scales down and deletes releases. These are all writes that must follow the write of the
-// rollout state. After a conflict with a newer object the plan is dropped.
+// retire scales down and deletes releases. These are all writes that must follow the write of the rollout
+// state. After a conflict with a newer object, the plan is dropped.
 func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, x := range w.plan.Retire {

@@ -56,7 +56,7 @@ import (
 // FieldOwner is the field manager of all writes of this controller.
 const FieldOwner = "heighliner-microservice"
 
-// minDrainDelay is the default of [Options.MinDrainDelay].
+// minDrainDelay is the default for [Options.MinDrainDelay].
 const minDrainDelay = 5 * time.Second
 
 // Options of the controller.
@@ -67,7 +67,7 @@ type Options struct {
 	MinDrainDelay time.Duration
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Clock is the only source of timestamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
@@ -87,16 +87,16 @@ type Reconciler struct {
 	began first
 	// journal recognizes a rollout state that is older than the last write of this process.
 	journal status.Journal
-	// restored contains the times at which previous Deployments were available again, by UID of the Microservice.
+	// restored contains the times at which previous Deployments were available again, by the UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
 	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
 	// the Microservice.
 	stale sync.Map
-	// guest reports whether objects are read with the permissions of a user, who may lack access to
+	// guest reports whether objects are read with the permissions of a user, who may not have access to
 	// freezes.
 	guest bool
-	// requeues keeps the requeue time of the plan if a reconcile ends in an error.
+	// requeues keeps the plan's requeue time if a reconcile ends in an error.
 	requeues status.Requeues
 }
 
@@ -137,7 +137,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	m, err := newMetrics(o.Metrics, mgr.GetClient())
 	if err != nil {
-		return fmt.Errorf("register metrics of Microservices: %w", err)
+		return fmt.Errorf("register Microservice metrics: %w", err)
 	}
 	r := &Reconciler{
 		Client:   mgr.GetClient(),
@@ -221,9 +221,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, requeue, errors.Join(failed, ended))
 }
 
-// next returns the time until the next reconcile: until the requeue time of the plan, or until a
-// rejected write may be retried. err is an error to be retried with back-off. The requeue time of the
-// plan applies in any case, because pauses, deadlines and drains end even if a write is rejected.
+// next returns the time until the next reconcile: until the plan's requeue time, or until a rejected write
+// may be retried. err is an error to be retried with back-off. The plan's requeue time applies in any case,
+// because pauses, deadlines, and drains end even if a write is rejected.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
 	requeue = until(w.plan.RequeueTime, r.clock.Now())
 	if a := w.plan.adoption; a != nil && !a.requeue.IsZero() {
@@ -252,8 +252,8 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	return status.Again(ctx, err)
 }
 
-// outdated reports whether a write found a newer object, or no object. The plan was then based on
-// an outdated cache.
+// outdated reports whether a write found a newer object, or no object. If it did, the plan was based on an
+// outdated cache.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func until(requeue, now time.Time) time.Duration {
