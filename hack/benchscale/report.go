@@ -29,7 +29,7 @@ type productResult struct {
 	Phases []phaseResult `json:"phases"`
 }
 
-// phaseResult is the cost of a phase. Counts and times are totals of all services.
+// phaseResult is the cost of a phase. Counts and times are totals for all services.
 type phaseResult struct {
 	Name string `json:"name"`
 	// Services is the number of services that were changed, or that existed in a phase without changes.
@@ -41,8 +41,9 @@ type phaseResult struct {
 	Seconds float64 `json:"seconds"`
 	// Settled is false if there were still writes five minutes after the goal.
 	Settled bool `json:"settled"`
-	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
-	// Refused is the number of writes with an error response. Follow is the number of writes of kube-controller-manager.
+	// Writes and Reads are the numbers of the product's requests until there were no more writes, without
+	// requests for Leases. Refused is the number of writes with an error response. Follow is the number of
+	// writes by kube-controller-manager.
 	Writes  int `json:"writes"`
 	Refused int `json:"refused"`
 	Reads   int `json:"reads"`
@@ -50,10 +51,12 @@ type phaseResult struct {
 	Leases  int `json:"leases"`
 	// Kinds are the numbers of requests, by program and kind.
 	Kinds map[string]map[string]int `json:"kinds"`
-	// CPUToGoal and CPU are the processor time of the product in seconds: until the goal, and until there were no more writes.
+	// CPUToGoal and CPU are the product's processor time in seconds: until the goal, and until there were no
+	// more writes.
 	CPUToGoal float64 `json:"cpuToGoalSeconds"`
 	CPU       float64 `json:"cpuSeconds"`
-	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the maximum since its start.
+	// Resident and Peak are the product's memory in bytes: at the end of the phase, and the maximum since the
+	// product was started.
 	Resident int64 `json:"residentBytes"`
 	Peak     int64 `json:"peakBytes"`
 	// PodSeconds are the sorted times from a change to the first pod, for services that were changed one after another.
@@ -66,7 +69,7 @@ type phaseResult struct {
 	requests []request
 }
 
-// finish computes the counts of requests.
+// finish computes the request counts.
 func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 	r.Kinds = map[string]map[string]int{}
 	for _, q := range r.requests {
@@ -207,7 +210,7 @@ func (r *report) comparison(b *strings.Builder) {
 	}
 }
 
-// kinds prints the writes of each program by kind, the most frequent first, and all reads of the product.
+// kinds prints each program's writes by kind, most frequent first, and all of the product's reads.
 func (r *report) kinds(b *strings.Builder, p *productResult) {
 	totals := map[[2]string]int{}
 	for _, x := range p.Phases {
@@ -226,7 +229,7 @@ func (r *report) kinds(b *strings.Builder, p *productResult) {
 	}
 	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(p.Phases)))
 	for _, row := range rows {
-		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // Requests of benchscale itself, and rare requests, are omitted.
+		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // Requests from benchscale itself, and rare requests, are omitted.
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s |", row[0], row[1])

@@ -11,7 +11,7 @@ import (
 // runbooks is the URL of the folder with the runbooks of the alerts.
 const runbooks = "https://github.com/heighliner/heighliner/blob/main/docs/how-to/runbooks/"
 
-// ruleGroup is a group of rules of Prometheus.
+// ruleGroup is a group of Prometheus rules.
 type ruleGroup struct {
 	Name  string `json:"name"`
 	Rules []rule `json:"rules"`
@@ -26,7 +26,7 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// subject names the group of an alert, from its labels if there are metrics by name.
+// subject names an alert's group, from the alert's labels if there are metrics by name.
 const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
 
 // alert returns an alert whose runbook is the given page.
@@ -37,8 +37,9 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 	}
 }
 
-// inState returns the lines of an expression that is true for groups that are in one of some states for longer than a few seconds.
-// It is by name or, if there are no metrics by name, over all groups.
+// inState returns the lines of an expression that is true for groups that have been in one of the given
+// states for longer than a number of seconds. It is by name or, if there are no metrics by name, over all
+// groups.
 func inState(states string, seconds int) []string {
 	return []string{
 		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
@@ -61,9 +62,9 @@ func object(kind string) string {
 	return `{{ with $labels.name }}` + kind + ` {{ $labels.namespace }}/{{ . }}{{ else }}{{ $value }} ` + kind + ` objects{{ end }}`
 }
 
-// calls are counters of calls to registries, GitHub and providers of metrics: all calls, and the calls without a usable response.
-// Responses that require an action of a user, such as a missing tag or rejected credentials, do not count, because the status of
-// an object reports them.
+// calls are counters of calls to registries, GitHub, and metrics providers: all calls, and the calls without
+// a usable response. Responses that require a user's action, such as a missing tag or rejected credentials,
+// do not count, because an object's status reports them.
 var calls = []struct{ all, failed string }{
 	{`heighliner_registry_lookups_total`, `heighliner_registry_lookups_total{result=~"Unreachable|RateLimited|Malformed|Failed"}`},
 	{`heighliner_github_requests_total`, `heighliner_github_requests_total{code=~"none|429|5.."}`},
@@ -82,8 +83,8 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// burnt returns an expression for a budget of 1 % failed calls. It is true while the budget is consumed at a multiple of its
-// rate, both in a long and in a short window.
+// burnt returns an expression for a budget of 1 % failed calls. It is true while the budget is being consumed
+// at a multiple of the sustainable rate, in both a long and a short window.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
 }
@@ -142,7 +143,7 @@ func alerts() []ruleGroup {
 // generated is the first line of each generated file whose format has comments.
 const generated = "# Written by hack/dashboards: make dashboards.\n"
 
-// ruleFile returns the alerts as a rules file of Prometheus.
+// ruleFile returns the alerts as a Prometheus rules file.
 func ruleFile() []byte {
 	return document(map[string]any{"groups": alerts()})
 }

@@ -85,7 +85,7 @@ func objects(t *testing.T, manifest string) map[string]object {
 	return found
 }
 
-// chartObjects returns the objects of the chart.
+// chartObjects returns the chart's objects.
 func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	t.Helper()
 	r, err := rendered(t, with(values))
@@ -95,7 +95,7 @@ func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	return objects(t, r.Manifest)
 }
 
-// with returns values with the values of the image added.
+// with returns values with the image values added.
 func with(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -151,7 +151,7 @@ func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 // chartLabels are the labels that only the chart sets.
 var chartLabels = []string{
 	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart",
-	"app.kubernetes.io/name", // kustomize sets it on some objects too
+	"app.kubernetes.io/name", // kustomize also sets this label on some objects
 }
 
 // onlyChart removes the labels and annotations that only the chart sets, and reports objects without them.
@@ -178,7 +178,7 @@ func onlyChart(t *testing.T, all, others map[string]object) {
 		if o["kind"] == "CustomResourceDefinition" {
 			annotations := m["annotations"].(map[string]any)
 			if annotations["helm.sh/resource-policy"] != "keep" {
-				t.Errorf("%s lacks the annotation that keeps it", key)
+				t.Errorf("%s lacks the annotation with which Helm keeps it", key)
 			}
 			delete(annotations, "helm.sh/resource-policy")
 		}
@@ -214,13 +214,14 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that removes the permission of the board to impersonate users.
+// remove returns a patch that removes the board's permission to impersonate users.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }
 
-// TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the labels of charts, the annotation
-// that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or create before it installs.
+// TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the chart's
+// labels, the annotation that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or
+// create before it installs.
 func TestSameAsKustomize(t *testing.T) {
 	t.Parallel()
 	install := map[string]any{"resources": []string{"config/default"}}
@@ -254,7 +255,7 @@ func TestSameAsKustomize(t *testing.T) {
 			map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "heighliner"}}},
 			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/web"}, "patches": []any{addArgs("--url=https://board.example.com", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=heighliner")}}},
 		},
-		"components/web that only reads": {
+		"read-only components/web": {
 			map[string]any{"web": behindProxy},
 			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/web"}, "patches": []any{
 				addArgs("--url=https://board.example.com:8443/", "--read-only", "--tls-cert-file=/etc/heighliner-web/tls.crt", "--tls-private-key-file=/etc/heighliner-web/tls.key",
@@ -330,27 +331,27 @@ func TestRefusedValues(t *testing.T) {
 		values map[string]any
 		want   string
 	}{
-		"unknown value":      {map[string]any{"replicaCount": 2}, "replicaCount"},
-		"unknown flag":       {map[string]any{"flags": map[string]any{"worker": 2}}, "worker"},
-		"unknown in image":   {map[string]any{"image": map[string]any{"name": "x"}}, "name"},
-		"flag of the chart":  {map[string]any{"flags": map[string]any{"namespace": "x"}}, "namespace"},
-		"wrong type":         {map[string]any{"replicas": "two"}, "replicas"},
-		"wrong digest":       {map[string]any{"image": map[string]any{"digest": "sha256:12"}}, "digest"},
-		"wrong access":       {map[string]any{"secrets": map[string]any{"access": "None"}}, "access"},
-		"wrong namespace":    {map[string]any{"namespaces": []any{"Shop"}}, "namespaces"},
-		"board without URL":  {map[string]any{"web": map[string]any{"enabled": true}}, "web.url is required"},
-		"board over HTTP":    {map[string]any{"web": map[string]any{"url": "http://board.example.com"}}, "url"},
-		"anonymous board":    {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com"}}, "there are no anonymous readers"},
-		"board, two sources": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "x"}, "requestHeader": map[string]any{"enabled": true}}}, "there are no anonymous readers"},
-		"board, no client":   {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com"}}}, "web.oidc.clientID is required"},
-		"board, no TLS":      {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "requestHeader": map[string]any{"enabled": true}}}, "web.requestHeader needs the keys"},
-		"board, half a pair": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "tls.crt and tls.key need each other"},
-		"unknown key":        {map[string]any{"web": map[string]any{"existingSecret": map[string]any{"keys": []any{"password"}}}}, "keys"},
-		"unread Secrets":     {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"read": []any{"shop", "bank"}}}, `secrets.read has "bank", which is not in namespaces`},
-		"untracked Secrets":  {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"track": []any{"bank"}}}, `secrets.track has "bank", which is not in namespaces`},
-		"monitor of nothing": {map[string]any{"metrics": map[string]any{"enabled": false, "serviceMonitor": map[string]any{"enabled": true}}}, "metrics.serviceMonitor.enabled needs metrics.enabled"},
-		"alerts of nothing":  {map[string]any{"metrics": map[string]any{"enabled": false, "alerts": map[string]any{"enabled": true}}}, "metrics.alerts.enabled needs metrics.enabled"},
-		"image is not named": {map[string]any{"image": map[string]any{"tag": "v1"}}, "image.repository is required"},
+		"unknown value":                  {map[string]any{"replicaCount": 2}, "replicaCount"},
+		"unknown flag":                   {map[string]any{"flags": map[string]any{"worker": 2}}, "worker"},
+		"unknown value of image":         {map[string]any{"image": map[string]any{"name": "x"}}, "name"},
+		"flag that the chart sets":       {map[string]any{"flags": map[string]any{"namespace": "x"}}, "namespace"},
+		"wrong type":                     {map[string]any{"replicas": "two"}, "replicas"},
+		"wrong digest":                   {map[string]any{"image": map[string]any{"digest": "sha256:12"}}, "digest"},
+		"wrong access":                   {map[string]any{"secrets": map[string]any{"access": "None"}}, "access"},
+		"wrong namespace":                {map[string]any{"namespaces": []any{"Shop"}}, "namespaces"},
+		"board without URL":              {map[string]any{"web": map[string]any{"enabled": true}}, "web.url is required"},
+		"board over HTTP":                {map[string]any{"web": map[string]any{"url": "http://board.example.com"}}, "url"},
+		"anonymous board":                {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com"}}, "there are no anonymous readers"},
+		"board, two sources":             {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "x"}, "requestHeader": map[string]any{"enabled": true}}}, "there are no anonymous readers"},
+		"board, no client":               {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com"}}}, "web.oidc.clientID is required"},
+		"board, no TLS":                  {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "requestHeader": map[string]any{"enabled": true}}}, "web.requestHeader needs the keys"},
+		"board, certificate without key": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "tls.crt and tls.key need each other"},
+		"unknown key":                    {map[string]any{"web": map[string]any{"existingSecret": map[string]any{"keys": []any{"password"}}}}, "keys"},
+		"unread Secrets":                 {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"read": []any{"shop", "bank"}}}, `secrets.read has "bank", which is not in namespaces`},
+		"untracked Secrets":              {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"track": []any{"bank"}}}, `secrets.track has "bank", which is not in namespaces`},
+		"monitor without metrics":        {map[string]any{"metrics": map[string]any{"enabled": false, "serviceMonitor": map[string]any{"enabled": true}}}, "metrics.serviceMonitor.enabled needs metrics.enabled"},
+		"alerts without metrics":         {map[string]any{"metrics": map[string]any{"enabled": false, "alerts": map[string]any{"enabled": true}}}, "metrics.alerts.enabled needs metrics.enabled"},
+		"no image repository":            {map[string]any{"image": map[string]any{"tag": "v1"}}, "image.repository is required"},
 	} {
 		if _, err := rendered(t, with(test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, test.want)
