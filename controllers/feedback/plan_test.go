@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 		"pending":                     {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"blocked by capacity":         {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
+		"waits for capacity":          {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
 		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
 		"another release is blocked":  {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
 		"not blocked":                 {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},

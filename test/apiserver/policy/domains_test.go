@@ -21,11 +21,11 @@ import (
 
 const domainsPolicy = "domains.hlnr.io"
 
-// withName replaces $NS in a text by the name of the namespace of a test.
+// withName replaces $NS in a text with the name of a test's namespace.
 func withName(text, namespace string) string { return strings.ReplaceAll(text, "$NS", namespace) }
 
-// owned creates a namespace with its own list of domains, and waits until the policy uses the list for the domains of
-// the namespace.
+// owned creates a namespace with its own list of domains, and waits until the policy uses the list for the
+// namespace's domains.
 func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*corev1.Namespace, *corev1.ConfigMap) {
 	t.Helper()
 	ctx := t.Context()
@@ -124,49 +124,49 @@ func TestDomains(t *testing.T) {
 		reserved   = "it can become"
 	)
 	for name, test := range map[string]struct{ domain, refused string }{
-		"listed by name":                               {"www.example.com", fine},
-		"below a wildcard":                             {"a.shop.example.com", fine},
-		"deep below a wildcard":                        {"a.b.shop.example.com", fine},
-		"the wildcard itself as a domain":              {"*.preview.example.com", fine},
-		"a wildcard below a wildcard":                  {"*.a.preview.example.com", fine},
-		"by labels":                                    {"a.preview.example.com", fine},
-		"not by one label of two":                      {"a.partner.example.com", notAllowed},
-		"what a wildcard is below of":                  {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or have it listed by an administrator in ConfigMap $NS/heighliner-domains"},
-		"text before a name that is listed":            {"awww.example.com", notAllowed},
-		"text before a suffix that is listed":          {"ashop.example.com", notAllowed},
-		"below a host listed by name":                  {"a.www.example.com", notAllowed},
-		"a wildcard above":                             {"*.example.com", notAllowed},
-		"another's":                                    {"a.other.example.com", notAllowed},
-		"another's, by name":                           {"www.other.example.com", notAllowed},
-		"no one's":                                     {"example.net", notAllowed},
-		"one label":                                    {"localhost", notAllowed},
-		"reserved for another, below own":              {"admin.free.example.com", "'admin.free.example.com' is not allowed in namespace '$NS': it can become admin.free.example.com"},
-		"below a wildcard, listed by name for both":    {"both.free.example.com", fine},
-		"reserved for itself":                          {"www.free.example.com", fine},
-		"a wildcard above what another reserved":       {"*.free.example.com", reserved},
-		"a wildcard above what is reserved for itself": {"*.mine.example.com", fine},
-		"the group below a wildcard":                   {"{{.ReleaseGroupName}}.preview.example.com", fine},
-		"the group with spaces":                        {"{{ .ReleaseGroupName }}.preview.example.com", fine},
-		"the group and text":                           {"pr-{{.ReleaseGroupName}}-x.preview.example.com", fine},
-		"several fields":                               {"{{.Version}}.{{.StreamName}}.{{.FullName}}.preview.example.com", fine},
-		"the group, deep":                              {"{{.ReleaseGroupName}}.a.preview.example.com", fine},
-		"a wildcard for each group":                    {"*.{{.ReleaseGroupName}}.preview.example.com", fine},
-		"the group next to www":                        {"{{.ReleaseGroupName}}.example.com", "its hosts need '*.example.com' listed by an administrator in ConfigMap $NS/heighliner-domains"},
-		"the group in the domain itself":               {"www.{{.ReleaseGroupName}}.com", "its hosts need '*.com'"},
-		"the group as the last label":                  {"www.example.{{.ReleaseGroupName}}", "write the end of the host out"},
-		"the group and nothing":                        {"{{.StreamName}}", "write the end of the host out"},
-		"the group in part of a suffix":                {"{{.ReleaseGroupName}}preview.example.com", "its hosts need '*.example.com'"},
-		"the group may become an own name":             {"{{.ReleaseGroupName}}.free.example.com", "it can become"},
-		"text before it keeps it apart":                {"pr-{{.ReleaseGroupName}}.free.example.com", fine},
-		"text before it does not":                      {"w{{.ReleaseGroupName}}.free.example.com", "it can become www.free.example.com"},
-		"a label after it keeps it apart":              {"{{.ReleaseGroupName}}.x.free.example.com", fine},
-		"a wildcard for what may become a name":        {"*.{{.ReleaseGroupName}}.free.example.com", reserved},
-		"the microservice is known":                    {"{{.Microservice}}.example.org", fine},
-		"the policy is known":                          {"{{ .Name }}.example.org", fine},
-		"the microservice as one listed elsewhere":     {"{{.Microservice}}.example.com", "'{{.Microservice}}.example.com' is not allowed"},
-		"the namespace is known":                       {"x.{{.Namespace}}.apps.example.com", fine},
-		"the namespace is known, and the group":        {"{{.ReleaseGroupName}}.{{ .Namespace}}.apps.example.com", fine},
-		"no host at all, but in the list":              {".shop.example.com", fine}, // the manager reports InvalidDomain
+		"listed by name":                                         {"www.example.com", fine},
+		"below a wildcard":                                       {"a.shop.example.com", fine},
+		"deep below a wildcard":                                  {"a.b.shop.example.com", fine},
+		"the wildcard itself as a domain":                        {"*.preview.example.com", fine},
+		"a wildcard below a wildcard":                            {"*.a.preview.example.com", fine},
+		"by labels":                                              {"a.preview.example.com", fine},
+		"not by one label of two":                                {"a.partner.example.com", notAllowed},
+		"the parent domain of a wildcard":                        {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or have it listed by an administrator in ConfigMap $NS/heighliner-domains"},
+		"text before a listed name":                              {"awww.example.com", notAllowed},
+		"text before a listed suffix":                            {"ashop.example.com", notAllowed},
+		"below a host listed by name":                            {"a.www.example.com", notAllowed},
+		"a wildcard above":                                       {"*.example.com", notAllowed},
+		"below another namespace's wildcard":                     {"a.other.example.com", notAllowed},
+		"listed by name for another namespace":                   {"www.other.example.com", notAllowed},
+		"not listed for any namespace":                           {"example.net", notAllowed},
+		"one label":                                              {"localhost", notAllowed},
+		"reserved for another namespace, below an own wildcard":  {"admin.free.example.com", "'admin.free.example.com' is not allowed in namespace '$NS': it can become admin.free.example.com"},
+		"below a wildcard, listed by name for both":              {"both.free.example.com", fine},
+		"reserved for this namespace":                            {"www.free.example.com", fine},
+		"a wildcard above another namespace's reserved name":     {"*.free.example.com", reserved},
+		"a wildcard above the namespace's own reserved name":     {"*.mine.example.com", fine},
+		"the group below a wildcard":                             {"{{.ReleaseGroupName}}.preview.example.com", fine},
+		"the group with spaces":                                  {"{{ .ReleaseGroupName }}.preview.example.com", fine},
+		"the group and text":                                     {"pr-{{.ReleaseGroupName}}-x.preview.example.com", fine},
+		"several fields":                                         {"{{.Version}}.{{.StreamName}}.{{.FullName}}.preview.example.com", fine},
+		"the group, deep":                                        {"{{.ReleaseGroupName}}.a.preview.example.com", fine},
+		"a wildcard for each group":                              {"*.{{.ReleaseGroupName}}.preview.example.com", fine},
+		"the group next to www":                                  {"{{.ReleaseGroupName}}.example.com", "its hosts need '*.example.com' listed by an administrator in ConfigMap $NS/heighliner-domains"},
+		"the group in the domain itself":                         {"www.{{.ReleaseGroupName}}.com", "its hosts need '*.com'"},
+		"the group as the last label":                            {"www.example.{{.ReleaseGroupName}}", "write the end of the host out"},
+		"only the group":                                         {"{{.StreamName}}", "write the end of the host out"},
+		"the group in part of a suffix":                          {"{{.ReleaseGroupName}}preview.example.com", "its hosts need '*.example.com'"},
+		"the group can become a reserved name":                   {"{{.ReleaseGroupName}}.free.example.com", "it can become"},
+		"text before the group prevents a reserved name":         {"pr-{{.ReleaseGroupName}}.free.example.com", fine},
+		"text before the group does not prevent a reserved name": {"w{{.ReleaseGroupName}}.free.example.com", "it can become www.free.example.com"},
+		"a label after the group prevents a reserved name":       {"{{.ReleaseGroupName}}.x.free.example.com", fine},
+		"a wildcard for a group that can become a reserved name": {"*.{{.ReleaseGroupName}}.free.example.com", reserved},
+		"the microservice is known":                              {"{{.Microservice}}.example.org", fine},
+		"the policy is known":                                    {"{{ .Name }}.example.org", fine},
+		"the microservice below a domain that is not listed":     {"{{.Microservice}}.example.com", "'{{.Microservice}}.example.com' is not allowed"},
+		"the namespace is known":                                 {"x.{{.Namespace}}.apps.example.com", fine},
+		"the namespace is known, and the group":                  {"{{.ReleaseGroupName}}.{{ .Namespace}}.apps.example.com", fine},
+		"not a host, but with a listed suffix":                   {".shop.example.com", fine}, // the manager reports InvalidDomain
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := env.Client.Create(t.Context(), routes(namespace.Name, test.domain), client.DryRunAll)
@@ -182,7 +182,7 @@ func TestDomains(t *testing.T) {
 	err = env.Client.Create(t.Context(), routes(namespace.Name, "www.example.com", "a.net", "a.org"), client.DryRunAll)
 	check(t, err, "'a.net' is not allowed")
 
-	// A generated name is known, too.
+	// A generated name is also known.
 	generated := routes(namespace.Name, "{{.Name}}.shop.example.com")
 	generated.Name, generated.GenerateName = "", "shop-"
 	check(t, env.Client.Create(t.Context(), generated, client.DryRunAll), "")
@@ -216,44 +216,44 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestDomainsList checks that an invalid list rejects every domain, and that the policy and internal/domains report the
-// position of the error.
+// TestDomainsList checks that every domain is rejected if the list is invalid, and that the policy and
+// internal/domains report the position of the error.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		list    corev1.ConfigMap
 		refused string // Part of both messages. It is empty if the list is valid.
 	}{
-		"nothing":                   {list: corev1.ConfigMap{}, refused: "not allowed"},
-		"a host":                    {list: data("$NS", "a.example.com")},
-		"a host among comments":     {list: data("$NS", "\t#  b c\n \n \u00a0a.example.com\u2003\r\n#")},
-		"a key of nothing":          {list: data("$NS", "a.example.com", "empty", "")},
-		"a label with a prefix":     {list: data("x.y_z", "namespaces:example.com/team=shop\na.example.com")},
-		"a namespace by its label":  {list: data("x", "namespaces: kubernetes.io/metadata.name=$NS\na.example.com")},
-		"a host of the most labels": {list: data("$NS", "a.example.com\n"+strings.Repeat("a.", 126)+"a")},
-		"a URL":                     {list: data("$NS", "a.example.com", "bad", "https://a.example.com"), refused: "key 'bad', line 'https://a.example.com' is not understood"},
-		"a suffix without a star":   {list: data("$NS", "a.example.com\n.example.com"), refused: "line '.example.com'"},
-		"a star within":             {list: data("$NS", "a.example.com\na.*.com"), refused: "line 'a.*.com'"},
-		"a star alone":              {list: data("$NS", "a.example.com\n*"), refused: "line '*'"},
-		"a star and a dot":          {list: data("$NS", "a.example.com\n*."), refused: "line '*.'"},
-		"a star and text":           {list: data("$NS", "a.example.com\n*a.example.com"), refused: "line '*a.example.com'"},
-		"two hosts on a line":       {list: data("$NS", "a.example.com b.example.com"), refused: "line 'a.example.com b.example.com'"},
-		"a capital":                 {list: data("$NS", "a.example.com\nWWW.example.com"), refused: "line 'WWW.example.com'"},
-		"a dot at the end":          {list: data("$NS", "a.example.com\nb.example.com."), refused: "line 'b.example.com.'"},
-		"a long label":              {list: data("$NS", "a.example.com\n"+strings.Repeat("a", 64)), refused: "is not understood"},
-		"a long host":               {list: data("$NS", "a.example.com\n"+strings.Repeat("a.", 126)+"aa"), refused: "is not understood"},
-		"a key that is not a name":  {list: data("$NS", "a.example.com", "x_y", "b.example.com"), refused: "key 'x_y' is not understood"},
-		"a selector of nothing":     {list: data("$NS", "a.example.com\nnamespaces:"), refused: "line 'namespaces:'"},
-		"a selector of all":         {list: data("$NS", "a.example.com\nnamespaces: *"), refused: "line 'namespaces: *'"},
-		"a selector of a set":       {list: data("$NS", "a.example.com\nnamespaces: team in (shop)"), refused: "line 'namespaces: team in (shop)'"},
-		"a selector that excludes":  {list: data("$NS", "a.example.com\nnamespaces: team!=shop"), refused: "line 'namespaces: team!=shop'"},
-		"a selector without value":  {list: data("$NS", "a.example.com\nnamespaces: team="), refused: "line 'namespaces: team='"},
-		"a selector with a space":   {list: data("$NS", "a.example.com\nnamespaces: team = shop"), refused: "line 'namespaces: team = shop'"},
-		"a selector misspelt":       {list: data("$NS", "a.example.com\nnamespace: team=shop"), refused: "line 'namespace: team=shop'"},
-		"a comma at the end":        {list: data("$NS", "a.example.com\nnamespaces: team=shop,"), refused: "line 'namespaces: team=shop,'"},
-		"binary data":               {list: corev1.ConfigMap{Data: map[string]string{"$NS": "a.example.com"}, BinaryData: map[string][]byte{"x": {0xff}}}, refused: "binaryData"},
-		"the largest":               {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-15))},
-		"too large":                 {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-14)), refused: "32768"},
+		"nothing":                  {list: corev1.ConfigMap{}, refused: "not allowed"},
+		"a host":                   {list: data("$NS", "a.example.com")},
+		"a host among comments":    {list: data("$NS", "\t#  b c\n \n \u00a0a.example.com\u2003\r\n#")},
+		"an empty key":             {list: data("$NS", "a.example.com", "empty", "")},
+		"a label with a prefix":    {list: data("x.y_z", "namespaces:example.com/team=shop\na.example.com")},
+		"a namespace by its label": {list: data("x", "namespaces: kubernetes.io/metadata.name=$NS\na.example.com")},
+		"a host with the maximum number of labels": {list: data("$NS", "a.example.com\n"+strings.Repeat("a.", 126)+"a")},
+		"a URL":                      {list: data("$NS", "a.example.com", "bad", "https://a.example.com"), refused: "key 'bad', line 'https://a.example.com' is not understood"},
+		"a suffix without a star":    {list: data("$NS", "a.example.com\n.example.com"), refused: "line '.example.com'"},
+		"a star in the middle":       {list: data("$NS", "a.example.com\na.*.com"), refused: "line 'a.*.com'"},
+		"only a star":                {list: data("$NS", "a.example.com\n*"), refused: "line '*'"},
+		"a star and a dot":           {list: data("$NS", "a.example.com\n*."), refused: "line '*.'"},
+		"a star and text":            {list: data("$NS", "a.example.com\n*a.example.com"), refused: "line '*a.example.com'"},
+		"two hosts on a line":        {list: data("$NS", "a.example.com b.example.com"), refused: "line 'a.example.com b.example.com'"},
+		"a capital":                  {list: data("$NS", "a.example.com\nWWW.example.com"), refused: "line 'WWW.example.com'"},
+		"a dot at the end":           {list: data("$NS", "a.example.com\nb.example.com."), refused: "line 'b.example.com.'"},
+		"a long label":               {list: data("$NS", "a.example.com\n"+strings.Repeat("a", 64)), refused: "is not understood"},
+		"a long host":                {list: data("$NS", "a.example.com\n"+strings.Repeat("a.", 126)+"aa"), refused: "is not understood"},
+		"a key that is not a name":   {list: data("$NS", "a.example.com", "x_y", "b.example.com"), refused: "key 'x_y' is not understood"},
+		"an empty selector":          {list: data("$NS", "a.example.com\nnamespaces:"), refused: "line 'namespaces:'"},
+		"a selector for all":         {list: data("$NS", "a.example.com\nnamespaces: *"), refused: "line 'namespaces: *'"},
+		"a set-based selector":       {list: data("$NS", "a.example.com\nnamespaces: team in (shop)"), refused: "line 'namespaces: team in (shop)'"},
+		"a selector that excludes":   {list: data("$NS", "a.example.com\nnamespaces: team!=shop"), refused: "line 'namespaces: team!=shop'"},
+		"a selector without a value": {list: data("$NS", "a.example.com\nnamespaces: team="), refused: "line 'namespaces: team='"},
+		"a selector with a space":    {list: data("$NS", "a.example.com\nnamespaces: team = shop"), refused: "line 'namespaces: team = shop'"},
+		"a misspelled selector":      {list: data("$NS", "a.example.com\nnamespace: team=shop"), refused: "line 'namespace: team=shop'"},
+		"a comma at the end":         {list: data("$NS", "a.example.com\nnamespaces: team=shop,"), refused: "line 'namespaces: team=shop,'"},
+		"binary data":                {list: corev1.ConfigMap{Data: map[string]string{"$NS": "a.example.com"}, BinaryData: map[string][]byte{"x": {0xff}}}, refused: "binaryData"},
+		"the maximum size":           {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-15))},
+		"too large":                  {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-14)), refused: "32768"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -307,14 +307,14 @@ func TestDomainsOfChanges(t *testing.T) {
 		return env.Client.Patch(ctx, policy.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
 	}
 	for name, test := range map[string]struct{ patch, refused string }{
-		"a label":              {patch: `{"metadata": {"labels": {"a": "b"}}}`},
-		"another port":         {patch: `{"spec": {"ports": [{"name": "http", "port": 81}]}}`},
-		"one taken out":        {patch: `{"spec": {"domains": [{"domain": "a.example.com"}]}}`},
-		"one put in":           {patch: `{"spec": {"domains": [{"domain": "a.example.com"}, {"domain": "b.example.com"}]}}`},
-		"one put in, refused":  {patch: `{"spec": {"domains": [{"domain": "a.example.com"}, {"domain": "c.example.com"}]}}`, refused: "'c.example.com' is not allowed"},
-		"another microservice": {patch: `{"spec": {"microserviceRef": {"name": "other"}}}`, refused: "'a.example.com' is not allowed"},
-		"the same by name":     {patch: `{"spec": {"microserviceRef": {"name": "shop"}}}`},
-		"all taken out":        {patch: `{"spec": {"domains": null}}`},
+		"a label":                       {patch: `{"metadata": {"labels": {"a": "b"}}}`},
+		"another port":                  {patch: `{"spec": {"ports": [{"name": "http", "port": 81}]}}`},
+		"one domain removed":            {patch: `{"spec": {"domains": [{"domain": "a.example.com"}]}}`},
+		"one domain added":              {patch: `{"spec": {"domains": [{"domain": "a.example.com"}, {"domain": "b.example.com"}]}}`},
+		"one domain added, rejected":    {patch: `{"spec": {"domains": [{"domain": "a.example.com"}, {"domain": "c.example.com"}]}}`, refused: "'c.example.com' is not allowed"},
+		"another microservice":          {patch: `{"spec": {"microserviceRef": {"name": "other"}}}`, refused: "'a.example.com' is not allowed"},
+		"the same microservice by name": {patch: `{"spec": {"microserviceRef": {"name": "shop"}}}`},
+		"all domains removed":           {patch: `{"spec": {"domains": null}}`},
 	} {
 		t.Run(name, func(t *testing.T) { check(t, patch(test.patch), test.refused) })
 	}
@@ -418,8 +418,8 @@ func TestDomainsAtMost(t *testing.T) {
 	}
 }
 
-// TestDomainsAsShipped checks the installed policy. In every namespace it allows everything until the list exists, and
-// then rejects domains by default. Its expressions have no type errors.
+// TestDomainsAsShipped checks the installed policy. In every namespace, it allows all domains until the list
+// exists, and then rejects domains by default. Its expressions have no type errors.
 func TestDomainsAsShipped(t *testing.T) {
 	ctx := t.Context()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
