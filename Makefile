@@ -20,50 +20,50 @@ demo: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the main d
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-analysis
-demo-analysis: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the analysis demo: good, bad, slow and idle canaries, measured by Prometheus; exits non-zero on failure
+demo-analysis: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the analysis demo: good, failing, slow, and idle canaries, measured with Prometheus; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-previews
-demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the demo of pull request previews, with a simulated GitHub; exits non-zero on failure
+demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the pull request previews demo, with a simulated GitHub; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-traffic
-demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the traffic demo: a canary on several domains, on a domain for the canary, and over TCP; exits non-zero on failure
+demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the traffic demo: a canary on several domains, on the canary's own domain, and over TCP; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-jobs
-demo-jobs: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the Jobs demo: a migration, a smoke test and a cleanup during a rollout; exits non-zero on failure
+demo-jobs: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the Jobs demo: a migration, a smoke test, and a cleanup during a rollout; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story jobs -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-workers
-demo-workers: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the workers demo: a canary of workers that get jobs from a queue; exits non-zero on failure
+demo-workers: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the workers demo: a canary among workers that take jobs from a queue; exits non-zero on failure
 	@$(LOCALCLUSTER) packages redis-server
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story workers -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-all
 demo-all: demo demo-analysis demo-previews demo-traffic demo-jobs demo-workers ## Run all demos
 
-# Packages that "make race" omits, because the race detector cannot find races in them, and slows down random histories ten times:
-# packages without goroutines, and without variables that goroutines of other packages share. test/layout checks this.
+# Packages that "make race" omits, because the race detector cannot find races in them, and makes random histories ten times slower.
+# They have neither goroutines nor variables that goroutines of other packages share. test/layout checks this.
 PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress controllers/networkpolicy/providertest internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
-# "make race" also omits tests of documents, schemas, folders and test servers, which run no product code, and hostile, whose memory
-# limit is higher with the race detector.
+# "make race" also omits the tests of documents, schemas, folders, and test servers, which do not run product code, and
+# test/hostile, whose memory limit is higher with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile
-# The slowest packages start first, so that none of them runs alone at the end.
+# The slowest packages start first, so that none of them is the only one running at the end.
 SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository test/apiserver/policy test/apiserver/schema controllers/imagepolicy controllers/versionedmicroservice controllers/feedback
 space := $(subst ,, )
 
 # Debian packages whose programs tests start.
 TESTPACKAGES := prometheus promtool docker-registry tmux
 
-# Run one more package than there are processors, because tests wait for API servers. Omit vet, which make lint runs. Compile tests
-# with the flags of $(GOBUILD) and of tests that run the go command, so that everything is compiled only once.
+# Run one package more than there are processors, because tests wait for API servers. Omit vet, because make lint runs it. Compile
+# tests with the same flags as $(GOBUILD) and tests that run the go command, so that everything is compiled only once.
 TESTFLAGS := -trimpath -shuffle=on -vet=off -timeout 30m -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
 
-# Compilers, API servers and tests run garbage collection less often, because CPU time is scarcer than memory.
-# $(call run_tests,COMMAND,FOLDERS) tests the slowest packages, and then the others, except the packages in FOLDERS.
+# $(call run_tests,COMMAND,FOLDERS) tests the slowest packages and then the others, except for the packages in FOLDERS.
+# Compilers, API servers, and tests run garbage collection less often, because CPU time is scarcer than memory.
 define run_tests
-	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
+	@echo "building or finding the API server's binaries (this takes about five minutes the first time)"
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
 		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" GOGC=400; \
 		$(1) $(TESTFLAGS) $(addprefix ./,$(filter-out $(2),$(SLOW))) $$(go list ./... | grep -vE '/($(subst $(space),|,$(strip $(SLOW) $(2))))$$')
@@ -78,21 +78,21 @@ test: $(LOCALCLUSTER) ## Run all tests that do not need the local cluster, with 
 	@cd hack/localcluster && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
 
 .PHONY: race
-race: $(LOCALCLUSTER) ## Run the same tests with the race detector, except packages in which it cannot find a race
+race: $(LOCALCLUSTER) ## Run the same tests with the race detector, except for packages in which it cannot find races
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES) gcc
 	$(call run_tests,go test -race,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
 
 .PHONY: test-registries
-test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first run builds Gitea, which takes ten minutes
+test-registries: $(LOCALCLUSTER) ## Test reading images from CNCF Distribution 2.8 and 3.1, and from Gitea; the first run builds Gitea, which takes ten minutes
 	@$(LOCALCLUSTER) packages docker-registry gcc git
 	@assets=$$($(LOCALCLUSTER) assets) && distribution=$$($(LOCALCLUSTER) programs distribution) && gitea=$$($(LOCALCLUSTER) programs gitea) && \
 		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" \
 		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
 .PHONY: test-versions
-test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... for some packages; each version is built once, which takes ten minutes
+test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server with VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... selects packages; each version is built once, which takes ten minutes
 	@LOCALCLUSTER="$(LOCALCLUSTER)" hack/test-versions.sh "$(or $(VERSIONS),1.33 1.34 1.36 1.37)" $(PKG)
 
 .PHONY: test-board
@@ -101,7 +101,7 @@ test-board: build $(LOCALCLUSTER) ## Test the board in Debian's Chromium, with l
 	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestBoard $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
 .PHONY: test-board-node
-test-board-node: cluster-up local-install bin/sampleapp ## Test the board in the local cluster in Chromium, behind the gateway, with a service
+test-board-node: cluster-up local-install bin/sampleapp ## Test the board on the local cluster in Chromium, behind the gateway, with a service
 	@$(LOCALCLUSTER) packages chromium
 	@export KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl"; cd hack/boardtest && CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestNode -node
 
@@ -109,14 +109,14 @@ test-board-node: cluster-up local-install bin/sampleapp ## Test the board in the
 
 .PHONY: build
 build: ## Build the manager, bin/heighliner, as a static binary, and the files that the Dockerfile copies; the targets hlnr and localcluster build the other commands
-	@echo "building the manager (the first time this takes minutes)"
+	@echo "building the manager (this takes minutes the first time)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }
 
 .PHONY: hlnr bin/hlnr
 hlnr: bin/hlnr ## Build bin/hlnr, the command-line tool
 bin/hlnr:
-	@echo "building hlnr (the first time this takes minutes)"
+	@echo "building hlnr (this takes minutes the first time)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/hlnr
 
 .PHONY: image-test
@@ -125,13 +125,13 @@ image-test: build ## Build the Dockerfile with buildah, and check the image (Deb
 
 .PHONY: bin/demo bin/sampleapp
 bin/demo:
-	@echo "building the demo (the first time about a minute more)"
+	@echo "building the demo (this takes about a minute longer the first time)"
 	@$(GOBUILD) -o $@ ./hack/demo
 bin/sampleapp:
 	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs, the role of the manager, and their copies in the chart
+generate: ## Generate deep copies, CRDs, the manager's role, and their copies in the chart
 	@$(CONTROLLER_GEN) object paths=./apis/...
 	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,allowDangerousTypes=true paths=./apis/... output:crd:dir=config/crd
 	@go run ./hack/crdgen config/crd
@@ -139,25 +139,25 @@ generate: ## Generate deep copies, CRDs, the role of the manager, and their copi
 	@go run ./hack/chartgen .
 
 .PHONY: chart
-chart: ## Generate the parts of charts/heighliner that are copied from config, and values.yaml and its reference from the schema
+chart: ## Generate the parts of charts/heighliner that are copied from config, and generate values.yaml and its reference from the schema
 	@go run ./hack/chartgen .
 
 .PHONY: helm-test
-helm-test: $(LOCALCLUSTER) ## Test the chart: compare it with kustomize, lint it, and install, upgrade and uninstall it on a real API server
+helm-test: $(LOCALCLUSTER) ## Test the chart: compare it with kustomize, lint it, and install, upgrade, and uninstall it on a real API server
 	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -timeout 30m ./...
 
-# The linters, at the versions in hack/lint/go.mod.
+# Linters, in the versions in hack/lint/go.mod.
 LINT := bin/golangci-lint
 $(LINT): hack/lint/go.mod hack/lint/go.sum
-	@echo "building the linters (the first time this takes minutes)"
+	@echo "building the linters (this takes minutes the first time)"
 	@cd hack/lint && $(GOBUILD) -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
 
 .PHONY: check
-check: $(LINT) ## Run quick checks: formatting, lint of changed packages, and tests that do not need an API server; BASE=commit compares with another commit
+check: $(LINT) ## Run quick checks: formatting, linters on changed packages, and tests that do not need an API server; BASE=commit compares with another commit
 	@hack/check.sh $(CURDIR)/$(LINT)
 
 .PHONY: lint
-lint: $(LINT) ## Check formatting, and run golangci-lint and kube-api-linter; .golangci.yml configures them
+lint: $(LINT) ## Check the formatting, and run golangci-lint and kube-api-linter, which .golangci.yml configures
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these files" >&2; exit 1; }
 	@$(LINT) run ./...
 	@cd hack/sampleapp && $(CURDIR)/$(LINT) run ./...
@@ -169,7 +169,7 @@ verify: lint generate ## Fail if linters report problems, or if generated files 
 	@git diff --exit-code -- apis config charts docs/reference/helm-values.md || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 .PHONY: words words-update
-words: ## List words that should no longer be used, with file and line; IN=regexp for some files or phrases
+words: ## List words that should no longer be used, with file and line; IN=regexp selects files or phrases
 	@cd test/words && go test -count=1 -run 'TestWords$$' -words.show '$(or $(IN),.)'
 
 words-update: ## Lower the limits for these words in test/words/counts.txt to the current counts
@@ -178,7 +178,7 @@ words-update: ## Lower the limits for these words in test/words/counts.txt to th
 ##@ Clusters
 
 .PHONY: install
-install: ## Install Heighliner into the cluster of your kubeconfig; IMG=registry.example.com/heighliner:v0.1.0 is its image
+install: ## Install Heighliner into the cluster in your kubeconfig; IMG=registry.example.com/heighliner:v0.1.0 is the image
 	@hack/install.sh "$(IMG)"
 
 .PHONY: install.yaml
@@ -186,19 +186,19 @@ install.yaml: ## Write install.yaml, for an installation with only kubectl; VERS
 	@go run ./hack/release -install -version "$(VERSION)" -image "$(IMG)" >$@.new && mv $@.new $@ || { rm -f $@.new; exit 1; }
 
 .PHONY: release
-release: ## Build all files of a release in dist/VERSION, reproducibly; VERSION=v0.2.0 IMG=registry.example.com/heighliner
+release: ## Reproducibly build all files of a release in dist/VERSION; VERSION=v0.2.0 IMG=registry.example.com/heighliner
 	@hack/release/build.sh "$(VERSION)" "$(IMG)" "$(PLATFORMS)"
 
 .PHONY: bin/helm helm-smoke
 bin/helm:
-	@echo "building helm (the first time this takes minutes)"
+	@echo "building helm (this takes minutes the first time)"
 	@cd hack/helm && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
 helm-smoke: cluster-up build bin/sampleapp bin/helm ## Install the chart on the local cluster, and measure the time until the first release serves traffic; removes an existing installation
 	@hack/helm/smoke.sh
 
 .PHONY: uninstall
-uninstall: ## Remove Heighliner, its CRDs and all of their objects
+uninstall: ## Remove Heighliner, its CRDs, and all of their objects
 	@hack/uninstall.sh config/default
 
 .PHONY: local-install
@@ -208,17 +208,17 @@ local-install: build $(LOCALCLUSTER) ## Install Heighliner from this repository 
 ##@ Long-running tests
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 95 minutes; GROUP=traffic for one group of tests, E2E='-run TestSplit' for one
+e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, which takes 95 minutes; GROUP=traffic selects one group of tests, E2E='-run TestSplit' one test
 	@$(LOCALCLUSTER) packages tmux redis-server psql
-	@echo "compiling the end-to-end tests (the first time about a minute more)"
+	@echo "compiling the end-to-end tests (this takes about a minute longer the first time)"
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 150m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
 
 .PHONY: smoke
-smoke: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the short end-to-end test: the demo, which exits non-zero on failure
+smoke: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the short end-to-end test: the main demo, which exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: sim sim-planner sim-pair
-sim: sim-planner sim-pair ## Run new random histories: 100,000 of the planner, and 20,000 of the planner and the policies together
+sim: sim-planner sim-pair ## Run new random histories: 100,000 of the planner, and 20,000 of the planner together with the policies
 
 sim-planner: ## Run the first part of sim; SIM=n sets the number of histories, SEED=n the seed
 	@CGO_ENABLED=0 go test -trimpath ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
@@ -227,11 +227,11 @@ sim-pair: ## Run the second part of sim; SIM=n sets the number of histories, SEE
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: sim-policies
-sim-policies: ## Run SIM=2000 random histories of only the policies, with rollout states that no planner writes; SEED=n repeats a run
+sim-policies: ## Run SIM=2000 random histories of the policies alone, with rollout states that no planner writes; SEED=n repeats a run
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
 .PHONY: upgrade
-upgrade: $(LOCALCLUSTER) ## Start another build of the manager with SERVICES=100 Microservices of five releases each, and check that it does not write to the API server
+upgrade: $(LOCALCLUSTER) ## Start another build of the manager with SERVICES=100 Microservices that have five releases each, and check that the manager does not write to the API server
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" go test ./cmd/heighliner -v -count=1 -timeout 60m -run TestUpgradeWritesNothing -upgrade.services $(or $(SERVICES),100) -upgrade.versions 5
 
 .PHONY: fuzz
@@ -239,7 +239,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp selec
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"
 
 .PHONY: flakes
-flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times with LOAD=0 busy processes, and list the tests that failed in some of the runs; PKG=./controllers/... for some packages, RACE=1 with the race detector
+flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times with LOAD=0 busy processes, and list the tests that failed in any of the runs; PKG=./controllers/... selects packages, RACE=1 enables the race detector
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES) $(if $(RACE),gcc)
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" RACE="$(RACE)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
@@ -248,7 +248,7 @@ bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-scale
-bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time and memory for N=200 services on simulated nodes; PEER=argo-rollouts PEER_BIN=path PEER_CRDS=path compares; ARGS='-o file'
+bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time, and memory for N=200 services on simulated nodes; PEER=argo-rollouts PEER_BIN=path PEER_CRDS=path compares with another product; ARGS='-o file'
 	@assets=$$($(LOCALCLUSTER) assets) && kwok=$$($(LOCALCLUSTER) programs kwok) && $(GOBUILD) -o bin/benchscale ./hack/benchscale && \
 		exec bin/benchscale -n "$(or $(N),200)" -assets "$$assets" -kwok "$$kwok" -manager bin/heighliner -comment "$(VERSION)" \
 		$(if $(PEER),-peer "$(PEER)" -peer-bin "$(PEER_BIN)" -peer-crds "$(PEER_CRDS)") $(ARGS)
@@ -270,20 +270,20 @@ docs-cli: ## Generate docs/reference/hlnr and the man pages in bin/man from the 
 	@go test ./cmd/hlnr -count=1 -run 'TestReference$$' -update -man "$(CURDIR)/bin/man"
 
 .PHONY: site
-site: ## Build the website of docs into bin/site, and check its links; the first run compiles Hugo, which takes several minutes
+site: ## Build the website from docs into bin/site, and check its links; the first run compiles Hugo, which takes several minutes
 	@cd hack/site && CGO_ENABLED=0 go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
 	@cd hack/site && go test . && go run . "$(CURDIR)/bin/site"
 
 .PHONY: dashboards
-dashboards: ## Write the alerts and dashboards of config/components from hack/dashboards
+dashboards: ## Generate the alerts and dashboards in config/components with hack/dashboards
 	@go run ./hack/dashboards .
 
 .PHONY: gitops
-gitops: ## Write the Argo CD configuration from its Lua files
+gitops: ## Generate the Argo CD configuration from its Lua files
 	@cd hack/gitops && go run . ../..
 
 .PHONY: dashboards-test
-dashboards-test: $(LOCALCLUSTER) ## Run the unit tests of the alerts, and each query of the dashboards on a Prometheus that scrapes a manager; PICTURES=folder draws the results
+dashboards-test: $(LOCALCLUSTER) ## Run the unit tests of the alerts, and run each dashboard query on a Prometheus that scrapes a manager; PICTURES=folder draws the results
 	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
 	@assets=$$($(LOCALCLUSTER) assets) && KUBEBUILDER_ASSETS="$$assets" PICTURES="$(abspath $(PICTURES))" go test -tags dashboards -count=1 -timeout 20m -v ./hack/dashboards
 

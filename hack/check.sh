@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check.sh LINTER: quick checks of a change, in less than two minutes with warm caches. It checks the formatting, runs linters
-# over the changed packages, and runs the tests that need no API server. BASE is the commit to compare with; it defaults to the
-# merge base with main.
+# check.sh LINTER: quickly checks a change, in less than two minutes with warm caches. It checks the formatting, runs linters
+# on the changed packages, and runs the tests that do not need an API server. BASE is the commit to compare with; it defaults to
+# the merge base with main.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 linter=$1
@@ -17,7 +17,7 @@ if [ -n "$folders" ]; then
 	"$linter" run $folders
 fi
 
-# Select the packages whose tests start no API server. The tests are short here; "make test" runs them in full.
+# Select the packages whose tests do not start an API server. Run the short form of their tests; "make test" runs them in full.
 packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... |
 	grep -v '/test/apiserver\( \|$\)' | cut -d' ' -f1)
 go test -short $packages

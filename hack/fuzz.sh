@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh FUZZTIME [REGEXP]: fuzzes the targets of the repository for this time, one after another. With REGEXP it fuzzes only
-# targets whose "folder name" matches. A new input is minimized with twenty attempts, instead of for a minute as by default, in
-# which no other input would be tried. Failing inputs are stored in testdata/fuzz of the folder. The remaining targets are
-# fuzzed even if a target fails.
+# fuzz.sh FUZZTIME [REGEXP]: fuzzes each of the repository's targets for this time, one after another. With REGEXP, it fuzzes
+# only targets whose "folder name" matches. A new input is minimized with twenty attempts. By default, it would be minimized for a
+# minute, in which no other input is tried. Failing inputs are stored in testdata/fuzz in the target's folder. The remaining
+# targets are fuzzed even if a target fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1 chosen=${2:-}
@@ -24,7 +24,7 @@ only_the_time_was_over() {
 failed=()
 while read -r folder name; do
 	echo "$folder $name"
-	fuzz "$folder" "$name" || { only_the_time_was_over && echo "$folder $name: again (golang/go#75804)" && fuzz "$folder" "$name"; } || failed+=("$folder $name")
+	fuzz "$folder" "$name" || { only_the_time_was_over && echo "$folder $name: trying again (golang/go#75804)" && fuzz "$folder" "$name"; } || failed+=("$folder $name")
 done <<<"$targets"
-[ ${#failed[@]} -eq 0 ] || { printf 'found something: %s\n' "${failed[@]}" >&2; exit 1; }
-echo "$(wc -l <<<"$targets") targets found nothing in $time each"
+[ ${#failed[@]} -eq 0 ] || { printf 'failing input found: %s\n' "${failed[@]}" >&2; exit 1; }
+echo "$(wc -l <<<"$targets") targets: no failing input found in $time each"

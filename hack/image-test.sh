@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the Dockerfile with buildah, without a daemon, and checks the image:
-# its user, entry point and certificates, and that its program runs.
+# its user, entry point, and certificates, and whether its program runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ trap 'buildah "${store[@]}" rm --all >/dev/null 2>&1 || true; rm -rf "$work"' EX
 
 buildah "${store[@]}" build --isolation chroot -t heighliner:test . >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 check() { # NAME WANTED FOUND
-	[[ "$2" == "$3" ]] || { echo "image-test: $1 is $3 and not $2" >&2; exit 1; }
+	[[ "$2" == "$3" ]] || { echo "image-test: $1 is $3, want $2" >&2; exit 1; }
 	echo "ok   $1: $3"
 }
 check user 65532:65532 "$(buildah "${store[@]}" inspect --type image --format '{{.OCIv1.Config.User}}' heighliner:test)"

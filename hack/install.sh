@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Heighliner into the cluster of the kubeconfig, from an image that its nodes
-# can pull. Usage: hack/install.sh registry.example.com/heighliner:v0.1.0
+# Installs Heighliner into the cluster in the kubeconfig, from an image that the cluster's
+# nodes can pull. Usage: hack/install.sh registry.example.com/heighliner:v0.1.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

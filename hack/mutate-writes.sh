@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that a test enforces the budget of writes: adds one write to each upgrade, and expects that
-# TestWriteBudget fails. The work tree is not changed, because the change is an overlay of the build.
+# Checks that a test enforces the write budget: adds one write to each upgrade, and expects that
+# TestWriteBudget fails. The working tree does not change, because the change is a build overlay.
 # Requires KUBEBUILDER_ASSETS, and takes about ten minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Record an event for the start of each rollout, even for rollouts that wait for nothing.
+# Record an event for the start of each rollout, even for rollouts without waits.
 file=controllers/microservice/events.go
 sed 's/return w\.waits()$/return true/' "$file" >"$tmp/events.go"
 if cmp -s "$file" "$tmp/events.go"; then

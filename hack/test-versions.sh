@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs the tests that need an API server with versions of Kubernetes other than the version of the local cluster, and prints
-# the versions that failed. Usage: hack/test-versions.sh "1.33 1.34" [PACKAGE...]. LOCALCLUSTER is the path of the program that
-# builds control planes.
+# Runs the tests that need an API server with versions of Kubernetes other than the local cluster's version, and prints
+# the versions with failed tests. Usage: hack/test-versions.sh "1.33 1.34" [PACKAGE...]. LOCALCLUSTER is the path of the program
+# that builds control planes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 versions=$1
 shift
 if [ $# -eq 0 ]; then
-  # Select the packages that import the test API server, except test/docs, whose examples are checked with the version of the cluster.
+  # Select the packages that import the test API server, except test/docs, whose examples are checked with the cluster's version.
   mapfile -t packages < <(go list -f '{{range .TestImports}}{{println $.ImportPath .}}{{end}}{{range .XTestImports}}{{println $.ImportPath .}}{{end}}' ./... |
     awk '$2 ~ /\/test\/apiserver$/ {print $1}' | sort -u | grep -v '/test/docs$')
   set -- "${packages[@]}" ./test/apiserver

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Removes Heighliner and all its objects from the cluster of the kubeconfig, in an order
-# in which no deletion waits forever. It deletes the objects first, while the manager can
-# execute their deletionPolicy and end its reports on GitHub, and removes finalizers that
-# the manager does not remove in time. Then it waits for the deletion of the releases, and
-# removes the manager.
+# Removes Heighliner and all its objects from the cluster in the kubeconfig, in an order
+# in which no deletion waits indefinitely. It first deletes the objects, while the manager
+# can execute their deletionPolicy and end its reports on GitHub, and removes finalizers
+# that the manager does not remove in time. Then it waits for the deletion of the releases,
+# and removes the manager.
 # Usage: hack/uninstall.sh [KUSTOMIZATION], which defaults to config/default.
 set -euo pipefail
 
@@ -30,7 +30,8 @@ for kind in "${kinds[@]}"; do
     kubectl patch "$kind" --namespace "$namespace" "$name" --type merge --patch '{"metadata":{"finalizers":null}}'
   done
 done
-# The garbage collector deletes the releases. CronJobs that follow them return to their own configuration while the manager runs.
+# The garbage collector deletes the releases. While the manager is running, CronJobs that follow them return to their own
+# configuration.
 if kubectl get customresourcedefinition versionedmicroservices.hlnr.io >/dev/null 2>&1; then
   deadline=$((SECONDS + seconds))
   while [ -n "$(list versionedmicroservices.hlnr.io)" ] && [ "$SECONDS" -lt "$deadline" ]; do
@@ -39,7 +40,7 @@ if kubectl get customresourcedefinition versionedmicroservices.hlnr.io >/dev/nul
   done
 fi
 kubectl delete --ignore-not-found --kustomize "$kustomization"
-# Remove the grants of namespaces from config/components/read-secrets and config/components/secrets.
+# Remove the permissions that namespaces granted with config/components/read-secrets and config/components/secrets.
 bindings() {
   kubectl get rolebindings --all-namespaces \
     --output "jsonpath={range .items[?(@.roleRef.name==\"$1\")]}{.metadata.namespace} {.metadata.name}{\"\\n\"}{end}"

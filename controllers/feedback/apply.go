@@ -39,7 +39,7 @@ type result struct {
 // applied is the result of a task.
 type applied struct {
 	access *access
-	// found contains records of Deployments that had no record, if searched is true.
+	// found contains the new records of Deployments that had none. It is set only if searched is true.
 	found    []v1alpha1.FeedbackRecord
 	searched bool
 	results  []result
@@ -47,8 +47,8 @@ type applied struct {
 	err error
 }
 
-// access returns the access to a repository. last is the access that was used before. It is
-// used again if the Secret was deleted together with the repository.
+// access returns the access to a repository. It returns last, the access that was used before, if the Secret
+// was deleted together with the repository.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
 	if last != nil {
 		last = &access{client: last.client, repo: repo}
@@ -153,8 +153,8 @@ func (w write) failedWith(err error) result {
 	return res
 }
 
-// prefixOf returns the prefix of the markers of all Deployments of a repository. The prefix is public on
-// GitHub. It must therefore not contain the UID, which is the key of comments.
+// prefixOf returns the marker prefix of all of a repository's Deployments. The prefix is public on GitHub. It
+// must therefore not contain the UID, which is the key of the comment markers.
 func prefixOf(uid types.UID) string {
 	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
 }
@@ -194,7 +194,8 @@ func (a *access) write(ctx context.Context, uid types.UID, w write) result {
 	return result{write: w, id: id, err: err}
 }
 
-// writeDeployment writes a Deployment. It returns the ID of the Deployment even with an error; 0 if there is none.
+// writeDeployment writes a Deployment. It returns the Deployment's ID, or 0 if there is no Deployment, even
+// if it also returns an error.
 func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (int64, error) {
 	record := w.deployment
 	if w.want.state == v1alpha1.DeploymentInactive {
@@ -216,9 +217,9 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 	return a.client.StartDeployment(ctx, a.repo, wanted, status)
 }
 
-// isGone reports whether a Deployment was deleted. err is the error of a write to it. GitHub's
-// replicas may not know new objects for a few seconds. A Deployment therefore counts as deleted
-// only if GitHub does not find it for a while. Otherwise isGone returns err.
+// isGone reports whether a Deployment was deleted. err is the error of a write to it. For a few seconds,
+// GitHub's replicas may not know about new objects. A Deployment therefore counts as deleted only after
+// GitHub has not found it for a while. Until then, isGone returns err.
 func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
 	if github.KindOf(err) != github.NotFound || !w.deleted {
 		return false, err
@@ -252,7 +253,7 @@ func commentState(c *v1alpha1.CommentRecord) github.CommentState {
 	return github.CommentState{ID: c.CommentID, Recreated: c.Deletions > 0, Dismissed: c.Deletions > 1}
 }
 
-// deletionsOf returns the number of deletions of a comment.
+// deletionsOf returns how often a comment was deleted.
 func deletionsOf(s github.CommentState) int32 {
 	switch {
 	case s.Dismissed:

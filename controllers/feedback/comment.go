@@ -14,14 +14,13 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// defaultEnvironment is the default template of environments.
+// defaultEnvironment is the default template for environment names.
 const defaultEnvironment = "{{.Microservice}}/{{.ReleaseGroupName}}"
 
-// maxEnvironment is the maximum length of the name of an environment on GitHub and in the
-// status.
+// maxEnvironment is the maximum length of an environment's name on GitHub and in the status.
 const maxEnvironment = 255
 
-// environmentOf expands the template of an environment. pr is nil for a release.
+// environmentOf expands an environment's template. pr is nil for a release.
 func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRequest) string {
 	number, branch := "", ""
 	if pr != nil {
@@ -45,7 +44,7 @@ func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRe
 	return cmp.Or(name, s.microservice.Name)
 }
 
-// slugOf returns the slug of the group of a pull request, even if the group does not exist yet.
+// slugOf returns the slug of a pull request's group, even if the group does not exist yet.
 func (s *service) slugOf(pr *v1alpha1.PullRequest) string {
 	if g := s.groupOf(pr.Number); g != nil {
 		return g.Slug
@@ -70,20 +69,20 @@ func checksum(parts ...string) string {
 // short returns the abbreviation of a commit SHA.
 func short(sha string) string { return sha[:min(7, len(sha))] }
 
-// Final texts of comments on pull requests.
+// Final texts for comments on pull requests.
 const (
 	textClosed      = "The pull request is closed. Its previews are deleted."
 	textNotReported = "Previews of this pull request are no longer reported."
 	textNone        = "This pull request has no preview."
 )
 
-// row is a row of the table in a comment.
+// row is a row of a comment's table.
 type row struct {
 	microservice string // namespace/name
 	environment  string
 	ref          string
 	releaseState
-	// serving is the previous commit, which serves until the new commit is ready; empty if there is none.
+	// serving is the previous commit, which keeps serving until the new commit is ready; empty if there is none.
 	serving string
 }
 

@@ -50,13 +50,13 @@ import (
 const FieldOwner = "heighliner-feedback"
 
 // staleCacheDelay is the time until the next reconcile if the cache does not contain the last status
-// write yet. Usually the event of that write comes first.
+// write yet. Usually the event for that write arrives first.
 const staleCacheDelay = time.Second
 
 // Options of the controller.
 type Options struct {
-	// Pool is the pool of GitHub clients. It is required. Share it with all other users of GitHub,
-	// because it tracks rate limits.
+	// Pool is the pool of GitHub clients. It is required. Share it with all other components that call
+	// GitHub, because it tracks rate limits.
 	Pool *github.Pool
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
@@ -71,7 +71,7 @@ type Options struct {
 	Shards *shard.Shards
 }
 
-// Reconciler writes feedback of GitHubRepositories.
+// Reconciler writes the feedback of GitHubRepositories to GitHub.
 type Reconciler struct {
 	client.Client
 	live    client.Reader
@@ -106,7 +106,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
-		return fmt.Errorf("register metrics of feedback: %w", err)
+		return fmt.Errorf("register feedback metrics: %w", err)
 	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), pool: o.Pool, clock: o.Clock, metrics: m,
@@ -211,12 +211,12 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// needsSearch reports whether existing Deployments must be searched: there are no records, because no
-// Deployment was ever created or because the status was lost. The search costs one request after each
-// start of the manager.
+// needsSearch reports whether to search for existing Deployments. It does so if there are no records, either
+// because no Deployment was ever created or because the status was lost. The search costs one request after
+// each start of the manager.
 func needsSearch(ghr *v1alpha1.GitHubRepository) bool {
 	if f := ghr.Spec.Feedback; f != nil && !enabled(f.Deployments.PullRequests) && !f.Deployments.Releases {
-		return false // credentials for comments may lack the permission to list Deployments
+		return false // credentials that permit comments may not permit listing Deployments
 	}
 	return len(ghr.Status.Feedback) == 0
 }
@@ -250,7 +250,7 @@ func (r *Reconciler) startTask(ghr *v1alpha1.GitHubRepository, p *plan, known *r
 	return r.untilDeadline(ghr)
 }
 
-// untilNext returns wait, or the time until the deadline of a deletion if that is shorter.
+// untilNext returns wait, or the time until a deletion's deadline if that is shorter.
 func (r *Reconciler) untilNext(ghr *v1alpha1.GitHubRepository, wait time.Duration) time.Duration {
 	if deadline := r.untilDeadline(ghr); deadline > 0 {
 		return min(wait, deadline)

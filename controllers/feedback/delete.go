@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// untilDeadline returns the time until the finalizer of a deleted GitHubRepository is removed even if
-// feedback remains. It returns 0 if the GitHubRepository is not being deleted.
+// untilDeadline returns the time until the deadline at which the finalizer of a deleted GitHubRepository is
+// removed even if feedback remains. It returns 0 if the GitHubRepository is not being deleted.
 func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration {
 	if ghr.DeletionTimestamp.IsZero() {
 		return 0
@@ -50,8 +50,8 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRe
 	return status.Again(ctx, err)
 }
 
-// ensureFinalizer adds the finalizer before feedback is created that must be removed again, and
-// removes the finalizer if there is no feedback. It reports whether it wrote.
+// ensureFinalizer adds the finalizer before the first feedback is created, because the feedback must be
+// removed later. It removes the finalizer if there is no feedback. It reports whether it changed the object.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRepository, f *observed, p *plan) (bool, error) {
 	if f.feedback == nil {
 		return false, nil // keep the finalizer until all feedback is removed

@@ -41,7 +41,7 @@ func (s githubRepository) same(other githubRepository) bool {
 	return strings.EqualFold(s.name, other.name)
 }
 
-// resolve returns s with the name and ID of today's repository if both are the same repository.
+// resolve returns s with the name and ID of today, the current repository, if both are the same repository.
 func (s githubRepository) resolve(today githubRepository) githubRepository {
 	if !s.same(today) {
 		return s
@@ -49,7 +49,7 @@ func (s githubRepository) resolve(today githubRepository) githubRepository {
 	return githubRepository{cmp.Or(today.id, s.id), cmp.Or(today.name, s.name)}
 }
 
-// otherThan returns an identifier of the repository, or "" if it is today's repository.
+// otherThan returns an identifier of the repository, or "" if it is today, the current repository.
 func (s githubRepository) otherThan(today githubRepository) string {
 	switch {
 	case s.same(today):
@@ -61,7 +61,7 @@ func (s githubRepository) otherThan(today githubRepository) string {
 }
 
 // locate finds the credentials and the current name of a repository. Writes must not use a
-// previous name, because another repository may have this name now.
+// previous name, because another repository may have this name by now.
 func (r *Reconciler) locate(ctx context.Context, ghr *v1alpha1.GitHubRepository, s githubRepository, last *access) (*access, error) {
 	repo := github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}
 	if s.name != "" {

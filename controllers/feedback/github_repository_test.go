@@ -110,13 +110,13 @@ func TestRenamed(t *testing.T) {
 	s.route(groupName, sha, true)
 	s.settle()
 	if len(heir.Deployments())+len(heir.Comments(1)) != 0 {
-		t.Errorf("feedback is written to the repository that has the name now: %+v, %+v", heir.Deployments(), heir.Comments(1))
+		t.Errorf("feedback was written to the repository that now has the name: %+v, %+v", heir.Deployments(), heir.Comments(1))
 	}
 	s.poll()
 	s.server.ResetCounts()
 	s.settle()
 	if n := s.server.Count("", 0); n != 0 {
-		t.Errorf("%d requests for another name", n)
+		t.Errorf("%d requests for the other name", n)
 	}
 	if diff := cmp.Diff([]string{"acme/store " + envName + " " + short(sha) + ": success"}, s.recorded()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -151,7 +151,7 @@ func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	}
 	for try := 1; wait > 0; try++ {
 		if try > maxAbandonTries {
-			t.Fatalf("the task is retried without limit: %s", s.condition())
+			t.Fatalf("the task is retried indefinitely: %s", s.condition())
 		}
 		s.clock.Step(wait)
 		wait = s.settle()

@@ -67,12 +67,12 @@ type story struct {
 	namespace  string
 	reconciler *Reconciler
 	client     client.WithWatch
-	patches    atomic.Int32 // number of patches of the status
+	patches    atomic.Int32 // number of status patches
 	hang       atomic.Pointer[chan struct{}]
 	answer     atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	events     []string
 	pulls      int    // number of opened pull requests
-	race       func() // runs just before each patch of the status
+	race       func() // runs just before each status patch
 }
 
 func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
@@ -267,7 +267,7 @@ func (s *story) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// rolloutState sets the group of a pull request. Rows have the form "sha status", newest first, with a "+" before
+// rolloutState sets a pull request's group. Rows have the form "sha status", newest first, with a "+" before
 // the status of an available release. Without rows the group is removed.
 func (s *story) rolloutState(number int64, slug string, rows ...string) {
 	s.Helper()
@@ -354,9 +354,9 @@ func (s *story) remembered() *repositoryEntry {
 	return &repositoryEntry{}
 }
 
-// settle reconciles until no more changes happen without an edit or a change of the clock. It
-// returns the time until the next reconcile. A task may end before the reconcile that started it,
-// and is then detected by its outcome.
+// settle reconciles until further changes require an edit or a new time of the clock. It
+// returns the time until the next reconcile. A task may end before the reconcile that started it; settle then
+// detects the task by its outcome.
 func (s *story) settle() time.Duration {
 	s.Helper()
 	for range 200 {
@@ -371,7 +371,7 @@ func (s *story) settle() time.Duration {
 			return next
 		}
 	}
-	s.Fatal("the tasks never become stable")
+	s.Fatal("the tasks never stop")
 	return 0
 }
 

@@ -95,8 +95,8 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 	return nil
 }
 
-// observeReleases reads why releases failed, and which active releases are stable. It
-// requests another reconcile at the time when further releases may be stable.
+// observeReleases reads why releases failed, and which active releases are stable. It requests another
+// reconcile for the time at which more releases may have become stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -128,7 +128,7 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *servic
 	return nil
 }
 
-// causePollInterval is the time until the next check why an active release is not available.
+// causePollInterval is the interval between checks of why an active release is not available.
 const causePollInterval = 15 * time.Second
 
 // allows reports whether ImagePolicies of a namespace may use the repository. The
@@ -136,7 +136,7 @@ const causePollInterval = 15 * time.Second
 func (r *Reconciler) allows(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if ghr.NeedsNamespaceLabels(namespace) {
-		// Namespaces are not watched, and read only for selectors.
+		// Namespaces are not watched. They are read only for selectors.
 		if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 		}

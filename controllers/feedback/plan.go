@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Bounds of the records, as the API schema defines them.
+// Bounds on the records, as defined by the API schema.
 const (
 	maxRecords  = 600
 	maxComments = 500
@@ -29,8 +29,8 @@ type observed struct {
 	// locked are the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
-	// pullRequestsComplete reports that all open pull requests are known. A missing pull
-	// request was therefore deleted.
+	// pullRequestsComplete reports that all open pull requests are known. If it is true, a missing pull
+	// request was deleted.
 	pullRequestsComplete bool
 	pullRequests         []v1alpha1.PullRequest
 	tags                 []v1alpha1.GitHubTag
@@ -135,8 +135,8 @@ func newPlan(f *observed) plan {
 	return p.out
 }
 
-// urgency orders writes: new and changed Deployments, then inactive Deployments, then comments,
-// and last the writes to other repositories.
+// urgency orders writes: new and changed Deployments, then inactive Deployments, then comments, and finally
+// writes to other repositories.
 func (w *write) urgency() int {
 	switch {
 	case w.otherRepository != "":
@@ -222,8 +222,8 @@ func (p *planner) planReleases() {
 	}
 }
 
-// commitOf returns the commit of a release: the revision of its image, or the commit of the
-// tag of the same name. It returns "" if the commit is not known.
+// commitOf returns a release's commit: the revision of its image, or the commit of the tag with the same
+// name. It returns "" if the commit is not known.
 func (p *planner) commitOf(s *service, slug, version string) string {
 	for _, offered := range s.policy.Status.Releases {
 		if offered.Group == slug && offered.SemVer.Version == version && isCommit(offered.Revision) {
@@ -472,10 +472,10 @@ func isFinal(c *v1alpha1.CommentRecord) bool {
 	return c.Checksum == sumClosed || c.Checksum == sumNotReported
 }
 
-// Checksums of final texts of comments.
+// Checksums of final comment texts.
 var sumClosed, sumNotReported = checksum(textClosed), checksum(textNotReported)
 
-// commentRows returns the rows of comments by pull request.
+// commentRows returns the comment rows of each pull request.
 func (p *planner) commentRows() map[int64][]row {
 	rows := map[int64][]row{}
 	if p.feedback == nil || !enabled(p.feedback.Comment) {
@@ -513,7 +513,7 @@ func (p *planner) commentOf(number int64, rows map[int64][]row) (string, bool) {
 	return commentText(rows[number]), true
 }
 
-// sortedNumbers returns the pull requests, the newest first.
+// sortedNumbers returns the numbers of the pull requests, newest first.
 func sortedNumbers(rows map[int64][]row) []int64 {
 	var numbers []int64
 	for number := range rows {

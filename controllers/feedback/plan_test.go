@@ -77,16 +77,16 @@ func TestJudge(t *testing.T) {
 		"image, no release": {nil, func(s *service) {
 			s.policy.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: head}, PullRequest: 1}}
 		}, releaseState{state: "queued", description: "The image exists. The rollout is about to start."}},
-		"another commit's group": {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
-		"pending":                {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"pending and available":  {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"canary":                 {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"waits for capacity":     {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
-		"waits to be created":    {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
-		"another waits":          {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"waits for nothing":      {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"active, not available":  {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all of its pods are ready.", active: true}},
-		"active, no routes":      {group(head + " +active"), nil, releaseState{state: "success", description: "The release is available.", active: true}},
+		"another commit's group":      {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"pending":                     {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"waits for capacity":          {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
+		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
+		"another release is blocked":  {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"not blocked":                 {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"active, not available":       {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all of its pods are ready.", active: true}},
+		"active, no routes":           {group(head + " +active"), nil, releaseState{state: "success", description: "The release is available.", active: true}},
 		"Services only": {group(head + " +active"), func(s *service) {
 			p := routedTo(groupName, head, false)
 			p.Spec.Provider = nil
@@ -135,8 +135,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPodsThatComeAndGo checks that the state of a preview whose pods come and go, for example in a
-// crash loop in which they are ready for a moment each time, is reported once.
+// TestPodsThatComeAndGo checks that a preview's state is reported only once while its pods come and go, for
+// example in a crash loop in which they are briefly ready each time.
 func TestPodsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	head := commit("a")
@@ -153,16 +153,16 @@ func TestPodsThatComeAndGo(t *testing.T) {
 		reported v1alpha1.DeploymentState
 		want     want
 	}{
-		"starts":                       {" active", nil, v1alpha1.DeploymentInProgress, want{"in_progress", false}},
-		"first ready":                  {" +active", nil, v1alpha1.DeploymentInProgress, want{"success", false}},
-		"lost, no cause yet":           {" active", nil, v1alpha1.DeploymentSuccess, want{"in_progress", true}},
-		"lost for long, without cause": {" active", settled, v1alpha1.DeploymentSuccess, want{"in_progress", false}},
-		"lost, with the cause":         {" active", crashing, v1alpha1.DeploymentSuccess, want{"failure", false}},
-		"still lost":                   {" active", crashing, v1alpha1.DeploymentFailure, want{"failure", false}},
-		"lost again, no cause yet":     {" active", nil, v1alpha1.DeploymentFailure, want{"in_progress", true}},
-		"ready for a moment":           {" +active", nil, v1alpha1.DeploymentFailure, want{"success", true}},
-		"ready permanently":            {" +active", settled, v1alpha1.DeploymentFailure, want{"success", false}},
-		"ready, an old cause not gone": {" +active", crashing, v1alpha1.DeploymentSuccess, want{"success", false}},
+		"starts":                          {" active", nil, v1alpha1.DeploymentInProgress, want{"in_progress", false}},
+		"first ready":                     {" +active", nil, v1alpha1.DeploymentInProgress, want{"success", false}},
+		"lost, no cause yet":              {" active", nil, v1alpha1.DeploymentSuccess, want{"in_progress", true}},
+		"lost for a long time, no cause":  {" active", settled, v1alpha1.DeploymentSuccess, want{"in_progress", false}},
+		"lost, with the cause":            {" active", crashing, v1alpha1.DeploymentSuccess, want{"failure", false}},
+		"still lost":                      {" active", crashing, v1alpha1.DeploymentFailure, want{"failure", false}},
+		"lost again, no cause yet":        {" active", nil, v1alpha1.DeploymentFailure, want{"in_progress", true}},
+		"ready for a moment":              {" +active", nil, v1alpha1.DeploymentFailure, want{"success", true}},
+		"ready permanently":               {" +active", settled, v1alpha1.DeploymentFailure, want{"success", false}},
+		"ready, but an old cause remains": {" +active", crashing, v1alpha1.DeploymentSuccess, want{"success", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,10 +224,10 @@ func TestPlan(t *testing.T) {
 		"feedback gone": {world(open), func(f *observed) {
 			f.feedback, f.records = nil, append(f.records, written(b, "success"))
 		}, over("Previews are no longer reported.")},
-		"pushed, previous serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
+		"pushed, previous commit serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods are starting."}},
-		"pushed, previous failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
+		"pushed, previous commit failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
 			f.records = append(f.records, written(a, "failure"))
 		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
 		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
@@ -238,7 +238,7 @@ func TestPlan(t *testing.T) {
 			r.Checksum = checksum("success", "The release is available.", "")
 			f.records = append(f.records, written(a, "success"), r)
 		}, []string{"aaaaaaa inactive: Replaced by bbbbbbb."}},
-		"new one fails, previous serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *observed) {
+		"new commit fails, previous commit serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"), written(c, "inactive"))
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb failure: Failed: the release did not become available."}},
 		"two Microservices in one environment": {world(open, groupWith(1, groupName, b+" +active")), func(f *observed) {
@@ -247,7 +247,7 @@ func TestPlan(t *testing.T) {
 			api.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{groupWith(1, groupName, b+" pending")}
 			f.services = append(f.services, service{policy: f.services[0].policy, microservice: api})
 		}, []string{"bbbbbbb in_progress: Its pods are starting."}},
-		"two pull requests of one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
+		"two pull requests with one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
 			f.feedback.Environment = "preview"
 		}, []string{"bbbbbbb queued: Waiting for the image."}},
 	} {
@@ -266,7 +266,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestHeadOf checks which commit gets a preview. The filters have their own tests.
+// TestHeadOf checks which commit gets a preview. The filters are tested separately.
 func TestHeadOf(t *testing.T) {
 	t.Parallel()
 	a, b := commit("a"), commit("b")
@@ -343,7 +343,7 @@ func TestEnvironment(t *testing.T) {
 		"": "web/feature-7", "{{.Namespace}}/{{.Number}}": "shop/7", "{{.Branch}}": "feature/x--y",
 	} {
 		if got := environmentOf(template, s, "feature-7", &pr); got != want {
-			t.Errorf("%q gives %q, want %q", template, got, want)
+			t.Errorf("%q results in %q, want %q", template, got, want)
 		}
 	}
 	pr.HeadRef = strings.Repeat("é", 127)
@@ -394,7 +394,7 @@ func TestBounds(t *testing.T) {
 	f.pullRequests = []v1alpha1.PullRequest{pull(1001, commit("b")), pull(1002, commit("b"))}
 	p := newPlan(f)
 	if len(p.records) != maxRecords || p.omitted != 0 {
-		t.Fatalf("%d records, %d left", len(p.records), p.omitted)
+		t.Fatalf("%d records, %d omitted", len(p.records), p.omitted)
 	}
 	if p.records[0].Environment != "e1" || p.records[1].Environment != "e3" || p.records[maxRecords-2].PullRequest != 1002 {
 		t.Errorf("the oldest inactive records were not dropped first: %+v", p.records[:3])
@@ -404,7 +404,7 @@ func TestBounds(t *testing.T) {
 	}
 	p = newPlan(f)
 	if len(p.records) != maxRecords || p.omitted != 2 || len(stateWrites(p)) != 0 {
-		t.Errorf("%d records, %d left, writes %q", len(p.records), p.omitted, stateWrites(p))
+		t.Errorf("%d records, %d omitted, writes %q", len(p.records), p.omitted, stateWrites(p))
 	}
 }
 
@@ -476,7 +476,7 @@ func TestPlanProperties(t *testing.T) {
 			for range 6 {
 				p, again := newPlan(f), newPlan(f)
 				if !reflect.DeepEqual(p.records, again.records) || !reflect.DeepEqual(p.writes, again.writes) {
-					t.Fatalf("seed %d: two plans of the same facts differ", seed)
+					t.Fatalf("seed %d: two plans from the same input differ", seed)
 				}
 				keys := map[string]bool{}
 				for _, w := range p.writes {
@@ -491,7 +491,7 @@ func TestPlanProperties(t *testing.T) {
 				back := *f
 				back.feedback, back.records, back.comments = nil, p.records, p.comments
 				if takes := len(newPlan(&back).writes) > 0; takes != p.needsFinalizer() {
-					t.Fatalf("seed %d: binds %t, but a finalizer is required: %t", seed, p.needsFinalizer(), takes)
+					t.Fatalf("seed %d: needsFinalizer is %t, but cleanup has writes: %t", seed, p.needsFinalizer(), takes)
 				}
 				if len(p.writes) == 0 {
 					settled = true
@@ -510,7 +510,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// ready computes whether a release is ready in a different way than the plan.
+// ready computes whether a release is ready. It does so independently of the plan.
 func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	ms := f.services[0].microservice
 	for _, g := range ms.Status.ReleaseGroups {
@@ -541,7 +541,7 @@ func alone(t *testing.T, seed uint64, f *observed) {
 			return p.Number == r.PullRequest && p.State == v1alpha1.PullRequestOpen && !p.Draft
 		})
 		if !open && r.State != v1alpha1.DeploymentInactive {
-			t.Fatalf("seed %d: %+v is over", seed, r)
+			t.Fatalf("seed %d: %+v is active, but its pull request is not open", seed, r)
 		}
 	}
 	for environment, n := range success {

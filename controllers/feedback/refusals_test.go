@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// on answers requests instead of GitHub if answer returns true.
+// on sets the function that answers requests. If answer returns false, GitHub answers.
 func (s *story) on(answer func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&answer) }
 
 // TestLockedConversation checks that a locked conversation gets no comment, that other conversations get
@@ -46,7 +46,7 @@ func TestLockedConversation(t *testing.T) {
 		t.Errorf("condition %q, want %q", got, want)
 	}
 	if tries := s.server.Count(comments, 403); tries > 2*12 {
-		t.Errorf("%d attempts at two locked conversations in %s", tries, "some hours")
+		t.Errorf("%d attempts at two locked conversations in %s", tries, "a few hours")
 	}
 	s.repo.Lock(7, false)
 	s.clock.Step(invalidBackoff)
@@ -127,7 +127,7 @@ func (s *story) lagging() (healed func()) {
 }
 
 // TestReplicaLag checks that a new Deployment gets its first status, and that no second Deployment is
-// created, although GitHub's replicas know the Deployment only after a few seconds.
+// created, although GitHub's replicas know about the Deployment only after a few seconds.
 func TestReplicaLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -139,7 +139,7 @@ func TestReplicaLag(t *testing.T) {
 		wait := s.settle()
 		s.expect("not known yet", envName+" "+short(sha)+": queued")
 		if got := s.condition(); !strings.HasPrefix(got, "False NotFound: ") || wait <= 0 || wait > 10*time.Second {
-			t.Errorf("condition %q, requeue after %s", got, wait)
+			t.Errorf("condition %q, requeued after %s", got, wait)
 		}
 		s.clock.Step(wait)
 	}
@@ -148,8 +148,8 @@ func TestReplicaLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued in_progress")
 }
 
-// TestClosedWhileReplicasLag checks that the Deployment of a pull request that is closed before the
-// replicas know the Deployment becomes inactive, and does not count as deleted.
+// TestClosedWhileReplicasLag checks a pull request that is closed before the replicas know about its
+// Deployment. The Deployment must become inactive, and not count as deleted.
 func TestClosedWhileReplicasLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -181,7 +181,7 @@ func TestDeploymentDeleted(t *testing.T) {
 		}
 		s.clock.Step(wait)
 	}
-	s.expect("made again", envName+" "+short(sha)+": in_progress")
+	s.expect("created again", envName+" "+short(sha)+": in_progress")
 	if took := s.clock.Since(began); took < deletedAfter || took > 3*deletedAfter {
 		t.Errorf("created again after %s", took)
 	}

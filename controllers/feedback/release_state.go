@@ -62,9 +62,9 @@ func (v releaseState) merge(other releaseState) releaseState {
 // stabilizationPeriod is how long a change of availability must last before it is reported.
 const stabilizationPeriod = time.Minute
 
-// stableState returns the state of a version; recorded is its last recorded state. It suppresses
-// changes of releases whose pods come and go: a success remains until a cause is known or the pods
-// are unavailable for a while, and a failure remains until the pods are available for a while.
+// stableState returns the state of a version; recorded is its last recorded state. It suppresses state
+// changes of releases whose pods come and go: a success remains until a cause is known or the pods are
+// unavailable for a while, and a failure remains until the pods are available for a while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
 	if !v.active {
@@ -183,7 +183,7 @@ func (s *service) routedState(slug, release string) releaseState {
 		if route.Spec.Provider == nil || len(route.Spec.Domains) == 0 {
 			continue
 		}
-		// The status of the policy is older than the release.
+		// The policy's status is older than the release.
 		if !isActive(route, slug, release) {
 			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its routes are not created yet."}
 		}
@@ -250,12 +250,12 @@ var failureMessages = map[string]string{
 	v1alpha1.FailureContainerCreating:          "a node has not created a container.",
 	v1alpha1.FailureOtherReleaseRunning:        "pods of another release are still running.",
 	v1alpha1.FailureReadinessFailing:           "a container runs but does not become ready.",
-	v1alpha1.FailureNameConflict:               "a Deployment of that name already exists.",
+	v1alpha1.FailureNameConflict:               "a Deployment with that name already exists.",
 	v1alpha1.FailureInvalidTemplate:            "the cluster rejects the pod template.",
 	v1alpha1.FailureForbidden:                  "the cluster rejects the Deployment.",
 }
 
-// chooser returns the filters of the ImagePolicy. It returns nil if they are invalid: then the
+// chooser returns the filters of the ImagePolicy. It returns nil if they are invalid. In that case, the
 // offered versions remain.
 func (s *service) chooser() *preview.Chooser {
 	var candidates []string

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons of condition FeedbackReady, in addition to the kinds of errors of GitHub.
+// Reasons of condition FeedbackReady, in addition to the kinds of GitHub errors.
 const (
 	reasonTooMany = "TooManyPreviews"
 )
@@ -111,8 +111,8 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 // maxLocked is the maximum length of the list of locked pull requests in a message.
 const maxLocked = 200
 
-// lockedPullRequests returns the pull requests whose comment is not written because the
-// conversation is locked. This is not an error, because a user locked the conversation.
+// lockedPullRequests returns the pull requests whose comment is not written because their conversation is
+// locked. This is not an error, because a user locked the conversation.
 func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	keys := known.locked()
 	var numbers []string
@@ -124,8 +124,8 @@ func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	return numbers
 }
 
-// reportedFailure returns the failure to report, which is deterministic, and the number of
-// failed writes. Comments of locked conversations do not count.
+// reportedFailure returns the failure to report, chosen deterministically, and the number of failed writes.
+// Comments of locked conversations do not count.
 func reportedFailure(p *plan, known *repositoryEntry) (error, int) {
 	var failed error
 	key, count := "", 0

@@ -89,9 +89,9 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.expect("closed", env+" queued in_progress in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
-		t.Errorf("finalizers %q remain although nothing has to be withdrawn", ghr.Finalizers)
+		t.Errorf("finalizers %q remain although there is no feedback to remove", ghr.Finalizers)
 	}
-	// A pull request that is removed from the status after this gets no report.
+	// If the pull request is removed from the status after this, nothing is reported for it.
 	s.server.ResetCounts()
 	s.pulls = 0
 	s.poll()
@@ -120,8 +120,8 @@ func TestReopened(t *testing.T) {
 	s.commented("reopened", 1, "**ready**")
 }
 
-// TestThreePushes checks that each commit has one Deployment, and that the previous Deployment is
-// active until the new Deployment is.
+// TestThreePushes checks that each commit has one Deployment, and that the previous Deployment remains active
+// until the new one is active.
 func TestThreePushes(t *testing.T) {
 	s := begin(t)
 	one := s.open(feature())
@@ -193,7 +193,7 @@ func TestNothingChanged(t *testing.T) {
 		s.settle()
 	}
 	if n := s.server.Count("", 0); n != 0 || s.patches.Load() != 0 || s.get().ResourceVersion != version {
-		t.Errorf("%d requests to GitHub and %d patches for nothing, want none", n, s.patches.Load())
+		t.Errorf("%d requests to GitHub and %d patches without a change, want none", n, s.patches.Load())
 	}
 	s.expect("the same", envName+" "+short(sha)+": success")
 }
@@ -209,7 +209,7 @@ func TestStatusLost(t *testing.T) {
 			}
 			st.Comments = nil
 		},
-		"all of it": func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} },
+		"everything": func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -257,7 +257,7 @@ func TestKilledWhileMaking(t *testing.T) {
 	s.expect("closed meanwhile", envName+" "+short(sha)+": queued inactive")
 }
 
-// TestCommentDeleted checks that a deleted comment is written once more, and then not again.
+// TestCommentDeleted checks that a deleted comment is written again once, but not a second time.
 func TestCommentDeleted(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -338,7 +338,7 @@ func TestHangingGitHub(t *testing.T) {
 		s.once() // GitHub answers after this reconcile.
 	}
 	if s.remembered().task == nil {
-		t.Error("no task is in progress: a reconcile waited for GitHub until its time limit")
+		t.Error("no task is in progress: a reconcile waited for GitHub until its timeout")
 	}
 	s.hang.Store(nil)
 	close(hang)
@@ -446,8 +446,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileDown checks that an unavailable GitHub blocks a deletion only until the deadline, and
-// that a Secret that was deleted before does not block it.
+// TestDeletedWhileDown checks that an unavailable GitHub blocks a deletion only until the deadline, and that
+// a Secret that was deleted earlier does not block the deletion.
 func TestDeletedWhileDown(t *testing.T) {
 	s := begin(t)
 	s.open(feature())
@@ -505,7 +505,7 @@ func TestSuspended(t *testing.T) {
 	}
 	s.settle()
 	if s.get() != nil || s.server.Count("", 0) != 0 {
-		t.Error("the deletion waits, or writes")
+		t.Error("the deletion waits, or sends requests")
 	}
 }
 
@@ -552,8 +552,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// TestTwoWriters checks that this controller and the controller that polls GitHub, which write the
-// same status, do not revert each other's writes, in either order.
+// TestTwoWriters checks that this controller and the controller that polls GitHub do not revert each other's
+// writes to the same status, in either order.
 func TestTwoWriters(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -592,12 +592,12 @@ func TestTwoWriters(t *testing.T) {
 	}
 	s.race = nil
 	ghr := s.get()
-	s.expect("all is reported", envName+" "+short(sha)+": queued in_progress success")
+	s.expect("everything is reported", envName+" "+short(sha)+": queued in_progress success")
 	// The other controller writes a state that it read before the write of this controller.
 	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	if err := poll(ghr, "stale"); !apierrors.IsConflict(err) {
-		t.Errorf("a write from a stale copy is answered %v, want a conflict", err)
+		t.Errorf("a write from a stale copy returned %v, want a conflict", err)
 	}
 }
 
@@ -642,8 +642,8 @@ func TestOnlyComments(t *testing.T) {
 	s.server.AddToken(token, githubtest.Access{Permissions: map[string]string{"pull_requests": "write"}})
 	s.open(feature())
 	s.settle()
-	s.expect("comments alone")
-	s.commented("comments alone", 1, "**queued**")
+	s.expect("only comments")
+	s.commented("only comments", 1, "**queued**")
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}

@@ -26,8 +26,7 @@ const (
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
-	// deletedAfter is the time after which a Deployment that GitHub does not find counts as
-	// deleted.
+	// deletedAfter is how long a Deployment must be missing on GitHub before it counts as deleted.
 	deletedAfter = time.Minute
 	// maxAbandonTries is the number of attempts to clean up another repository while GitHub
 	// reports that it does not exist, or denies access.
@@ -44,19 +43,19 @@ type failure struct {
 	since time.Time
 }
 
-// repositoryEntry is the state of one GitHubRepository in this process. It is lost at a restart,
+// repositoryEntry is the state of one GitHubRepository in this process. It is lost when the process restarts,
 // which costs some reads but no writes.
 type repositoryEntry struct {
 	uid  types.UID
 	task *task
-	// outcome is the result of a task that is not in the status yet.
+	// outcome is a task result that is not in the status yet.
 	outcome *applied
 	// searched reports that Deployments without a record were searched.
 	searched bool
 	// access is the access that was last used.
 	access   *access
 	failures map[string]failure
-	// request is a value that changes when a user requests to retry all writes.
+	// request is a value that changes when a user requests a retry of all writes.
 	request string
 }
 
@@ -95,8 +94,7 @@ func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName))
 	q.ctx, q.requeue = ctx, requeue
 }
 
-// entry returns the state of a repository. It replaces the entry of a deleted repository of the
-// same name.
+// entry returns the state of a repository. It replaces the entry of a deleted repository with the same name.
 func (q *taskQueue) entry(repository types.NamespacedName, uid types.UID) repositoryEntry {
 	q.mu.Lock()
 	defer q.mu.Unlock()

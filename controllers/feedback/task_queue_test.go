@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostDoesNotBlockOthers checks that any number of repositories, in any number of namespaces, at a
-// host that does not respond leave slots for other repositories.
+// TestSlowHostDoesNotBlockOthers checks that repositories at a host that does not respond leave slots for
+// other repositories, however many of them there are, in however many namespaces.
 func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
@@ -39,7 +39,7 @@ func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	for range 20 {
 		<-requeued
 	}
-	// The task of a deleted repository is not reported, and does not count for a new repository of the same name.
+	// The task of a deleted repository is not reported, and does not count for a new repository with the same name.
 	hang = make(chan struct{})
 	begin(key("gone", 1), "", func() { <-hang })
 	w.forget(key("gone", 1))
@@ -49,7 +49,7 @@ func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 		t.Errorf("requeued %s", got)
 	}
 	if m := w.entry(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
-		t.Errorf("state of another object of the same name is used: %+v", m)
+		t.Errorf("the state of another object with the same name is used: %+v", m)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestBackoff(t *testing.T) {
 		due, next := m.due(w, now)
 		wait := next.Sub(now)
 		if due || wait < last || wait < minBackoff || wait > maxBackoff {
-			t.Fatalf("failure %d: due %t, waits %s after %s", i, due, wait, last)
+			t.Fatalf("failure %d: due %t, waits for %s after %s", i, due, wait, last)
 		}
 		last = wait
 	}
@@ -74,11 +74,11 @@ func TestBackoff(t *testing.T) {
 	}
 	m.noteFailure(w.key, "", nil, now)
 	if due, _ := m.due(w, now); !due {
-		t.Error("a success is not forgotten")
+		t.Error("a success does not reset the failures")
 	}
 }
 
-// BenchmarkPlan plans 500 open pull requests that are all written.
+// BenchmarkPlan plans 500 open pull requests that have all been written.
 func BenchmarkPlan(b *testing.B) {
 	var prs []v1alpha1.PullRequest
 	var groups []v1alpha1.ReleaseGroup

@@ -60,8 +60,8 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices;versionedmicroservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// CacheByObject configures a manager's cache for this controller: it contains only CronJobs with
-// the label, without their status.
+// CacheByObject configures a manager's cache for this controller. The cache contains only CronJobs with the
+// label, without their status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	follows, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil)
 	if err != nil {
@@ -92,14 +92,16 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("follower").
 		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.ofMicroservice), builder.WithPredicates(activeChanged())).
-		// The cache may show that a release is active before it contains the release. When a release is deleted, its copies are deleted too.
+		// The cache may show that a release is active before it contains the release. Deleting a release also
+		// deletes its copies.
 		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(createdOrDeleted())).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))
 }
 
-// edited passes creations and changes, except changes of the status, which each start of a Job changes.
+// edited passes creations and changes, except changes to the status, because each start of a Job changes the
+// status.
 func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
@@ -114,7 +116,8 @@ func activeChanged() predicate.Predicate {
 	}}
 }
 
-// actives returns the names of the active releases by slug of their group. The name is empty if a group has no active release.
+// actives returns the name of each group's active release, by the group's slug. The name is empty if the
+// group has no active release.
 func actives(ms *v1alpha1.Microservice) map[string]string {
 	active := map[string]string{}
 	for i := range ms.Status.ReleaseGroups {
@@ -123,7 +126,7 @@ func actives(ms *v1alpha1.Microservice) map[string]string {
 	return active
 }
 
-// createdOrDeleted passes creations and deletions only.
+// createdOrDeleted passes only creations and deletions.
 func createdOrDeleted() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
@@ -146,7 +149,7 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelFollow: microservice})
 	var early *cache.ErrResourceNotCached
 	if errors.As(err, &early) {
-		return nil // CronJobs are not watched yet. When the watch starts, each is reconciled.
+		return nil // CronJobs are not watched yet. When the watch starts, each CronJob is reconciled.
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", microservice)
@@ -159,8 +162,9 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	return requests
 }
 
-// resume ends the suspension of a CronJob that is no longer in the cache because its label was removed. The CronJob keeps its image. It
-// refers to the ConfigMaps and Secrets of its manifest again, because the copies are deleted with their release.
+// resume ends the suspension of a CronJob that is no longer in the cache because its label was removed. The
+// CronJob keeps its image. Its references to ConfigMaps and Secrets are restored from its manifest, because
+// the copies are deleted with their release.
 func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	job := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, key, job); err != nil {
@@ -211,7 +215,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	cause := fmt.Sprintf("the CronJob cannot be changed (%s); its intended state: %s", status.Classify(why).Reason, p.message)
 	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("%s; %v", cause, why))}
 	if strings.HasPrefix(job.Annotations[v1alpha1.AnnotationFollowMessage], status.Line(cause)) {
-		return nil // The rest may differ each time, such as the ID of a request.
+		return nil // The rest, such as a request ID, may differ each time.
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "annotations": map[string]string{v1alpha1.AnnotationFollowMessage: rejected.message}}})
 	if err != nil {

@@ -21,7 +21,8 @@ func configMap(job *batchv1.CronJob) string {
 	return podSpec(job).Containers[0].EnvFrom[0].ConfigMapRef.Name
 }
 
-// startable creates the ConfigMap of the user, and checks that Jobs of the CronJob can start: that the ConfigMap to which it refers exists.
+// startable creates the user's ConfigMap, and checks that Jobs of the CronJob can start, that is, that the
+// ConfigMap to which the CronJob refers exists.
 func (s *managed) startable(when string) {
 	s.t.Helper()
 	name := configMap(s.live())
@@ -30,8 +31,8 @@ func (s *managed) startable(when string) {
 	}
 }
 
-// withCopies returns a CronJob that follows a release with a copy of its ConfigMap. collect deletes the release and the copy, like the garbage
-// collector.
+// withCopies returns a CronJob that follows a release with a copy of the CronJob's ConfigMap. collect deletes
+// the release and the copy, as the garbage collector does.
 func withCopies(t *testing.T) (s *managed, collect func()) {
 	s = newManaged(t)
 	s.apply(withSettings)
@@ -50,8 +51,9 @@ func withCopies(t *testing.T) (s *managed, collect func()) {
 	}
 }
 
-// TestMicroserviceDeleted checks that a CronJob starts with the configuration of its manifest after the Microservice and the copies are deleted,
-// also if the manager is removed before the release is deleted, for example by hack/uninstall.sh.
+// TestMicroserviceDeleted checks that a CronJob starts with the configuration of its manifest after the
+// Microservice and the copies are deleted, even if the manager is removed before the release is deleted, for
+// example by hack/uninstall.sh.
 func TestMicroserviceDeleted(t *testing.T) {
 	for _, followedExists := range []bool{false, true} {
 		s, collect := withCopies(t)
@@ -95,10 +97,10 @@ func TestGroupEnded(t *testing.T) {
 	closing := group("2.x", "", 0)
 	closing.Phase = v1alpha1.GroupClosing
 	if p := decide(&observed{cronJob: job, microservice: "shop", exists: true, groups: []v1alpha1.ReleaseGroup{closing, group("1.x", "shop-1", 0)}}); !p.suspend {
-		t.Fatalf("while the group ends: %+v", p)
+		t.Fatalf("while the group is ending: %+v", p)
 	}
 	if p := decide(&observed{cronJob: job, microservice: "shop", exists: true, groups: []v1alpha1.ReleaseGroup{group("1.x", "shop-1", 0)}}); !p.suspend {
-		t.Errorf("when the group has ended the CronJob starts Jobs of release %s again: %s", job.Annotations[v1alpha1.AnnotationFollows], p.message)
+		t.Errorf("after the group has ended, the CronJob starts Jobs of release %s again: %s", job.Annotations[v1alpha1.AnnotationFollows], p.message)
 	}
 }
 
@@ -108,15 +110,16 @@ func TestGroupAppears(t *testing.T) {
 	before.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1.x", "shop-1", 0)}
 	now.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("2.x", "", 0), group("1.x", "shop-1", 0)}
 	if !activeChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}) {
-		t.Error("a CronJob that names group 2.x is not reconciled when the group appears: its message stays that there is no such group")
+		t.Error("a CronJob that selects group 2.x is not reconciled when the group appears: its message still reports that there is no such group")
 	}
 	if !activeChanged().Update(event.UpdateEvent{ObjectOld: now, ObjectNew: before}) {
-		t.Error("a CronJob that names group 2.x is not reconciled when the group is gone")
+		t.Error("a CronJob that selects group 2.x is not reconciled when the group no longer exists")
 	}
 }
 
-// TestSuspendedByKubectl checks that a client-side apply of suspend: true, while the controller suspends a CronJob, changes no field and no
-// owner, and that the CronJob remains suspended when there is an active release.
+// TestSuspendedByKubectl checks a client-side apply of suspend: true while the controller suspends a CronJob.
+// The apply changes no field and no owner. The CronJob must nevertheless remain suspended when there is an
+// active release.
 func TestSuspendedByKubectl(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withSettings)
@@ -137,6 +140,6 @@ func TestSuspendedByKubectl(t *testing.T) {
 	}
 	s.follow()
 	if job = s.live(); job.Spec.Suspend == nil || !*job.Spec.Suspend {
-		t.Error("its manifest has suspend: true, and it starts Jobs")
+		t.Error("it starts Jobs, although its manifest has suspend: true")
 	}
 }

@@ -36,9 +36,10 @@ func stateOf(job *batchv1.CronJob) state {
 	return s
 }
 
-// image returns the image to apply to a container, and the image of the manifest if it is known. wanted is the image of the release, or "".
-// users reports whether another field manager has set the image since. The API server requires an image: an applied image cannot be removed,
-// so the image of the manifest replaces it until another manager sets one.
+// image returns the image to apply to a container, and the image of the manifest if it is known. wanted is
+// the image of the release, or "". users reports whether another field manager has set the image since then.
+// The API server requires an image, so an applied image cannot be removed. Instead, the image of the manifest
+// replaces it until another manager sets one.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
 	applied := slices.Contains(s.Containers, c.Name)
 	manifest = s.Images[c.Name]
@@ -127,20 +128,22 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	}}, nil
 }
 
-// appliesSuspend reports whether the manifest that kubectl last applied suspends the CronJob. kubectl does not become an owner of the field
-// while this controller sets it to the same value.
+// appliesSuspend reports whether the manifest that kubectl last applied suspends the CronJob. kubectl does
+// not become an owner of the field while this controller sets the same value.
 func appliesSuspend(job *batchv1.CronJob) bool {
 	var applied batchv1.CronJob
 	err := json.Unmarshal([]byte(job.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
 	return err == nil && applied.Spec.Suspend != nil && *applied.Spec.Suspend
 }
 
-// others are the fields of the pod's specification that other field managers own, with one item for each manager. A container or volume that
-// a user renamed or removed has only fields that this controller applied, and remains as long as the controller applies them.
+// others are the fields of the pod's specification that other field managers own, with one item for each
+// manager. A container or volume that a user renamed or removed has only fields that this controller applied.
+// It remains as long as the controller applies these fields.
 type others []map[string]any
 
-// othersOf returns the fields of the other managers of a CronJob's specification. The result is empty if there are no entries of other
-// managers, for example because they were removed. Then each item counts as owned by a user.
+// othersOf returns the fields of the other managers of a CronJob's specification. The result is empty if
+// there are no entries of other managers, for example because they were removed. In that case, each item
+// counts as owned by a user.
 func othersOf(job *batchv1.CronJob) others {
 	var all others
 	for _, m := range job.ManagedFields {
@@ -161,8 +164,8 @@ func othersOf(job *batchv1.CronJob) others {
 	return all
 }
 
-// have reports whether another manager owns an item, such as a container or one of its variables. path alternates between the name of a list
-// and the name of an item.
+// have reports whether another manager owns an item, such as a container or one of its variables. path
+// alternates between list names and item names.
 func (o others) have(path ...string) bool {
 	keys := make([]string, len(path))
 	for i, key := range path {
@@ -188,8 +191,8 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	return images
 }
 
-// releaseImages returns the images of the release by container: the main image, and the additional
-// images for the containers of the same names.
+// releaseImages returns the release's images by container: the main image, and the additional images for the
+// containers with the same names.
 func releaseImages(p plan) map[string]string {
 	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {
@@ -257,9 +260,10 @@ func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	return items, nil
 }
 
-// referrer replaces references to ConfigMaps and Secrets by references to the copies of a release.
+// referrer replaces references to ConfigMaps and Secrets with references to a release's copies.
 type referrer struct {
-	// release owns the copies. If it is nil, references do not change, or with restore become the references of the manifest.
+	// release owns the copies. If release is nil, references do not change or, with restore, become the
+	// references of the manifest again.
 	release *v1alpha1.VersionedMicroservice
 	restore bool
 	// before and now are the Sources of the previous and of the new state.
@@ -267,7 +271,7 @@ type referrer struct {
 }
 
 // replace replaces the references in a part of a pod. It reports whether the part contains a reference that
-// is replaced now or was replaced before.
+// it replaces or that was replaced before.
 func (r referrer) replace(part *corev1.PodSpec) bool {
 	replaced := false
 	resources.References(part, func(s resources.Source, name *string) {

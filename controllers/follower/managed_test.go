@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// managed contains a CronJob of a user who applies it by server-side apply, like Flux and Argo CD.
+// managed contains a CronJob that a user applies with server-side apply, as Flux and Argo CD do.
 type managed struct {
 	t       *testing.T
 	client  client.Client
@@ -100,12 +100,13 @@ func TestRenamedContainer(t *testing.T) {
 	s.apply(`{"restartPolicy":"Never","containers":[{"name":"report","image":"shop","command":["/shop","report"]}]}`)
 	s.follow()
 	if all := podSpec(s.live()).Containers; len(all) != 1 || all[0].Name != "report" || all[0].Image != "shop@sha256:1" {
-		t.Errorf("containers %+v, want only the one of the manifest with the image of the release: another one runs its entry point in each Job", all)
+		t.Errorf("containers %+v, want only the container of the manifest with the release's image: another container runs its entry point in each Job", all)
 	}
 }
 
-// TestRemovedVariableAndVolume checks that a variable and a volume that a user removes are deleted, and can be added again as another kind.
-// This is not possible in one step, because the controller owns the name of the copy.
+// TestRemovedVariableAndVolume checks that a variable and a volume that a user removes are deleted, and can
+// be added again with another kind of source. Removing and adding them in one step is not possible, because
+// the controller owns the name of the copy.
 func TestRemovedVariableAndVolume(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"%s}]%s}`
@@ -133,8 +134,9 @@ func TestRemovedVariableAndVolume(t *testing.T) {
 	}
 }
 
-// TestLabelRemoved checks that a CronJob that the controller suspended starts again after its label is removed. Without the label it is not in
-// the cache, and its manifest does not contain the field suspend, so that nothing else would resume it.
+// TestLabelRemoved checks that a CronJob that the controller suspended starts Jobs again after its label is
+// removed. Without the label the CronJob is not in the cache, and its manifest does not contain the field
+// suspend, so nothing else would resume it.
 func TestLabelRemoved(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"}]}`
@@ -156,11 +158,11 @@ func TestLabelRemoved(t *testing.T) {
 	now := s.live()
 	for _, by := range CacheByObject() {
 		if by.Label.Matches(labels.Set(now.Labels)) {
-			t.Fatalf("the cache has it: %v", now.Labels)
+			t.Fatalf("the cache contains the CronJob: %v", now.Labels)
 		}
 	}
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
-		t.Errorf("it is suspended forever, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
+		t.Errorf("it is suspended permanently, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
 	}
 }
 
@@ -184,8 +186,9 @@ func (s *managed) wantImages(when, shop, proxy string) {
 	}
 }
 
-// TestAdditionalImageEnds checks a release with an additional image for a container of the CronJob, which the next release does not have. The
-// container gets the image of the manifest again, because the API server rejects a container without an image, and the user can change it.
+// TestAdditionalImageEnds checks a release that has an additional image for a container of the CronJob,
+// followed by a release without this image. The container gets the image of the manifest again, because the
+// API server rejects a container without an image, and the user can change the image.
 func TestAdditionalImageEnds(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)
@@ -197,7 +200,7 @@ func TestAdditionalImageEnds(t *testing.T) {
 	s.wantImages("after a change to the manifest", "shop@sha256:1", "proxy@sha256:2")
 	s.release.Spec.Images = s.release.Spec.Images[:1]
 	s.follow()
-	s.wantImages("without it", "shop@sha256:1", "proxy:2")
+	s.wantImages("without the additional image", "shop@sha256:1", "proxy:2")
 	s.follow()
 	s.wantImages("later", "shop@sha256:1", "proxy:2")
 	s.apply(strings.ReplaceAll(withProxy, "proxy:1", "proxy:3"))
@@ -216,7 +219,7 @@ func TestOtherContainerFollows(t *testing.T) {
 	s.follow()
 	s.wantImages("first", "shop:1", "shop@sha256:1")
 	job := s.live()
-	job.Annotations[v1alpha1.AnnotationFollowContainer] = "shop" // like kubectl annotate, without another apply of the manifest
+	job.Annotations[v1alpha1.AnnotationFollowContainer] = "shop" // as kubectl annotate does, without another apply of the manifest
 	if err := s.client.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}

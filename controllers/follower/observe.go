@@ -19,7 +19,7 @@ type observed struct {
 	microservice string
 	// exists reports whether the Microservice exists and is not being deleted.
 	exists bool
-	// groups are the groups of the Microservice, newest first.
+	// groups are the Microservice's groups, newest first.
 	groups []v1alpha1.ReleaseGroup
 	// followedExists reports whether the release that the CronJob follows exists.
 	followedExists bool

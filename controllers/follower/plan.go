@@ -11,7 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
-// reason is the reason of the event that reports which release a CronJob follows, or why it follows none.
+// reason is the reason for the event that reports which release a CronJob follows, or why the CronJob follows
+// none.
 type reason string
 
 const (
@@ -35,16 +36,18 @@ type plan struct {
 	container string
 	// suspend reports that the CronJob must not start Jobs. Otherwise the user decides whether to suspend it.
 	suspend bool
-	// restore reports that, without a release, references return to the ConfigMaps and Secrets of the manifest, because the copies are or will be deleted.
+	// restore reports that, without a release, references are reset to the ConfigMaps and Secrets of the
+	// manifest, because the copies are or will be deleted.
 	restore bool
 }
 
 // decide returns which release a CronJob follows. It is pure.
 //
-// A CronJob that has never followed a release has the image of its manifest, and is suspended until it follows
-// a release. A CronJob that has followed a release keeps it while an object to which the CronJob refers is
-// missing, for example after an uninstallation, or while the reference is wrong. A CronJob is suspended while
-// its group has no active release, and after its group has ended and the release is deleted.
+// A CronJob that has never followed a release has the image of its manifest, and is suspended until it
+// follows a release. A CronJob that has followed a release keeps that release while an object to which the
+// CronJob refers is missing, for example after an uninstallation, or while the reference is wrong. A CronJob
+// is suspended while its group has no active release, and after its group has ended and the release has been
+// deleted.
 func decide(o *observed) plan {
 	followed := o.cronJob.Annotations[v1alpha1.AnnotationFollows] != ""
 	keep := func(why reason, format string, values ...any) plan {
@@ -88,8 +91,8 @@ func described(o *observed, group *v1alpha1.ReleaseGroup) string {
 	return fmt.Sprintf("group %q of Microservice %q", group.Name, o.microservice)
 }
 
-// groupOf returns the group with a name or slug, or nil. If name is empty, it returns the newest group that has
-// an active release and is not a preview.
+// groupOf returns the group whose name or slug is name, or nil. If name is empty, groupOf returns the newest
+// group that has an active release and is not a preview.
 func groupOf(groups []v1alpha1.ReleaseGroup, name string) *v1alpha1.ReleaseGroup {
 	for i := range groups {
 		g := &groups[i]
@@ -110,9 +113,10 @@ func activeOf(group *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// containerOf returns the name of the container of a CronJob that runs the image of a release: the container in the
+// containerOf returns the name of the CronJob's container that runs a release's image: the container in the
 // annotation, or the container with the name of the release's container or of the Microservice, or the only
-// container. It returns "" if there is none of these. Containers that only this controller owns do not count, because a user renamed or removed them.
+// container. It returns "" if no such container exists. Containers that only this controller owns do not
+// count, because a user renamed or removed them.
 func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
 	users := othersOf(o.cronJob)
 	containers := slices.DeleteFunc(slices.Clone(podSpec(o.cronJob).Containers), func(c corev1.Container) bool { return !users.have("containers", c.Name) })

@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 		"the container of the Microservice":       {groups: one, containers: []string{"proxy", "shop"}, want: following, container: "shop"},
 		"a named container":                       {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowContainer: "proxy"}, containers: []string{"proxy", "app"}, want: following, container: "proxy"},
 		"a container that does not exist":         {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowContainer: "other"}, containers: []string{"app"}, want: containerNotFound, suspend: true},
-		"several containers of other names":       {groups: one, containers: []string{"a", "b"}, want: containerNotFound, suspend: true},
+		"several containers with other names":     {groups: one, containers: []string{"a", "b"}, want: containerNotFound, suspend: true},
 		"no group yet":                            {containers: []string{"x"}, want: noActiveRelease, suspend: true},
 		"a group without an active release":       {groups: []v1alpha1.ReleaseGroup{group("1.x", "", 0)}, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "1.x", v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: noActiveRelease, suspend: true},
 		"only a preview":                          {groups: []v1alpha1.ReleaseGroup{group("pr-7", "shop-1", 7)}, containers: []string{"x"}, want: noActiveRelease, suspend: true},
@@ -53,7 +53,7 @@ func TestDecide(t *testing.T) {
 		"an unknown group after another one":      {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "3.x", v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: groupNotFound},
 		"no Microservice":                         {missing: true, containers: []string{"x"}, want: microserviceNotFound, suspend: true},
 		"a Microservice that was deleted":         {missing: true, annotations: map[string]string{v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: microserviceNotFound},
-		"a release that is gone":                  {groups: []v1alpha1.ReleaseGroup{group("1.x", "shop-0", 0)}, annotations: map[string]string{v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: releaseNotFound},
+		"a release that no longer exists":         {groups: []v1alpha1.ReleaseGroup{group("1.x", "shop-0", 0)}, annotations: map[string]string{v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: releaseNotFound},
 	} {
 		job := &batchv1.CronJob{}
 		job.Annotations = c.annotations
@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 }
 
 // TestIntentRepeatsReplacedChanges checks that a CronJob whose group loses its active release keeps the images and
-// references: an intent without these fields would remove them.
+// references: without these fields, the intent would remove them.
 func TestIntentRepeatsReplacedChanges(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{

@@ -19,7 +19,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestRejectedWithOtherWords checks that a denial whose text differs each time, by the ID of a request for example, is written and reported once.
+// TestRejectedWithOtherWords checks that a denial whose text differs each time, for example by a request ID,
+// is written and reported once.
 func TestRejectedWithOtherWords(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)
@@ -43,6 +44,6 @@ func TestRejectedWithOtherWords(t *testing.T) {
 		}
 	}
 	if passed > 1 || len(recorder.Events) > 1 {
-		t.Errorf("of 20 reconciles, %d enqueue the CronJob again by their own write, with %d events", passed, len(recorder.Events))
+		t.Errorf("%d of 20 reconciles enqueue the CronJob again by their own write, with %d events", passed, len(recorder.Events))
 	}
 }

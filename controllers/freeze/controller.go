@@ -1,5 +1,6 @@
-// Package freeze reports in the status of Freezes and ClusterFreezes whether they apply now, and
-// to how many Microservices. It freezes nothing: the Microservice controller reads the specifications.
+// Package freeze reports in the status of Freezes and ClusterFreezes whether they currently apply, and to how
+// many Microservices. The package does not enforce freezes: the Microservice controller does, based on the
+// specifications.
 //
 //	controller.go  setup, RBAC, Reconcile, and the freezes that a change affects
 //	observe.go     the input of a reconcile
@@ -35,7 +36,7 @@ const FieldOwner = "heighliner-freeze"
 
 // Options of the controllers.
 type Options struct {
-	// Clock is the only source of time. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
@@ -46,7 +47,7 @@ type reconciler struct {
 	client.Client
 	events status.Recorder
 	clock  clock.PassiveClock
-	// cluster reports whether the reconciler is for ClusterFreezes.
+	// cluster reports whether the reconciler handles ClusterFreezes.
 	cluster bool
 }
 
@@ -101,7 +102,7 @@ func (r *reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 	freezes, err := r.list(ctx, o.GetNamespace())
 	var early *cache.ErrResourceNotCached
 	if errors.As(err, &early) {
-		return nil // Freezes are not watched yet. When the watch starts, each is reconciled.
+		return nil // Freezes are not watched yet. When the watch starts, each Freeze is reconciled.
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the freezes of a namespace", "namespace", o.GetNamespace())

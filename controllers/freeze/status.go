@@ -13,8 +13,8 @@ import (
 // reasonInvalidSelector is the reason for an invalid selector.
 const reasonInvalidSelector = "InvalidSelector"
 
-// setStatus reports whether a freeze applies now, and to how many Microservices. next is the time of the
-// next change; zero if there is none. It is pure.
+// setStatus sets the status, which reports whether a freeze currently applies, and to how many Microservices.
+// next is the time of the next change; zero if there is none. setStatus is pure.
 func setStatus(o *observed, now time.Time) (next time.Time) {
 	s, state := o.status, o.freeze.State(now)
 	s.ObservedGeneration = o.object.GetGeneration()
@@ -47,7 +47,7 @@ func timeOf(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t))
 }
 
-// began returns the text of the event for a freeze that begins.
+// began returns the text of the event for the beginning of a freeze.
 func began(s *v1alpha1.FreezeStatus) string {
 	until := "until it is deleted"
 	if s.Until != nil {

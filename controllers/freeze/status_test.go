@@ -10,7 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// TestInvalidSelector checks that a freeze with an invalid selector selects nothing, and does not report that it applies.
+// TestInvalidSelector checks that a freeze with an invalid selector selects nothing, and that its status does
+// not report that it applies.
 func TestInvalidSelector(t *testing.T) {
 	t.Parallel()
 	for operator, active := range map[metav1.LabelSelectorOperator]bool{metav1.LabelSelectorOpExists: true, metav1.LabelSelectorOpNotIn: false} {

@@ -24,8 +24,8 @@ func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	return c.Choose(&pr).Taken()
 }
 
-// stranger opens a pull request from a fork that an ImagePolicy reads, and returns its number
-// when it is in the status.
+// stranger opens a pull request from a fork that an ImagePolicy reads. It returns the number of the pull
+// request as soon as the status contains it.
 func (s *story) stranger() int {
 	s.Helper()
 	s.repository("shop")
@@ -59,8 +59,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestApprovalByCommit checks that a label with a commit approves this commit even if no poll observed when the
-// label was added, and approves no other commit.
+// TestApprovalByCommit checks that a label with a commit approves this commit, even if no poll observed when
+// the label was added, and that it approves no other commit.
 func TestApprovalByCommit(t *testing.T) {
 	s := begin(t)
 	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
@@ -95,7 +95,7 @@ func TestApprovalByCommit(t *testing.T) {
 	s.repo.Label(n, append(labels, "preview:"+read, "preview:"+next)...)
 	judge("approved while the manager was down", preview.Choice{})
 	s.repo.Label(n, labels...)
-	judge("taken off", preview.Choice{Verdict: preview.VerdictFork})
+	judge("removed", preview.Choice{Verdict: preview.VerdictFork})
 }
 
 // TestApprovalOfAHeadThatWasSwapped checks that a label that appeared together with another head commit approves neither commit.
@@ -142,7 +142,7 @@ func TestApprovalThatNoPollSaw(t *testing.T) {
 	}
 }
 
-// TestApprovalBeforeItWasKnown checks a pull request that is opened, approved and pushed to between two polls.
+// TestApprovalBeforeItWasKnown checks a pull request that is opened, approved, and pushed to between two polls.
 func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -193,7 +193,8 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 	}
 }
 
-// TestApprovalAmongManyLabels checks that a label that did not fit into the status before does not count as new.
+// TestApprovalAmongManyLabels checks that a label that previously did not fit into the status does not count
+// as new.
 func TestApprovalAmongManyLabels(t *testing.T) {
 	t.Parallel()
 	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", Fork: true, Labels: []string{"ok"}}
@@ -210,7 +211,8 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	}
 }
 
-// TestManyLabels checks that labels to which ImagePolicies refer are kept, for any number of other labels.
+// TestManyLabels checks that labels to which ImagePolicies refer are kept regardless of the number of other
+// labels.
 func TestManyLabels(t *testing.T) {
 	s := begin(t)
 	var labels []string
@@ -226,11 +228,11 @@ func TestManyLabels(t *testing.T) {
 		kept[l.Name] = true
 	}
 	if len(kept) != someLabels || !kept["preview"] || !kept["No-Preview"] {
-		t.Errorf("kept are %v", kept)
+		t.Errorf("kept labels: %v", kept)
 	}
 	for i, name := range []string{"more", "others"} {
 		choice.Labels.Any = labels[16*i : 16*(i+1)]
 		s.policy(name, "shop", v1alpha1.GitHubSource{PullRequests: &choice})
 	}
-	same(t, "kept of those that are named", len(pull(t, s.poll("shop"), n).Labels), 34)
+	same(t, "kept labels to which ImagePolicies refer", len(pull(t, s.poll("shop"), n).Labels), 34)
 }

@@ -1,11 +1,10 @@
-// Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes the
-// results into the status, for ImagePolicies and for users.
+// Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes the results to the
+// status, for ImagePolicies and for users.
 //
-// A reconcile observes the cluster, starts a poll if one is due, and reports the results of
-// the last poll. It never waits for GitHub: a bounded number of polls, in total and for each
-// tenant, run in the background, and enqueue the repository when they are done. Deliveries of
-// webhooks only make the next poll happen earlier; they are not a source of data. The client
-// of GitHub is internal/github.
+// A reconcile observes the cluster, starts a poll if one is due, and reports the results of the last poll. It
+// never waits for GitHub: a bounded number of polls, in total and for each tenant, run in the background, and
+// enqueue the repository when they are done. Deliveries of webhooks only make the next poll happen earlier;
+// they are not a source of data. The GitHub client is internal/github.
 //
 //	controller.go       setup, RBAC, Reconcile
 //	observe.go          the input of a reconcile
@@ -70,9 +69,9 @@ type Options struct {
 	// WebhookAddress is the address at which every replica accepts deliveries of webhooks, over
 	// plain HTTP. If it is "" or "0", no deliveries are accepted.
 	WebhookAddress string
-	// Packages is called for each delivery about a package, with the GitHubRepository and the
-	// name of the package, so that the users of an image in this repository can scan it now. It
-	// is called only on the leader and from any goroutine: for each pair at most six times in a
+	// Packages is called for each delivery about a package, with the GitHubRepository and the name of the
+	// package, so that ImagePolicies that use an image in this repository can scan it immediately. Packages
+	// is called only on the leader, possibly from several goroutines: for each pair at most six times in a
 	// row, and then every ten seconds. It must not block. It may be nil.
 	Packages func(repository types.NamespacedName, name string)
 	// Shards define which namespaces this replica reconciles; nil means all.
@@ -116,7 +115,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	ls := newPollCache(o.Polls)
 	m, err := newMetrics(o.Metrics, ls, o.Pool)
 	if err != nil {
-		return fmt.Errorf("register metrics of GitHubRepositories: %w", err)
+		return fmt.Errorf("register GitHubRepository metrics: %w", err)
 	}
 	r := &Reconciler{
 		Client:   mgr.GetClient(),

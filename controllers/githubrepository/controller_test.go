@@ -41,11 +41,11 @@ func TestReadsPullRequests(t *testing.T) {
 	same(t, "events", s.reported(), []string{"Normal Succeeded: read 2 open pull requests"})
 	same(t, "writes", s.writes, 1)
 	if next < 54*time.Second || next > time.Minute {
-		t.Errorf("next poll in %s, want an interval less up to a tenth", next)
+		t.Errorf("next poll in %s, want at most an interval, and at least nine tenths of it", next)
 	}
 }
 
-// many opens pull requests, and returns their numbers, highest first.
+// many opens several pull requests, and returns their numbers, highest first.
 func (s *story) many(n int) []int64 {
 	s.Helper()
 	var all []int64
@@ -70,16 +70,16 @@ func TestLosesNone(t *testing.T) {
 	}
 	known := r.Status.PullRequests
 	for name, fault := range map[string]githubtest.Fault{
-		"first page":       {Route: routePulls, Page: 1, Answer: githubtest.ServerError},
-		"second page":      {Route: routePulls, Page: 2, Answer: githubtest.BadGateway},
-		"third page":       {Route: routePulls, Page: 3, Answer: githubtest.Unavailable},
-		"no such list":     {Route: routePulls, Answer: githubtest.NotFound},
-		"no such page":     {Route: routePulls, Page: 3, Answer: githubtest.NotFound},
-		"no repository":    {Route: routeRepo, Answer: githubtest.NotFound},
-		"GitHub is down":   {Answer: githubtest.Unavailable},
-		"secondary limit":  {Route: routePulls, Page: 2, Answer: githubtest.SecondaryLimit, RetryAfter: time.Second},
-		"too many by 429":  {Route: routePulls, Page: 3, Answer: githubtest.SecondaryLimit429, RetryAfter: time.Second},
-		"no pull requests": {Route: routePull, Answer: githubtest.NotFound},
+		"first page":            {Route: routePulls, Page: 1, Answer: githubtest.ServerError},
+		"second page":           {Route: routePulls, Page: 2, Answer: githubtest.BadGateway},
+		"third page":            {Route: routePulls, Page: 3, Answer: githubtest.Unavailable},
+		"no such list":          {Route: routePulls, Answer: githubtest.NotFound},
+		"no such page":          {Route: routePulls, Page: 3, Answer: githubtest.NotFound},
+		"no repository":         {Route: routeRepo, Answer: githubtest.NotFound},
+		"GitHub is down":        {Answer: githubtest.Unavailable},
+		"secondary limit":       {Route: routePulls, Page: 2, Answer: githubtest.SecondaryLimit, RetryAfter: time.Second},
+		"rate limited with 429": {Route: routePulls, Page: 3, Answer: githubtest.SecondaryLimit429, RetryAfter: time.Second},
+		"no pull requests":      {Route: routePull, Answer: githubtest.NotFound},
 	} {
 		s.github.Fail(fault)
 		for _, restarts := range []bool{false, true} {
@@ -108,7 +108,7 @@ func TestLosesNone(t *testing.T) {
 	same(t, "no connection after a restart", r.Status.PullRequests, known)
 	s.down.Store(false)
 	r = s.poll("shop")
-	same(t, "in the end", r.Status.PullRequests, known)
+	same(t, "at the end", r.Status.PullRequests, known)
 	wantCondition(t, r, "Ready", "True")
 }
 
@@ -160,19 +160,19 @@ func TestClosed(t *testing.T) {
 	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
 	r = s.poll("shop")
 	same(t, "while nothing answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
-	same(t, "asked for what is unsettled", s.github.Count(routePull, 404), 1)
+	same(t, "requests while the state is unclear", s.github.Count(routePull, 404), 1)
 	s.poll("shop")
-	same(t, "asked again within ten minutes", s.github.Count(routePull, 200), 0)
+	same(t, "further requests within ten minutes", s.github.Count(routePull, 200), 0)
 	s.clock.Step(unsettledDelay)
 	r = s.poll("shop")
 	want := pull(t, before, 1)
 	want.State, want.ClosedTime = "Closed", timestamp(closed)
 	same(t, "closed", pull(t, r, 1), want)
-	same(t, "open ones", *r.Status.OpenPullRequests, int32(1))
+	same(t, "open pull requests", *r.Status.OpenPullRequests, int32(1))
 	version := r.ResourceVersion
-	same(t, "asked for what is closed", s.github.Count(routePull, 200), 1)
+	same(t, "requests for the closed pull request", s.github.Count(routePull, 200), 1)
 	same(t, "version of later polls", s.poll("shop").ResourceVersion, version)
-	same(t, "asked again for what is closed", s.github.Count(routePull, 200), 1)
+	same(t, "further requests for the closed pull request", s.github.Count(routePull, 200), 1)
 
 	s.repo.Reopen(1)
 	r = s.poll("shop")
@@ -261,16 +261,16 @@ func TestLifeOfAPullRequest(t *testing.T) {
 
 	s.repo.Label(n)
 	r = s.poll("shop")
-	same(t, "label taken off", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel(nil))
+	same(t, "label removed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel(nil))
 	s.repo.Label(n, "preview")
 	third := s.repo.Push(n)
 	r = s.poll("shop")
-	same(t, "label put on between two polls, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview"}})
+	same(t, "label added between two polls, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview"}})
 	s.repo.Label(n)
 	s.poll("shop")
 	s.repo.Label(n, "preview")
 	r = s.poll("shop")
-	same(t, "label put on again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: third}})
+	same(t, "label added again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: third}})
 
 	s.repo.DeleteFork(n)
 	s.repo.DeleteAuthor(n)
@@ -280,8 +280,8 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	wantCondition(t, r, "Ready", "True")
 }
 
-// TestClosedWhileItWasMadeAgain checks that a GitHubRepository that was created again requests the pull requests
-// that an ImagePolicy offers and that are missing from the list.
+// TestClosedWhileItWasMadeAgain checks that a GitHubRepository that was deleted and created again requests
+// the pull requests that an ImagePolicy offers but that are missing from the list.
 func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -297,11 +297,11 @@ func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	}
 	r := s.rest("shop")
 	same(t, "closed, while an ImagePolicy offers it", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
-	same(t, "asked by number", s.github.Count(routePull, 200), 1)
+	same(t, "requests by number", s.github.Count(routePull, 200), 1)
 }
 
-// TestBranchWithoutAName checks that a pull request from a branch whose name is displayed as a space, which git
-// allows, does not affect other pull requests.
+// TestBranchWithoutAName checks that a pull request does not affect other pull requests if the name of its
+// branch is displayed as a space, which Git allows.
 func TestBranchWithoutAName(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -321,8 +321,8 @@ func TestBranchWithoutAName(t *testing.T) {
 	s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.HeadRef = "\u2028" }) // a pull request that was known before
 	s.repo.Push(n)
 	r = s.poll("shop")
-	same(t, "one that was known", pull(t, r, n), before)
-	same(t, "asked by number", s.github.Count(routePull, 200), 0)
+	same(t, "pull request that was known before", pull(t, r, n), before)
+	same(t, "requests by number", s.github.Count(routePull, 200), 0)
 	s.repo.Close(n, false)
 	s.repo.Close(odd, false)
 	r = s.poll("shop")
@@ -382,7 +382,8 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
 }
 
-// TestRenamedWithTheSpecification checks that a repository that was renamed on GitHub and in the specification, once or twice, counts as the same repository.
+// TestRenamedWithTheSpecification checks that a repository that is renamed both on GitHub and in the
+// specification, once or twice, counts as the same repository.
 func TestRenamedWithTheSpecification(t *testing.T) {
 	for name, rename := range map[string]func(*story){
 		"both at the same time": func(s *story) {
@@ -458,11 +459,12 @@ func TestReplacedRepository(t *testing.T) {
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // the user's confirmation
 	r = s.poll("shop")
-	same(t, "open at the other one", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
-	same(t, "closed with the previous one", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
+	same(t, "open in the other repository", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+	same(t, "closed with the previous repository", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 }
 
-// TestReplacedInTheMiddleOfAPoll checks a name that another repository takes between two requests of one poll.
+// TestReplacedInTheMiddleOfAPoll checks that a pull request of another repository that takes the name between
+// two requests of one poll is rejected.
 func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -493,7 +495,7 @@ func TestCredentials(t *testing.T) {
 	s.secret("absent", "token", "wrong")
 	r = s.poll("shop")
 	wantCondition(t, r, "Stalled", "True Unauthorized: ")
-	same(t, "known of a repository that no one may see", len(r.Status.PullRequests), 0)
+	same(t, "known without access to the repository", len(r.Status.PullRequests), 0)
 	s.secret("absent", "token", "good")
 	r = s.poll("shop")
 	wantCondition(t, r, "Ready", "True Succeeded")
@@ -508,8 +510,8 @@ func TestCredentials(t *testing.T) {
 	wantCondition(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// TestTenantsAreIsolated checks that a user without permission for a repository does not see answers to requests with
-// the credential of another user.
+// TestTenantsAreIsolated checks that a user without permission for a repository does not see answers to
+// requests with another user's credential.
 func TestTenantsAreIsolated(t *testing.T) {
 	s := begin(t)
 	s.repo.SetPrivate(true)
@@ -553,7 +555,7 @@ func TestNothingIsAskedTwice(t *testing.T) {
 		}
 	}
 	same(t, "lists", s.github.Count(routePulls, 200)+s.github.Count(routePulls, 304), 5)
-	same(t, "looks at commits", s.github.Count(routeCommit, 200), 6)
+	same(t, "reads of commits", s.github.Count(routeCommit, 200), 6)
 }
 
 func TestLimits(t *testing.T) {
@@ -563,7 +565,7 @@ func TestLimits(t *testing.T) {
 		pause  time.Duration // minimum wait
 	}{
 		"hourly limit": {func(s *story) { s.github.SetLimit("good", 5000, 0, 30*time.Minute) }, "RateLimited", 29 * time.Minute},
-		"hourly limit by 429": {func(s *story) {
+		"hourly limit with 429": {func(s *story) {
 			s.github.LimitBy429()
 			s.github.SetLimit("good", 5000, 0, 30*time.Minute)
 		}, "RateLimited", 29 * time.Minute},
@@ -571,7 +573,7 @@ func TestLimits(t *testing.T) {
 		"secondary limit": {func(s *story) {
 			s.github.Fail(githubtest.Fault{Answer: githubtest.SecondaryLimit, Times: 1, RetryAfter: 10 * time.Minute})
 		}, "RateLimited", 10 * time.Minute},
-		"secondary limit by 429": {func(s *story) {
+		"secondary limit with 429": {func(s *story) {
 			s.github.Fail(githubtest.Fault{Answer: githubtest.SecondaryLimit429, Times: 1, RetryAfter: 10 * time.Minute})
 		}, "RateLimited", 10 * time.Minute},
 	} {
@@ -593,7 +595,7 @@ func TestLimits(t *testing.T) {
 			same(t, "known", pull(t, r, 1), pull(t, before, 1))
 			_, next := s.pass("shop")
 			if next < test.pause-3*time.Minute || next > 31*time.Minute {
-				t.Errorf("polls again in %s, want the end of the pause of %s", next, test.pause)
+				t.Errorf("polls again after %s, want the end of the pause of %s", next, test.pause)
 			}
 			s.github.ResetCounts()
 			s.clock.Step(5 * time.Minute)
@@ -609,8 +611,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOnlyRequiredPartsAreRead checks that only the parts that ImagePolicies read are requested, and that the credential is
-// checked in any case.
+// TestOnlyRequiredPartsAreRead checks that only the parts that ImagePolicies read are requested, and that the
+// credential is always checked.
 func TestOnlyRequiredPartsAreRead(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -625,7 +627,7 @@ func TestOnlyRequiredPartsAreRead(t *testing.T) {
 	r, next := s.pass("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it")
 	if next < 9*time.Minute {
-		t.Errorf("polls again in %s, although no policy reads the result", next)
+		t.Errorf("polls again after %s, although no policy reads the result", next)
 	}
 	same(t, "requests", len(s.github.Counts()), 1)
 
@@ -641,7 +643,7 @@ func TestOnlyRequiredPartsAreRead(t *testing.T) {
 	for _, release := range r.Status.Releases {
 		releases = append(releases, fmt.Sprint(release.Tag, " ", release.Prerelease))
 	}
-	same(t, "tags that a policy wants", tags, []string{"v1.10.0", "v1.9.0", "v1.2.0"})
+	same(t, "tags that a policy selects", tags, []string{"v1.10.0", "v1.9.0", "v1.2.0"})
 	same(t, "releases", releases, []string{"v1.10.0-rc.1 true", "v1.9.0 false"})
 	same(t, "lists of pull requests", s.github.Count(routePulls, 200), 0)
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 releases, 3 tags")
@@ -652,11 +654,12 @@ func TestOnlyRequiredPartsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = s.poll("shop")
-	same(t, "tags that no policy wants", len(r.Status.Tags), 0)
+	same(t, "tags that no policy selects", len(r.Status.Tags), 0)
 	same(t, "releases", len(r.Status.Releases), 2)
 }
 
-// TestAllowedNamespaces checks that ImagePolicies of other namespaces count only if the repository allows their namespace.
+// TestAllowedNamespaces checks that ImagePolicies in other namespaces count only if the repository allows
+// these namespaces.
 func TestAllowedNamespaces(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -706,7 +709,7 @@ func TestAskedForAPoll(t *testing.T) {
 	})
 	s.clock.Step(time.Millisecond)
 	r, _ = s.pass("shop")
-	same(t, "known when a user asked", len(r.Status.PullRequests), 2)
+	same(t, "known after a user's request", len(r.Status.PullRequests), 2)
 	same(t, "handled", r.Status.LastHandledRequest, "now")
 	s.many(1)
 	s.clock.Step(time.Millisecond)
@@ -718,7 +721,7 @@ func TestAskedForAPoll(t *testing.T) {
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Feedback = &v1alpha1.Feedback{} })
 	r, _ = s.pass("shop")
 	same(t, "generation", r.Status.ObservedGeneration, r.Generation)
-	same(t, "requests for what is not asked", len(s.github.Counts()), 0)
+	same(t, "requests for parts that no policy reads", len(s.github.Counts()), 0)
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
 	r = s.poll("shop")

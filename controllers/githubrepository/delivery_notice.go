@@ -2,8 +2,8 @@ package githubrepository
 
 import "time"
 
-// notice contains the fields of a delivery about a pull request. It is only a reason to read the
-// pull request again. GitHub's replicas may lag behind deliveries by a few seconds.
+// notice contains the fields of a delivery about a pull request. The notice only causes another read of the
+// pull request. GitHub's replicas may lag behind deliveries by a few seconds.
 type notice struct {
 	// updated is when the pull request last changed; zero if the delivery does not report it.
 	updated time.Time
@@ -12,7 +12,7 @@ type notice struct {
 	reads int
 }
 
-// The delays between reads after an answer that is older than a delivery. They double from minWait
+// Delays between reads after an answer that is older than a delivery. They double from minWait
 // to maxWait, and are sufficient for replicas that lag by a minute.
 const (
 	maxNoticeReads = 6
@@ -31,7 +31,7 @@ func (n notice) newest(than notice) notice {
 // wait returns the time until the next read.
 func (n notice) wait() time.Duration { return min(maxWait, minWait<<max(0, n.reads-1)) }
 
-// expect makes a poll check that its answers contain the announced changes.
+// expect makes a poll check whether its answers contain the announced changes.
 func (l *poll) expect(announced map[int64]notice) {
 	for n, what := range announced {
 		if what.updated.IsZero() {
@@ -47,8 +47,8 @@ func (l *poll) expect(announced map[int64]notice) {
 	}
 }
 
-// findMissing finds the announced changes that are not in the answers yet. After too many reads the
-// next regular poll reads them.
+// findMissing finds the announced changes that are not in the answers yet. After too many reads, it leaves
+// the changes to the next regular poll.
 func (l *poll) findMissing() {
 	for n, what := range l.announced {
 		switch {

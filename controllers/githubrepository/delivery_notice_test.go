@@ -10,8 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// delivered sends a delivery, which starts the next poll earlier, and waits for the end of this
-// poll.
+// delivered sends a delivery, which makes the next poll start earlier, and waits for the end of this poll.
 func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
 	d.Helper()
 	d.hooks.hint = d.reconciler.polls.hint
@@ -22,8 +21,7 @@ func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubReposito
 	return d.pass("shop")
 }
 
-// until reconciles at each requested time, for a duration, and returns the GitHubRepository at the
-// end.
+// until reconciles at each requested time for the given duration, and then returns the GitHubRepository.
 func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	d.Helper()
 	for next <= over {
@@ -47,8 +45,8 @@ func (d *door) reads() (n int) {
 	return n
 }
 
-// TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not know yet,
-// requests are repeated until an answer contains the change, without waiting for the interval.
+// TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not
+// know about yet, requests are repeated without waiting for the interval until an answer contains the change.
 func TestReadAgainWhileReplicasLag(t *testing.T) {
 	const lag = 20 * time.Second
 	for name, test := range map[string]struct {
@@ -104,13 +102,13 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 			}
 			d.github.ResetCounts()
 			d.until(time.Second, 10*time.Minute)
-			same(t, "reads once it is known", d.reads(), 0)
+			same(t, "reads after it is known", d.reads(), 0)
 		})
 	}
 }
 
-// TestReadsForADeliveryAreBounded checks that requests are repeated a few times if no answer ever contains the
-// change, and then at the interval, and that irrelevant deliveries cause one poll.
+// TestReadsForADeliveryAreBounded checks that, if no answer ever contains the change, requests are repeated a
+// few times and then only at the interval, and that irrelevant deliveries cause only one poll.
 func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })

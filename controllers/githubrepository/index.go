@@ -34,7 +34,7 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// requestChanged admits changes to the specification and of requests for a poll. It ignores changes of the status.
+// requestChanged admits changes to the specification and to requests for a poll. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},

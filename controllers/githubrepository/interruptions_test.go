@@ -14,7 +14,7 @@ import (
 )
 
 // TestPollCompletesDespiteDeliveries checks polls of a large or slow repository that take 15 seconds, with a
-// delivery every ten seconds. The list must be known after five minutes, regardless of the replica that gets the
+// delivery every ten seconds. The list must be known after five minutes, regardless of which replica gets the
 // deliveries.
 func TestPollCompletesDespiteDeliveries(t *testing.T) {
 	for name, leader := range map[string]bool{"to the leader": true, "to another replica": false} {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// Routes of the reference whose requests tests count or let fail.
+// Routes of GitHub's API reference whose requests tests count or make fail.
 const (
 	routePulls = "GET /repos/{owner}/{repo}/pulls"
 	routePull  = "GET /repos/{owner}/{repo}/pulls/{pull_number}"
@@ -87,7 +87,7 @@ func begin(t *testing.T) *story {
 	t.Cleanup(func() {
 		server.Close()
 		for _, failure := range s.github.Failures() {
-			t.Errorf("GitHub does not answer that: %s", failure)
+			t.Errorf("GitHub does not provide this operation: %s", failure)
 		}
 	})
 	s.address = server.URL
@@ -235,8 +235,7 @@ func (s *story) once(name string) time.Duration {
 	return result.RequeueAfter
 }
 
-// pass reconciles one repository, and again each time its poll is done, like the
-// controller.
+// pass reconciles one repository, and again each time its poll is done, as the controller does.
 func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	s.Helper()
 	for {

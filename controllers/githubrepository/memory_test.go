@@ -22,8 +22,8 @@ func manyPullRequests() github.PullRequests {
 	return list
 }
 
-// TestAnswersAreBounded checks that answers about many repositories do not occupy memory for an hour, and that
-// callers still get them.
+// TestAnswersAreBounded checks that answers about many repositories do not occupy memory for an hour, and
+// that callers still get the answers.
 func TestAnswersAreBounded(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	s := newRequestCache(clock)
@@ -48,7 +48,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	if requests != 20 {
 		t.Errorf("%d requests, want 20", requests)
 	}
-	s.forget() // the last request may not have done so
+	s.forget() // the last request may not have removed old answers yet
 	size := 0
 	for _, a := range s.answers {
 		size += a.size()

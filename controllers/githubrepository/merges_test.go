@@ -11,9 +11,9 @@ import (
 
 const routeCommit = "GET /repos/{owner}/{repo}/git/commits/{commit_sha}"
 
-// TestMergeOfThePushBefore checks that the trial merge of the previous push, which GitHub lists until the pull
-// request is read, does not count: an image of this merge is the image of the previous push. This also applies
-// to forks.
+// TestMergeOfThePushBefore checks that the trial merge of the previous push, which GitHub lists until the
+// pull request is read, does not count, because an image of this merge is an image of the previous push. This
+// also applies to forks.
 func TestMergeOfThePushBefore(t *testing.T) {
 	for name, fork := range map[string]string{"of the repository": "", "of a fork": "stranger/shop"} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestMergeOfThePushBefore(t *testing.T) {
 			for range 3 {
 				got := pull(t, s.poll("shop"), n)
 				same(t, "head after a push", got.HeadSHA, head)
-				same(t, "merge while GitHub lists that of the push before", got.MergeSHA, "")
+				same(t, "merge while GitHub lists the merge of the previous push", got.MergeSHA, "")
 			}
 			fresh := s.repo.Merge(n)
 			same(t, "merge of the second head", pull(t, s.poll("shop"), n).MergeSHA, fresh)
@@ -45,8 +45,8 @@ func TestMergeOfThePushBefore(t *testing.T) {
 	}
 }
 
-// TestMergesAreAskedForOnce checks that each commit, which never changes, is requested once, and that a commit
-// without a conclusive answer is not requested in every poll.
+// TestMergesAreAskedForOnce checks that each commit is requested only once, because it never changes, and
+// that a commit without a conclusive answer is not requested in every poll.
 func TestMergesAreAskedForOnce(t *testing.T) {
 	s := begin(t)
 	s.repo.SetLateMerges(true)
@@ -63,8 +63,8 @@ func TestMergesAreAskedForOnce(t *testing.T) {
 	same(t, "commits after a push", s.github.Count(routeCommit, 200), 7)
 }
 
-// TestClosedStaysClosedForAReplicaThatLags checks that the list of a lagging replica does not open a closed pull
-// request again, and that a later list does after the pull request was opened again.
+// TestClosedStaysClosedForAReplicaThatLags checks that a closed pull request is not opened again by the list
+// of a lagging replica, but by a later list after the pull request was opened again on GitHub.
 func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
 	t.Parallel()
 	pr := github.PullRequest{Number: 7, State: github.Open, HeadRef: "feature", BaseRef: "main", HeadSHA: sha(1), CreatedAt: epoch, UpdatedAt: epoch}
@@ -86,7 +86,7 @@ func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
 	} {
 		known = merge(known, step.poll, mergeContext{})
 		if len(known) != 1 || known[0].State != step.want {
-			t.Fatalf("%s: %+v, want it %s", step.name, known, step.want)
+			t.Fatalf("%s: %+v, want state %s", step.name, known, step.want)
 		}
 	}
 }

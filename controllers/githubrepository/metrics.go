@@ -20,7 +20,7 @@ import (
 //	heighliner_github_polls{state}
 //	    polls that are Waiting in the queue, and that are Running
 //	heighliner_github_rate_limit_remaining{host}
-//	    remaining requests in this hour of the credential with the fewest
+//	    remaining requests in this hour, for the credential with the fewest
 //	heighliner_github_requests_total{code}
 //	    requests that were sent, including requests of feedback, by status code; none if there
 //	    was no answer
@@ -84,11 +84,11 @@ func counted[T any](m *metrics, operation string, request func(context.Context) 
 	}
 }
 
-// budgets collects rate limits. The pool bounds the number of clients, and so of hosts.
+// budgets collects rate limits. The pool bounds the number of clients, and therefore of hosts.
 type budgets struct{ pool *github.Pool }
 
 var (
-	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests in this hour of the credential with the fewest, by host.", []string{"host"}, nil)
+	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests in this hour, for the credential with the fewest, by host.", []string{"host"}, nil)
 	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials that GitHub currently rate limits, by host.", []string{"host"}, nil)
 )
 

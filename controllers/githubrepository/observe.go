@@ -33,7 +33,7 @@ type observed struct {
 	client *github.Client
 }
 
-// The default and the minimum interval of polls.
+// Default and minimum intervals between polls.
 const (
 	defaultInterval = time.Minute
 	minInterval     = 5 * time.Second
@@ -111,7 +111,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// nameLabels adds the labels in a selection of pull requests, in lower case.
+// nameLabels adds the labels that a selection of pull requests refers to, in lower case.
 func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	var named []string
 	if choice.Labels != nil {
@@ -125,8 +125,8 @@ func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	}
 }
 
-// allows reports whether ImagePolicies of a namespace may use the repository. Labels of
-// namespaces are read from the API server, and not from the cache.
+// allows reports whether ImagePolicies of a namespace may use the repository. Namespace labels are read from
+// the API server, and not from the cache.
 func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if o.repository.NeedsNamespaceLabels(namespace) {

@@ -41,9 +41,9 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// requeueAfter returns the time until the next reconcile. A running poll enqueues the repository
-// earlier. Problems of the specification or of a Secret are checked again after the interval,
-// because Secrets are not watched.
+// requeueAfter returns the time until the next reconcile. A running poll enqueues the repository earlier.
+// Problems with the specification or a Secret are checked again after the interval, because Secrets are not
+// watched.
 func requeueAfter(o *observed, known cacheEntry, now time.Time) time.Duration {
 	switch {
 	case o.repository.Spec.Suspend:

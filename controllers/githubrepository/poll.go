@@ -32,7 +32,7 @@ const separator = "\x00"
 // any reports whether anything is wanted.
 func (w wanted) any() bool { return w.pulls || w.releases || w.tags }
 
-// query describes what a poll reads from a repository. A poll answers one query.
+// query describes what a poll reads from a repository. Each poll answers one query.
 type query struct {
 	baseURL string
 	repo    github.Repo
@@ -47,15 +47,15 @@ type query struct {
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the request for a poll. If so, a poll in
-// progress is completed, and followed by another poll. Otherwise frequent requests would cancel
-// each poll.
+// isSame reports whether two queries differ at most in the request for a poll. If they do, a poll in progress
+// is completed and then followed by another poll. If it was canceled instead, frequent requests would cancel
+// every poll.
 func (q query) isSame(other query) bool {
 	q.requested = other.requested
 	return q == other
 }
 
-// host returns the address of the server.
+// host returns the server's address.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 
 // poll contains the answers of GitHub about one repository.
@@ -63,7 +63,7 @@ type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
-	// after is the time after which shared answers must have been requested.
+	// after is the earliest time at which a shared answer may have been requested.
 	after time.Time
 	// due is the time of the next poll; zero until the poll is complete.
 	due time.Time
@@ -92,7 +92,7 @@ type poll struct {
 // credentialCheckInterval is the minimum interval of polls that only check the credentials.
 const credentialCheckInterval = 10 * time.Minute
 
-// newPoll returns a poll to run. With immediate the poll does not use earlier answers.
+// newPoll returns a poll to run. If immediate is set, the poll does not use earlier answers.
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	l := &poll{query: q, startedAt: now, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
@@ -123,7 +123,7 @@ func (l *poll) answers(q query, now time.Time) bool {
 // maxReads is the maximum number of requests for single pull requests or commits in a poll.
 const maxReads = 20
 
-// unsettledDelay is the delay before a request is repeated that GitHub did not answer conclusively.
+// unsettledDelay is the delay before a request that GitHub did not answer conclusively is repeated.
 const unsettledDelay = 10 * time.Minute
 
 // poller runs a poll.
@@ -210,8 +210,8 @@ func (a *poller) noteError(err error) bool {
 // stopped reports whether GitHub must not be called again in this poll.
 func (a *poller) stopped() bool { return limited(a.err) || a.ctx.Err() != nil }
 
-// readPullRequests requests the list of open pull requests, by number the pull requests that are
-// missing from the list, and the dates of new head commits.
+// readPullRequests requests the list of open pull requests, each pull request that is missing from the list
+// by its number, and the dates of new head commits.
 func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest) {
 	r := a.reconciler
 	list, started, err := cached(a.ctx, r.requests, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {
@@ -294,8 +294,8 @@ func (a *poller) postpone(thing string, wait time.Duration) {
 	a.postponed[thing] = a.reconciler.clock.Now().Add(wait)
 }
 
-// forEach requests things, up to maxReads in one poll. If GitHub does not know a thing, the answer
-// is not conclusive, and forEach continues with the next thing.
+// forEach makes a request for each item, up to maxReads in one poll. If GitHub does not know an item, the
+// answer is not conclusive, and forEach continues with the next item.
 func forEach[T any](a *poller, things []T, name func(T) string, request func(T) error) {
 	asked := 0
 	for _, thing := range things {
@@ -322,17 +322,17 @@ func forEach[T any](a *poller, things []T, name func(T) string, request func(T) 
 	}
 }
 
-// Delays after a transient failure, and until a poll that continues an incomplete poll.
+// Delays after a transient failure, and before a poll that continues an incomplete poll.
 const (
 	retryFirst    = 15 * time.Second
 	retryMost     = 5 * time.Minute
 	continueDelay = time.Second
 )
 
-// finish sets the time at which the next poll is due: after the interval, up to 10% earlier so that
-// not all polls happen in the same second, and soon if the poll is incomplete. After a failure
-// the next poll is due at the time that GitHub reports, earlier than the interval if the failure is
-// transient, and otherwise after the interval.
+// finish sets the time at which the next poll is due: after the interval, but up to 10% earlier so that not
+// all polls happen in the same second, and soon if the poll is incomplete. After a failure, the next poll is
+// due at the time that GitHub reports, or earlier than the interval if the failure is transient, or otherwise
+// after the interval.
 func (l *poll) finish(now time.Time) {
 	l.findMissing()
 	interval := l.query.interval

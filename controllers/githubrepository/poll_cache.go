@@ -18,9 +18,9 @@ const (
 	maxPoll = 2 * time.Minute
 )
 
-// pollCache runs polls in the background, and keeps the last poll of each GitHubRepository.
-// None of its methods waits for GitHub. The cache is lost at a restart: then each repository is
-// polled again.
+// pollCache runs polls in the background, and keeps the last poll of each GitHubRepository. None of its
+// methods waits for GitHub. The cache is lost when the process restarts. Each repository is then polled
+// again.
 type pollCache struct {
 	slots *outbound.Slots
 
@@ -87,7 +87,7 @@ func (ls *pollCache) ensure(key types.NamespacedName) *cacheEntry {
 	return ls.repositories[key]
 }
 
-// hint marks the last poll as stale, and enqueues the repository.
+// hint marks the last poll as stale and enqueues the repository.
 func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -106,8 +106,8 @@ func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 	}
 }
 
-// start queues a poll, and cancels an earlier poll. The new poll must contain the changes that the
-// hints and the earlier poll announced.
+// start queues a poll, and cancels an earlier poll. The new poll must contain the changes that the hints and
+// the earlier poll's notices announced.
 func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.Context, *poll)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// limited reports whether GitHub limits the rate of requests, or the remaining requests are
-// reserved for writes.
+// limited reports whether GitHub limits the request rate, or the remaining requests are reserved for writes.
 func limited(err error) bool {
 	kind := github.KindOf(err)
 	return kind == github.RateLimited || kind == github.Reserved

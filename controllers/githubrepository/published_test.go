@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// TestPublishedDeliveries checks that all payloads in GitHub's examples are handled correctly, for events that
-// start a poll and for events that do not.
+// TestPublishedDeliveries checks that all payloads in GitHub's examples are handled correctly, both for
+// events that start a poll and for events that do not.
 func TestPublishedDeliveries(t *testing.T) {
 	d := serve(t)
 	f, err := os.Open("../../internal/github/githubtest/testdata/webhooks.jsonl")

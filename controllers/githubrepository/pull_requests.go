@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Bounds of the schema on pull requests: numbers of characters, and numbers of labels.
+// Schema bounds on pull requests: numbers of characters, and numbers of labels.
 const (
 	maxAuthor   = 64
 	maxHeadRepo = 140
@@ -50,13 +50,13 @@ type pullRequests struct {
 
 // mergeContext is the input of a merge in addition to the previous state and the poll.
 type mergeContext struct {
-	// gap reports that there was no poll for some time, so that a head commit may have changed
-	// and changed back.
+	// gap reports that there was no poll for some time. A head commit may therefore have changed and changed
+	// back.
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
-	// lastPoll is the time of the poll of the previous state; zero if an earlier process made
-	// this poll.
+	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process made this
+	// poll.
 	lastPoll time.Time
 	// pushes contains, for head commits without a date, the time before which they were not
 	// pushed. The keys are from headOf.
@@ -64,7 +64,7 @@ type mergeContext struct {
 }
 
 // merge merges a poll into the known pull requests, highest number first. It is pure and
-// idempotent. A pull request is closed, and removed, only by an answer for its number.
+// idempotent. Only an answer for its number can close or remove a pull request.
 func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1alpha1.PullRequest {
 	merged := map[int64]v1alpha1.PullRequest{}
 	before := map[int64]v1alpha1.PullRequest{}
@@ -102,8 +102,8 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	return result
 }
 
-// isBeforeClosed reports whether an answer is older than the answer that closed a pull request, because a
-// replica of GitHub lags. If a pull request was opened again, its last change is newer.
+// isBeforeClosed reports whether an answer is older than the answer that closed a pull request, because one
+// of GitHub's replicas lags. If the pull request was opened again, its last change is newer.
 func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
 	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)
 }
@@ -135,7 +135,7 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 		Draft: g.Draft, Title: status.LineOf(g.Title, maxTitle),
 	}
 	if len(pr.HeadRepo) > maxHeadRepo {
-		pr.HeadRepo = "" // no repository has such a name
+		pr.HeadRepo = "" // no repository can have such a name
 	}
 	if len(pr.Author) > maxAuthor {
 		pr.Author = ""
@@ -146,9 +146,9 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 	return pr
 }
 
-// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the trial merge of
-// the previous push. Therefore only a commit that has the head commit as a parent counts. Until there
-// is such a commit, the last known trial merge of the same head commit counts.
+// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the trial merge of the
+// previous push. Therefore, only a commit that has the head commit as a parent counts. Until there is such a
+// commit, the last known trial merge of the same head commit counts.
 func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
@@ -200,9 +200,9 @@ func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 	return timestamp(pushed)
 }
 
-// headTime returns a time before which no image of the head commit can have been built, or nil if
-// no such time is known. A committer date is not reliable, but a push between two polls happened
-// after the first of these polls.
+// headTime returns a time before which no image of the head commit can have been built, or nil if no such
+// time is known. A committer date is not reliable, but a push between two polls must have happened after the
+// first of these polls.
 func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) *metav1.Time {
 	if was && k.HeadSHA == g.HeadSHA && k.HeadTime != nil {
 		return k.HeadTime
@@ -286,7 +286,7 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	return result
 }
 
-// rank returns the rank of a label. It is 0 if an ImagePolicy refers to the label. The comparison
+// rank returns a label's rank, which is 0 if an ImagePolicy refers to the label. The comparison
 // ignores case, as GitHub does, and accepts any commit for {{.SHA}}.
 func (m mergeContext) rank(label string) int {
 	label = strings.ToLower(label)
@@ -306,7 +306,7 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n])
 }
 
-// associations are the associations of authors, by GitHub's names.
+// associations maps GitHub's names to the associations of authors.
 var associations = map[string]v1alpha1.AuthorAssociation{
 	"OWNER": "Owner", "MEMBER": "Member", "COLLABORATOR": "Collaborator", "CONTRIBUTOR": "Contributor",
 	"FIRST_TIME_CONTRIBUTOR": "FirstTimeContributor", "FIRST_TIMER": "FirstTimer", "MANNEQUIN": "Mannequin", "NONE": "None",
@@ -330,8 +330,8 @@ func (p *pullRequests) open() []github.PullRequest {
 	return all
 }
 
-// missing returns the numbers of pull requests that are not in the list, and that were open or
-// that an ImagePolicy offers.
+// missing returns the numbers of pull requests that are not in the list, but were open before or are offered
+// by an ImagePolicy.
 func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool) []int64 {
 	there := maps.Clone(p.unusable)
 	if there == nil {
@@ -375,21 +375,22 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 // headOf returns the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
-// keepClosed is the minimum time for which closed pull requests are kept, for controllers that
-// have not observed them yet.
+// keepClosed is the minimum time for which closed pull requests are kept for controllers that have not
+// observed them yet.
 const keepClosed = 24 * time.Hour
 
-// Bounds of the status: pull requests, and bytes of JSON in total.
+// Bounds on the status: pull requests, and bytes of JSON in total.
 const (
 	maxPullRequests = 500
 	maxBytes        = 250_000
 )
 
-// retainPullRequests drops closed pull requests that are no longer offered. It then drops pull requests
-// until the rest fits into the given number of bytes of JSON, and returns the number of these. It first
-// drops closed pull requests, then pull requests of forks, which anyone can open, then others, and last
-// offered pull requests. It keeps closed pull requests that are still offered longest, because ImagePolicies
-// have not observed the change yet. In each of these classes it first drops the oldest pushes.
+// retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests
+// until the rest fits into the given number of bytes of JSON, and returns how many these were. It first drops
+// closed pull requests, then pull requests of forks, which anyone can open, then other pull requests, and
+// finally offered pull requests. It keeps closed pull requests that are still offered the longest, because
+// ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes
+// first.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota

@@ -20,7 +20,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // sha returns the SHA of a commit by number.
 func sha(n int) string { return fmt.Sprintf("%040x", n) }
 
-// drawPull draws an answer of GitHub about a pull request.
+// drawPull draws a random answer from GitHub about a pull request.
 func drawPull(t *rapid.T, number int, state github.State) github.PullRequest {
 	p := github.PullRequest{
 		Number: number, State: state, HeadRef: "feature", BaseRef: "main",
@@ -41,7 +41,7 @@ func drawState(t *rapid.T) github.State {
 	return rapid.SampledFrom([]github.State{github.Open, github.Closed}).Draw(t, "state")
 }
 
-// drawPoll draws a poll: some pull requests are listed, and some are requested by number.
+// drawPoll draws a random poll: some pull requests are listed, and some are requested by number.
 func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	p := &pullRequests{
 		time: epoch, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{},
@@ -67,7 +67,7 @@ func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	return p, m
 }
 
-// drawKnown draws the state after several polls.
+// drawKnown draws the random state after several polls.
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
 	for range rapid.IntRange(0, 3).Draw(t, "polls") {
@@ -136,7 +136,7 @@ func TestMergeProperties(t *testing.T) {
 				case i >= 0 && k.Labels[i].SHA != label.SHA:
 					t.Fatalf("label %q of pull request %d moved to another commit", label.Name, n)
 				case i < 0 && label.SHA != "" && (pr.Fork || was) && (!was || k.HeadSHA != pr.HeadSHA || label.SHA != k.HeadSHA):
-					t.Fatalf("label %q of pull request %d approves commit %s that no poll saw with it", label.Name, n, label.SHA)
+					t.Fatalf("label %q of pull request %d approves commit %s, but no poll saw them together", label.Name, n, label.SHA)
 				case i < 0 && label.SHA != "" && pr.Fork && (m.gap || k.State == v1alpha1.PullRequestClosed):
 					t.Fatalf("label %q of pull request %d approves commit %s without a poll", label.Name, n, label.SHA)
 				}
@@ -152,7 +152,7 @@ func TestMergeProperties(t *testing.T) {
 					t.Fatalf("the push of pull request %d moved to %s", n, pr.PushTime)
 				}
 				if pr.HeadTime != nil && pr.HeadTime.After(epoch) {
-					t.Fatalf("the head of pull request %d is of %s, after the poll", n, pr.HeadTime)
+					t.Fatalf("the head of pull request %d is from %s, after the poll", n, pr.HeadTime)
 				}
 			}
 			if len([]rune(pr.Title)) > maxTitle {
@@ -160,17 +160,17 @@ func TestMergeProperties(t *testing.T) {
 			}
 		}
 		if again := merge(merged, p, m); fmt.Sprint(again) != fmt.Sprint(merged) {
-			t.Fatalf("a second time it is %v, was %v", again, merged)
+			t.Fatalf("the second result is %v, the first was %v", again, merged)
 		}
 		slices.Reverse(p.listed)
 		if turned := merge(known, p, m); fmt.Sprint(turned) != fmt.Sprint(merged) {
-			t.Fatalf("in another order it is %v, was %v", turned, merged)
+			t.Fatalf("with another order the result is %v, was %v", turned, merged)
 		}
 	})
 }
 
-// TestRetainProperties checks that the retained pull requests do not depend on the order, are within the bounds,
-// and that pull requests in use are dropped last.
+// TestRetainProperties checks that the retained pull requests do not depend on the order and are within the
+// bounds, and that pull requests in use are dropped last.
 func TestRetainProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,7 +187,7 @@ func TestRetainProperties(t *testing.T) {
 		}
 		shuffled := rapid.Permutation(known).Draw(t, "order")
 		if again, _ := retainPullRequests(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
-			t.Fatalf("in another order it keeps %v, was %v", again, kept)
+			t.Fatalf("with another order it keeps %v, was %v", again, kept)
 		}
 		all, none := retainPullRequests(known, held, now, maxBytes)
 		if none != 0 {
@@ -234,7 +234,7 @@ func TestRetainBounds(t *testing.T) {
 	kept, left := retainPullRequests(all, nil, epoch, maxBytes)
 	size := sizeOf(kept)
 	if size > maxBytes || size < maxBytes-2000 || len(kept)+left != len(all) {
-		t.Errorf("%d of %d bytes for %d, and %d omitted", size, maxBytes, len(kept), left)
+		t.Errorf("%d of %d bytes for %d pull requests, and %d omitted", size, maxBytes, len(kept), left)
 	}
 	oldest := slices.MinFunc(kept, func(a, b v1alpha1.PullRequest) int { return a.HeadTime.Compare(b.HeadTime.Time) })
 	for _, pr := range all {
@@ -246,7 +246,7 @@ func TestRetainBounds(t *testing.T) {
 		all[n].HeadRef, all[n].Title, all[n].MergeSHA = "x", "", ""
 	}
 	if kept, _ := retainPullRequests(all, nil, epoch, maxBytes); len(kept) != maxPullRequests {
-		t.Errorf("%d small ones are kept, want %d", len(kept), maxPullRequests)
+		t.Errorf("%d small pull requests are kept, want %d", len(kept), maxPullRequests)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestLateDate(t *testing.T) {
 	if known[0].HeadTime != nil {
 		t.Fatalf("a head without a date has the time %s", known[0].HeadTime)
 	}
-	same(t, "commits to ask for", undatedHeads(known, poll), []string{sha(2)})
+	same(t, "commits to request", undatedHeads(known, poll), []string{sha(2)})
 	poll.time = epoch.Add(time.Minute)
 	again := pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: late})
 	same(t, "pushes", maps.Collect(maps.All(again)), late)
@@ -287,8 +287,8 @@ func TestLateDate(t *testing.T) {
 	same(t, "pushes that remain", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
-// TestOfferedVersionsAreRetained checks that a pull request that an ImagePolicy offers is kept, for any number of newer
-// pull requests, and for any texts of other users.
+// TestOfferedVersionsAreRetained checks that a pull request that an ImagePolicy offers is kept, regardless of
+// the number of newer pull requests and of the texts of other users.
 func TestOfferedVersionsAreRetained(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {
@@ -327,9 +327,9 @@ func TestDates(t *testing.T) {
 	for name, test := range map[string]struct {
 		date, head, push time.Time
 	}{
-		"in the future":          {epoch.AddDate(73, 0, 0), epoch, epoch},
-		"ten days old":           {epoch.AddDate(0, 0, -10), epoch.AddDate(0, 0, -10), epoch.Add(-time.Hour)},
-		"later than the opening": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
+		"in the future": {epoch.AddDate(73, 0, 0), epoch, epoch},
+		"ten days old":  {epoch.AddDate(0, 0, -10), epoch.AddDate(0, 0, -10), epoch.Add(-time.Hour)},
+		"later than the creation of the pull request": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
 	} {
 		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", CreatedAt: epoch.Add(-time.Hour)}
 		poll := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
@@ -366,11 +366,11 @@ func TestTagsOfTwoPolicies(t *testing.T) {
 		patterns []string
 		want     map[string]int
 	}{
-		"two":                {[]string{api, web}, map[string]int{"api": 250, "web": 250}},
-		"a small one":        {[]string{cart, web}, map[string]int{"cart": 10, "web": 490}},
-		"three":              {[]string{api, cart, web}, map[string]int{"api": 245, "cart": 10, "web": 245}},
-		"all, and a part":    {[]string{"", api}, map[string]int{"web": 250, "api": 250}},
-		"one that is broken": {[]string{"(", api}, map[string]int{"api": 400}},
+		"two":                        {[]string{api, web}, map[string]int{"api": 250, "web": 250}},
+		"a small selection":          {[]string{cart, web}, map[string]int{"cart": 10, "web": 490}},
+		"three":                      {[]string{api, cart, web}, map[string]int{"api": 245, "cart": 10, "web": 245}},
+		"all tags, and some of them": {[]string{"", api}, map[string]int{"web": 250, "api": 250}},
+		"an invalid expression":      {[]string{"(", api}, map[string]int{"api": 400}},
 	} {
 		tags, left := tagsOf(list, strings.Join(test.patterns, separator))
 		got := map[string]int{}
@@ -380,7 +380,7 @@ func TestTagsOfTwoPolicies(t *testing.T) {
 		}
 		same(t, name, got, test.want)
 		if name == "two" && (left != 500 || tags[0].Name != "web/v1.599.0") {
-			t.Errorf("%s: %d are omitted, first is %s", name, left, tags[0].Name)
+			t.Errorf("%s: %d are omitted, the first tag is %s", name, left, tags[0].Name)
 		}
 	}
 }
@@ -392,13 +392,13 @@ func TestTagsAreBounded(t *testing.T) {
 		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("v0.0.%d", n), SHA: sha(n)})
 	}
 	tags, left := tagsOf(list, "")
-	same(t, "kept and left", []int{len(tags), left}, []int{maxTags, 1500})
+	same(t, "kept and omitted", []int{len(tags), left}, []int{maxTags, 1500})
 	same(t, "highest", tags[0].Name, "v0.0.1999")
 	for n := range list.Items {
 		list.Items[n].Name += strings.Repeat("x", 240)
 	}
 	if tags, left := tagsOf(list, ""); sizeOf(tags) > maxTagBytes || len(tags)+left != 2000 {
-		t.Errorf("%d tags of %d bytes, and %d left", len(tags), sizeOf(tags), left)
+		t.Errorf("%d tags of %d bytes, and %d omitted", len(tags), sizeOf(tags), left)
 	}
 	tags, _ = tagsOf(list, `v0\.0\.7x*`+separator+`nothing`)
 	same(t, "by pattern", len(tags), 1)

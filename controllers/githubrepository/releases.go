@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// Bounds of the schema on the numbers of releases and tags, and bounds in bytes of JSON.
+// Schema bounds on the numbers of releases and tags, and bounds in bytes of JSON.
 const (
 	maxReleases     = 100
 	maxReleaseBytes = 30_000
@@ -64,7 +64,7 @@ func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, 
 	return kept, left
 }
 
-// fit returns as many items as allowed, and the number of omitted items.
+// fit returns as many items as the bounds allow, and the number of omitted items.
 func fit[T any](all []T, count, bytes int) ([]T, int) {
 	size := 0
 	for i, x := range all {
@@ -75,7 +75,7 @@ func fit[T any](all []T, count, bytes int) ([]T, int) {
 	return all, 0
 }
 
-// natural compares names. It compares numbers in names by value.
+// natural compares names. It compares the numbers within names by value.
 func natural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {

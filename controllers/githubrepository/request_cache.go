@@ -22,7 +22,7 @@ type requestCache struct {
 	answers map[subject]*answer
 }
 
-// subject is the subject of a request: a part of a repository, for one client.
+// subject is what a request asks for: a part of a repository, for one client.
 type subject struct {
 	client *github.Client
 	repo   string // in lower case
@@ -47,8 +47,8 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long answers are kept, and maxAnswers the maximum size of all answers in
-// bytes. Beyond this size the oldest answers are removed. Each of them costs a new request.
+// answerLifetime is how long answers are kept, and maxAnswers the maximum size of all answers in bytes.
+// Beyond this size, the oldest answers are removed. Each removed answer costs a new request.
 const (
 	answerLifetime = time.Hour
 	maxAnswers     = 32 << 20
@@ -58,9 +58,9 @@ func newRequestCache(c clock.PassiveClock) *requestCache {
 	return &requestCache{clock: c, answers: map[subject]*answer{}}
 }
 
-// cached returns an answer to a request that was made after the given time, and the time of
-// this request. Concurrent callers share one request. Errors are not cached. A request
-// continues even if its caller no longer waits.
+// cached returns an answer to a request that was made after the given time, and the time of this request.
+// Concurrent callers share one request. Errors are not cached. A request continues even if its caller no
+// longer waits for it.
 func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo github.Repo, part string, after time.Time, request func(context.Context) (T, error)) (T, time.Time, error) {
 	what := subject{client: c, repo: strings.ToLower(repo.String()), part: part}
 	for {

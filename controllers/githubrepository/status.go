@@ -79,7 +79,8 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 // minPullBytes is the minimum size that is reserved for pull requests in the status.
 const minPullBytes = 100_000
 
-// maxGap is the maximum delay of a poll that still counts as consecutive.
+// maxGap is the maximum delay beyond the interval with which a poll still counts as following the previous
+// poll without a gap.
 const maxGap = 5 * time.Minute
 
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
@@ -118,7 +119,7 @@ func pullsWereCut(st *v1alpha1.GitHubRepositoryStatus) bool {
 
 // truncation describes the items that do not fit into the status.
 type truncation struct {
-	reason string // if several kinds are truncated, the reason of pull requests
+	reason string // if several kinds are truncated, the reason for pull requests
 	parts  []string
 }
 
@@ -192,7 +193,7 @@ func amount(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// summary returns the message of condition Ready after a poll.
+// summary returns condition Ready's message after a poll.
 func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	var parts []string
 	w := l.query.wanted

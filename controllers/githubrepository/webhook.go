@@ -29,10 +29,10 @@ import (
 const (
 	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
-	// maxDeliveries is the maximum number of deliveries that are read concurrently, and
-	// maxDeliveriesFrom the maximum from one address, which may be a proxy. A slow body occupies
-	// a slot for ten seconds. There is no limit per repository, because anyone can send
-	// deliveries whose signature is not verified yet.
+	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom the
+	// maximum from one address, which may be that of a proxy. A slow body occupies a slot for ten seconds.
+	// There is no limit per repository, because anyone can send deliveries whose signature is not verified
+	// yet.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
 	// secretAge is how long a Secret is cached, so that unverified deliveries cause few reads.
@@ -59,9 +59,8 @@ const (
 	pollBurst           = 6
 )
 
-// webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. Deliveries
-// are only hints to start a poll earlier. The change to a lost delivery is observed by the next
-// regular poll.
+// webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. Deliveries are only
+// hints to start a poll earlier. If a delivery is lost, the next regular poll observes the change.
 //
 // A GitHub App and an organization have one webhook for all of their repositories. A delivery
 // therefore concerns each GitHubRepository of the namespace that refers to the same Secret and
@@ -115,7 +114,7 @@ type deliveryState struct {
 	packages map[string]bool
 }
 
-// init sets the internal fields of a handler.
+// init sets a handler's internal fields.
 func (h *webhookHandler) init() *webhookHandler {
 	h.slots = &slotCounter{taken: map[string]int{}}
 	h.deliveries, h.sources, h.secretCache = lru.New(maxRemembered), lru.New(maxSources), lru.New(maxSecrets)
@@ -124,7 +123,7 @@ func (h *webhookHandler) init() *webhookHandler {
 	return h
 }
 
-// The results of deliveries in the metric.
+// Delivery results in the metric.
 const (
 	resultAccepted  = "Accepted"
 	resultIgnored   = "Ignored"
@@ -220,8 +219,7 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	return http.StatusAccepted, resultAccepted, "accepted"
 }
 
-// secretOf returns the repository at a path, and the secret of its webhook. They are nil if they do
-// not exist.
+// secretOf returns the repository at a path and its webhook's secret. Each is nil if it does not exist.
 func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
 	var repository v1alpha1.GitHubRepository
 	err := h.repositories.Get(ctx, key, &repository)
@@ -297,7 +295,7 @@ func keyOf(path string) (types.NamespacedName, bool) {
 	return key, ok && both && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// stateOf returns the state of the deliveries for an existing repository.
+// stateOf returns the delivery state of an existing repository.
 func (h *webhookHandler) stateOf(key types.NamespacedName) *deliveryState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -357,7 +355,7 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 	return true
 }
 
-// flush starts a poll and reports packages for the events that were collected since a time.
+// flush starts a poll and reports packages for the events that were collected since the given time.
 func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
 	poll, numbers, packages := in.poll, in.numbers, in.packages
@@ -389,7 +387,7 @@ func (h *webhookHandler) reconciles(namespace string) bool {
 	}
 }
 
-// requestPoll requests a poll by the leader, as users do, for events since a time.
+// requestPoll requests a poll by the leader, as users do, for events since the given time.
 func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()

@@ -2,7 +2,7 @@ package githubrepository
 
 import "sync"
 
-// slotCounter limits the number of concurrent deliveries by key.
+// slotCounter limits the number of concurrent deliveries per key.
 type slotCounter struct {
 	mu    sync.Mutex
 	taken map[string]int

@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// door is the webhook server of a test.
+// door is a test's webhook server.
 type door struct {
 	*story
 	address string
@@ -80,7 +80,7 @@ func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	return code
 }
 
-// after waits, and returns the hints and packages since the last call.
+// after waits for a duration, and returns the hints and packages since the last call.
 func (d *door) after(wait time.Duration) []string {
 	d.clock.Step(wait)
 	d.mu.Lock()
@@ -109,15 +109,15 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, []byte("guessed")))
 		}, 401, "Unauthorized"},
 		"no signature": {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, 401, "Unauthorized"},
-		"a signature by SHA-1 alone": {func(r *http.Request) {
+		"only a SHA-1 signature": {func(r *http.Request) {
 			r.Header.Set("X-Hub-Signature", "sha1="+strings.Repeat("0", 40))
 			r.Header.Del("X-Hub-Signature-256")
 		}, 401, "Unauthorized"},
-		"a signature of an empty secret": {func(r *http.Request) {
+		"a signature with an empty secret": {func(r *http.Request) {
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign(event.Payload, nil))
 		}, 401, "Unauthorized"},
 		"another body":            {func(r *http.Request) { body(r, []byte(`{"action":"opened"}`)) }, 401, "Unauthorized"},
-		"of a form":               {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "UnsupportedMediaType"},
+		"content type of a form":  {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "UnsupportedMediaType"},
 		"read":                    {func(r *http.Request) { r.Method = http.MethodGet }, 405, "MethodNotAllowed"},
 		"put":                     {func(r *http.Request) { r.Method = http.MethodPut }, 405, "MethodNotAllowed"},
 		"large":                   {func(r *http.Request) { body(r, make([]byte, maxPayload+1)) }, 413, "TooLarge"},
@@ -191,8 +191,8 @@ func TestHints(t *testing.T) {
 	}
 	same(t, "passed on immediately", d.after(coalesceDelay/2), []string(nil))
 	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]", "shop shop"})
-	same(t, "answer to what comes again", d.send(first, "signs"), 202)
-	same(t, "passed on of what comes again", d.after(coalesceDelay), []string(nil))
+	same(t, "answer to a repeated delivery", d.send(first, "signs"), 202)
+	same(t, "passed on from a repeated delivery", d.after(coalesceDelay), []string(nil))
 	d.mu.Lock()
 	same(t, "results", d.results, map[string]int{"Accepted": 5, "Ignored": 1, "Duplicate": 1})
 	d.mu.Unlock()
@@ -201,11 +201,12 @@ func TestHints(t *testing.T) {
 	same(t, "answer about another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
 	same(t, "passed on about another repository", d.after(coalesceDelay), []string(nil))
 
-	same(t, "answer once the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
-	same(t, "passed on once the time is over", d.after(coalesceDelay), []string{"shop [1]"})
+	same(t, "answer after the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
+	same(t, "passed on after the time is over", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
-// TestHintsAreBounded checks that any number of hints cause few polls, and that the last hint causes a poll.
+// TestHintsAreBounded checks that any number of hints cause only a few polls, and that the last hint causes a
+// poll.
 func TestHintsAreBounded(t *testing.T) {
 	d := serve(t)
 	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
@@ -226,9 +227,9 @@ func TestHintsAreBounded(t *testing.T) {
 	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "signs")]++
 	}
-	same(t, "answers to a flood", codes, map[int]int{202: deliveryBurst, 429: 50})
+	same(t, "answers to a flood of deliveries", codes, map[int]int{202: deliveryBurst, 429: 50})
 	d.clock.Step(10 * time.Second)
-	same(t, "answer after it", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
+	same(t, "answer after the flood", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
 
 // TestUnsignedDeliveries checks that unsigned deliveries, which anyone can send, use neither the rate nor the slots
@@ -242,14 +243,14 @@ func TestUnsignedDeliveries(t *testing.T) {
 	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(n, "edited"), "guessed")]++
 	}
-	same(t, "answers to a flood", codes, map[int]int{401: deliveryBurst + 50})
-	same(t, "answer to what is signed", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+	same(t, "answers to a flood of deliveries", codes, map[int]int{401: deliveryBurst + 50})
+	same(t, "answer to a signed delivery", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 	same(t, "reads of the Secret", reads.count, 1)
 
 	d.secret("webhook", "secret", "changed")
 	d.clock.Step(secretAge)
-	same(t, "answer by the previous Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
-	same(t, "answer by the current Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
+	same(t, "answer with the previous Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
+	same(t, "answer with the current Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
 	same(t, "reads of the Secret", reads.count, 2)
 }
 
@@ -263,8 +264,8 @@ func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj clie
 	return c.Reader.Get(ctx, key, obj, opts...)
 }
 
-// TestSlowDeliveries checks that slow bodies, whose signatures are not checked yet, block no deliveries for the same
-// repository or other repositories, and that slow bodies from one address block no other addresses.
+// TestSlowDeliveries checks that slow bodies, whose signatures are not checked yet, do not block deliveries
+// for the same or other repositories, and that slow bodies from one address do not block other addresses.
 func TestSlowDeliveries(t *testing.T) {
 	d := serve(t)
 	slow := func() {
@@ -299,11 +300,12 @@ func TestSlowDeliveries(t *testing.T) {
 	}
 	same(t, "answer while the address has no slot", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
 	leave()
-	same(t, "answer then", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+	same(t, "answer after a slot is free", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
 
-// TestDeliveriesOfAnApp checks that a delivery of a GitHub App, which has only one webhook, is handled by the
-// GitHubRepository of its repository in the namespace if it refers to the same Secret.
+// TestDeliveriesOfAnApp checks a delivery of a GitHub App, which has only one webhook: the GitHubRepository
+// for the delivery's repository handles the delivery if it is in the same namespace and refers to the same
+// Secret.
 func TestDeliveriesOfAnApp(t *testing.T) {
 	d := serve(t)
 	cart := d.github.AddRepository("acme/cart")
@@ -329,8 +331,8 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	same(t, "passed on after a rename", d.after(coalesceDelay), []string{"shop []"})
 }
 
-// TestLargePush checks the delivery for a push of 2,048 commits, the maximum in one delivery of GitHub, which is
-// larger than the part that is kept.
+// TestLargePush checks the delivery for a push of 2,048 commits, the maximum in one of GitHub's deliveries.
+// The delivery is larger than the part that is kept.
 func TestLargePush(t *testing.T) {
 	d := serve(t)
 	commit := fmt.Sprintf(`{"id":%q,"message":%q}`, strings.Repeat("a", 40), strings.Repeat("m", 1400))
@@ -340,12 +342,13 @@ func TestLargePush(t *testing.T) {
 	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
-// TestReplicasAskTheOther checks that a replica that does not reconcile the namespace requests the poll from the replica that does.
+// TestReplicasAskTheOther checks that a replica that does not reconcile the namespace requests the poll from
+// the replica that reconciles it.
 func TestReplicasAskTheOther(t *testing.T) {
 	for name, other := range map[string]func(*door){
-		"not the leader":      func(d *door) { d.hooks.elected = make(chan struct{}) },
-		"holds another shard": func(d *door) { d.elsewhere = true },
-		"neither of the two":  func(d *door) { d.hooks.elected, d.elsewhere = make(chan struct{}), true },
+		"not the leader":           func(d *door) { d.hooks.elected = make(chan struct{}) },
+		"has another shard":        func(d *door) { d.elsewhere = true },
+		"neither leader nor shard": func(d *door) { d.hooks.elected, d.elsewhere = make(chan struct{}), true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := serve(t)
@@ -395,7 +398,7 @@ func TestServerEnds(t *testing.T) {
 	t.Parallel()
 	s := &webhookServer{address: "127.0.0.1:-1"}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--webhook-bind-address") {
-		t.Errorf("at no address: %v", err)
+		t.Errorf("without an address: %v", err)
 	}
 	if s.NeedLeaderElection() {
 		t.Error("replicas other than the leader take no deliveries")

@@ -18,7 +18,7 @@ const maxTimes = 200
 // timesInterval is the maximum time until the next scan while build times are missing.
 const timesInterval = time.Minute
 
-// buildTime is the build time of the image of a tag; zero if the image has no build time.
+// buildTime is the build time of a tag's image; zero if the image has no build time.
 type buildTime struct {
 	digest string
 	at     time.Time
@@ -42,9 +42,9 @@ func (o *observed) byBuildTime() bool {
 	return o.policy.Spec.Versioning.Scheme == v1alpha1.SchemePushTime && o.github == nil && o.pinned == nil
 }
 
-// BuildTime returns the build time of the image of a tag. It requests the time unless the time is
-// known and the image has not changed. A scan requests a limited number of times, and sets untimed
-// if more times are unknown.
+// BuildTime returns the build time of a tag's image. It requests the time unless the time is known and the
+// image has not changed. A scan requests only a limited number of build times, and sets untimed if more of
+// them are unknown.
 func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	known, ok := a.times[tag]
 	image, asked := a.images[ref{0, tag}]
@@ -93,9 +93,9 @@ func (l *scanRecord) forgetTimes(tags []string) {
 	})
 }
 
-// rankTimed ranks tags by the build times of their images. The offer does not change until all times
-// are known: otherwise a policy would first offer an old image, and then one newer image after
-// another. A tag with another image is another version, and is removed from before.
+// rankTimed ranks tags by the build times of their images. The offer does not change until all times are
+// known. Otherwise, a policy would first offer an old image, and then one newer image after another. A tag
+// with another image is another version, and is removed from before.
 func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, before map[string]v1alpha1.OfferedRelease) *version.Ranking {
 	times := make(map[string]version.Timed, len(tags))
 	s.untimed = 0
@@ -123,8 +123,8 @@ func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, befor
 	return o.selector.RankTimed(tags, times)
 }
 
-// sameImage reports whether a tag still has the offered image in at least one repository, or
-// its image is not known. A tag counts as moved only if it moved in all repositories.
+// sameImage reports whether a tag still has the offered image in at least one repository, or whether its
+// image is not known. A tag counts as moved only if it moved in all repositories.
 func (a *recordReader) sameImage(tag string, rel v1alpha1.OfferedRelease) bool {
 	for i := range rel.Images {
 		if image, err := a.Resolve(i, tag); err != nil || image.Digest == rel.Images[i].Digest {
@@ -134,7 +134,7 @@ func (a *recordReader) sameImage(tag string, rel v1alpha1.OfferedRelease) bool {
 	return false
 }
 
-// buildTimeOf returns the version of a listed tag.
+// buildTimeOf returns the version of a listed tag, which is its build time.
 func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) version.Timed {
 	if s.failures >= maxFailures {
 		s.untimed++

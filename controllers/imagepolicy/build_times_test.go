@@ -90,7 +90,7 @@ func TestByTimeStable(t *testing.T) {
 	same(t, "offered again", tagged(p), first)
 	same(t, "writes", s.writes-writes, 0)
 	if heads, gets = s.server.Requests(registrytest.Head)-heads, s.server.Requests(registrytest.Get)-gets; heads > 10 || gets > 0 {
-		t.Errorf("asked for %d digests and %d manifests, want a digest for each of the ten that are offered", heads, gets)
+		t.Errorf("%d digests and %d manifests were requested, want one digest for each of the ten offered versions", heads, gets)
 	}
 	s.restart()
 	p = s.scan("shop")
@@ -129,7 +129,7 @@ func TestByTimeOfManyTags(t *testing.T) {
 	s.built("a-new-one", 0)
 	s.clock.Step(time.Hour)
 	p, _ = s.pass("shop")
-	same(t, "while times are asked for again", tagged(p)[0], atTime(s.clock.Now().Add(-time.Hour-2*timesInterval-time.Minute))+" t0000")
+	same(t, "while times are requested again", tagged(p)[0], atTime(s.clock.Now().Add(-time.Hour-2*timesInterval-time.Minute))+" t0000")
 	for range 3 {
 		s.clock.Step(timesInterval)
 		p, _ = s.pass("shop")
@@ -137,8 +137,8 @@ func TestByTimeOfManyTags(t *testing.T) {
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "a-new-one")
 }
 
-// TestByTimeOfMovingTags checks that a tag that moves to a newer or older image results in another version and
-// withdraws no version, and that no version gets the image of another version.
+// TestByTimeOfMovingTags checks that a tag that moves to a newer or older image results in another version,
+// that no version is withdrawn, and that no version gets another version's image.
 func TestByTimeOfMovingTags(t *testing.T) {
 	s := begin(t)
 	old := s.built("main", 3*time.Hour)
@@ -164,11 +164,11 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable", "2026.1.1.22.5.5 main"})
 	same(t, "withdrawn", taken(p), []string(nil))
 	if d := p.Status.Releases[1].Images[0].Digest; d == old || d == young {
-		t.Errorf("an older image is offered by the digest %s of another one", d)
+		t.Errorf("an older image is offered with the digest %s of another image", d)
 	}
 
-	// Tags beyond the limits are not requested in each scan. A moved tag is noticed when it would be offered,
-	// before it is offered.
+	// Tags beyond the limits are not requested in each scan. A moved tag is noticed just before it would be
+	// offered.
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
 	s.hold("shop")
 	p = s.scan("shop")
@@ -207,7 +207,7 @@ func TestByTimeWithFailures(t *testing.T) {
 
 	s.restart()
 	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
-	same(t, "offered while the registry is away", tagged(s.scan("shop")), tagged(p))
+	same(t, "offered while the registry is unavailable", tagged(s.scan("shop")), tagged(p))
 	s.server.Heal()
 	// An image that is listed but does not exist is requested again, and does not block other images.
 	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/d") }, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
@@ -217,7 +217,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.server.Heal()
 	p = s.scan("shop")
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "d")
-	// An image is gone after its absence was proved twice.
+	// An image counts as gone after its absence was proved twice.
 	s.server.Delete(t, path, "d")
 	s.server.Delete(t, path, p.Status.Releases[0].Images[0].Digest)
 	s.microservice("shop", "shop", "release "+p.Status.Latest)
@@ -225,7 +225,8 @@ func TestByTimeWithFailures(t *testing.T) {
 	same(t, "withdrawn", taken(s.scan("shop")), []string{p.Status.Latest + " in release: Gone"})
 }
 
-// TestByTimeOfIndexes checks that the time of an image for several platforms is the time of its index, otherwise of its image.
+// TestByTimeOfIndexes checks that the build time of an image for several platforms is the time in its index
+// or, if the index has none, in the image for the platform.
 func TestByTimeOfIndexes(t *testing.T) {
 	s := begin(t)
 	index := func(tag string, ago time.Duration, annotated string) {
@@ -245,7 +246,8 @@ func TestByTimeOfIndexes(t *testing.T) {
 	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 inner", "2025.6.7.8.9.10 annotated"})
 }
 
-// TestByTimeInsteadOfSemVer checks that, after a change of the scheme, versions in use remain until there is a newer version.
+// TestByTimeInsteadOfSemVer checks that, after a change of the versioning scheme, versions in use remain
+// until there is a newer version.
 func TestByTimeInsteadOfSemVer(t *testing.T) {
 	s := begin(t)
 	s.built("1.0.0", time.Hour)
@@ -281,9 +283,9 @@ func TestExplainByTime(t *testing.T) {
 	}
 }
 
-// TestExplainTimesOfManyImages checks that Explain requests the times of 1,500 images in one run, each once
-// regardless of the result, and reports its progress. If the registry fails, or the caller stops waiting,
-// Explain ends at the next images, and no tag is evaluated.
+// TestExplainTimesOfManyImages checks that Explain requests the times of 1,500 images in one run, each only
+// once regardless of the result, and reports its progress. If the registry fails, or the caller stops
+// waiting, Explain ends at one of the next images, and no tag is evaluated.
 func TestExplainTimesOfManyImages(t *testing.T) {
 	const many = 1500
 	server := registrytest.New(t)
@@ -300,10 +302,10 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(), PerSecond: 1e6, Burst: 1e6})
 		return Explain(ctx, policy, scanner, registry.Credential{}, registry.TLS{}, "linux/amd64", progress)
 	}
-	// bounded checks the number of requests since before, for a number of images.
+	// bounded checks the number of requests that were made since before, for a number of images.
 	bounded := func(t *testing.T, before, images int) {
 		t.Helper()
-		if n := server.Total() - before; n > 3*images+50 { // digest, manifest and configuration of each image; the list, and failed attempts
+		if n := server.Total() - before; n > 3*images+50 { // digest, manifest, and configuration of each image; the list, and failed attempts
 			t.Errorf("%d requests for %d images", n, images)
 		}
 	}
@@ -319,11 +321,11 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 			t.Errorf("%d of %d tags are offered, %d without a time, %v", len(got.Offered), got.Tags, got.Untimed, err)
 		}
 		if want := (Progress{Timed: many, Times: many, Images: 10}); fell || reported != want {
-			t.Errorf("the last progress was %+v, and it went back: %t; want %+v", reported, fell, want)
+			t.Errorf("the last progress was %+v, and progress decreased: %t; want %+v", reported, fell, want)
 		}
 		bounded(t, before, many)
 	})
-	t.Run("until no caller waits", func(t *testing.T) {
+	t.Run("until the caller stops waiting", func(t *testing.T) {
 		reason := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		before := server.Total()

@@ -1,10 +1,10 @@
-// Package imagepolicy reconciles ImagePolicies: it scans registries, and offers the versions
-// that exist and that the policies admit.
+// Package imagepolicy reconciles ImagePolicies: it scans registries, and offers the existing versions that
+// the policies admit.
 //
-// A reconcile observes the cluster, selects releases from the last scan, plans the status,
-// and writes it. It never waits for a registry: a bounded number of scans, in total and for each
-// tenant, run in the background, and enqueue the policy when they are done. Package
-// internal/version defines versions and their order. The client of registries is internal/registry.
+// A reconcile observes the cluster, selects releases from the last scan, plans the status, and writes it. It
+// never waits for a registry: a bounded number of scans, in total and for each tenant, run in the background,
+// and enqueue the policy when they are done. Package internal/version defines versions and their order. The
+// registry client is internal/registry.
 //
 //	controller.go     setup, RBAC, Reconcile
 //	observe.go        the input of a reconcile
@@ -66,9 +66,9 @@ type Scanner interface {
 	Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error)
 }
 
-// Verifier verifies signatures of images.
+// Verifier verifies image signatures.
 type Verifier interface {
-	// Verify searches for a signature by one of the keys. An error is not a result.
+	// Verify searches for a signature by one of the keys. If it returns an error, there is no result.
 	Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error)
 }
 
@@ -92,13 +92,13 @@ type Options struct {
 	Scans int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Platform is the default of spec.platforms. By default it is linux with the architecture of
-	// the manager.
+	// Platform is the default for spec.platforms. Platform itself defaults to linux with the manager's
+	// architecture.
 	Platform string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Packages receives GitHubRepositories with a new version of a package. ImagePolicies that
-	// read these repositories scan immediately. The sender limits the rate. It may be nil.
+	// Packages receives GitHubRepositories for which there is a new version of a package. ImagePolicies that
+	// read these repositories scan immediately. The sender limits the rate. Packages may be nil.
 	Packages <-chan types.NamespacedName
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
@@ -154,7 +154,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	ls := newScanCache(o.Clock, o.Scans)
 	m, err := newMetrics(o.Metrics, ls)
 	if err != nil {
-		return fmt.Errorf("register metrics of ImagePolicies: %w", err)
+		return fmt.Errorf("register ImagePolicy metrics: %w", err)
 	}
 	r := &Reconciler{
 		Client:     mgr.GetClient(),
@@ -189,8 +189,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// Reconcile reports the offer of one ImagePolicy according to its last scan, and starts a scan if
-// one is due.
+// Reconcile reports what one ImagePolicy offers according to its last scan, and starts a scan if one is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.ImagePolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {
@@ -250,7 +249,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// watchPackages requests scans for new versions of packages until ctx ends.
+// watchPackages requests scans for new package versions until ctx ends.
 func (r *Reconciler) watchPackages(ctx context.Context, packages <-chan types.NamespacedName, enqueue func(ctrl.Request)) {
 	for {
 		select {
@@ -272,7 +271,7 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
-// startScan starts a scan, which makes all requests that a selection of the current state requires.
+// startScan starts a scan, which makes all requests that a selection based on the current state requires.
 // After the scan, a reconcile repeats the selection with the results and the state at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absentSince)

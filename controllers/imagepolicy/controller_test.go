@@ -55,11 +55,11 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	same(t, "tags", p.Status.Scan.Tags, int32(6))
 	same(t, "events", s.reported(), []string(nil))
 	if next < 54*time.Second || next > time.Minute {
-		t.Errorf("next scan in %s, want an interval less up to a tenth", next)
+		t.Errorf("next scan in %s, want at most an interval, and at least nine tenths of it", next)
 	}
 }
 
-// TestSchemes checks that a version of another scheme remains while it is in use, and is found by its text.
+// TestSchemes checks that a version from another scheme remains while it is in use, and is found by its text.
 func TestSchemes(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*v1alpha1.ImagePolicySpec)
@@ -148,8 +148,8 @@ func TestHeldVersionsStayOffered(t *testing.T) {
 	same(t, "withdrawn", taken(p), []string(nil))
 }
 
-// TestHeldGroupsAreMarked checks that versions beyond the limits that a Microservice uses are marked, so that
-// a new Microservice does not start them (rule 17).
+// TestHeldGroupsAreMarked checks that versions that are beyond the limits but that a Microservice uses are
+// marked, so that a new Microservice does not start them (rule 17).
 func TestHeldGroupsAreMarked(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0")
@@ -163,7 +163,7 @@ func TestHeldGroupsAreMarked(t *testing.T) {
 	s.hold("old", "4-x 4.0.0")
 	s.microservice("new", "shop", "4-x 4.0.0")
 	p = s.scan("shop")
-	same(t, "offered when nothing holds it", offered(p), []string{"4.0.0 in 4-x"})
+	same(t, "offered when it is not in use", offered(p), []string{"4.0.0 in 4-x"})
 }
 
 func TestWithdrawals(t *testing.T) {
@@ -180,7 +180,7 @@ func TestWithdrawals(t *testing.T) {
 		"excluded by its tag": {func(s *story) {
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = &v1alpha1.TagFilter{Exclude: []string{`^1\.1`}} })
 		}, []string{"1.1.0 in release: Excluded"}},
-		"left out of a written list": {func(s *story) {
+		"missing from an explicit list": {func(s *story) {
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 				p.Spec.Source = &v1alpha1.ImageSource{Pinned: &v1alpha1.PinnedSource{Versions: []string{"1.0.0"}}}
 			})
@@ -221,7 +221,7 @@ func TestWithdrawals(t *testing.T) {
 			s.hold("shop", "release 1.0.0")
 			p = s.scan("shop")
 			if name != "another grouping" {
-				same(t, "withdrawn when nothing holds it", taken(p), []string(nil))
+				same(t, "withdrawn when it is not in use", taken(p), []string(nil))
 			}
 		})
 	}
@@ -258,14 +258,14 @@ func TestGoneNeedsTwoScans(t *testing.T) {
 		p, _ = s.pass("shop")
 	}
 	same(t, "after events", taken(p), []string(nil))
-	same(t, "requests of events", s.server.Total(), asked)
+	same(t, "requests because of events", s.server.Total(), asked)
 	p = s.scan("shop")
 	same(t, "after two scans", taken(p), []string{"1.1.0 in release: Gone"})
 	same(t, "offered", offered(p), []string{"1.0.0 in release"})
 
 	s.push("1.1.0")
 	p = s.scan("shop")
-	same(t, "when pushed again", taken(p), []string(nil))
+	same(t, "after the version was pushed again", taken(p), []string(nil))
 	same(t, "offered again", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
@@ -310,7 +310,7 @@ func TestFailuresLoseNothing(t *testing.T) {
 			fail:  func(r *registrytest.Server) { r.SetTags(path, []string{}) },
 			ready: "True Succeeded", reachable: "True Answered", limited: "False",
 		},
-		"shrunken list": {
+		"shortened list": {
 			fail:  func(r *registrytest.Server) { r.SetTags(path, []string{"1.0.0"}) },
 			ready: "True Succeeded", reachable: "True Answered", limited: "False",
 		},
@@ -365,8 +365,8 @@ func TestFailuresLoseNothing(t *testing.T) {
 			s.push("1.3.0")
 			s.clock.Step(2 * time.Minute)
 			p, _ = s.pass("shop")
-			same(t, "latest when healed", p.Status.Latest, "1.3.0")
-			same(t, "RateLimited when healed", condition(p, "RateLimited"), "False NotLimited: requests to the registry are not limited")
+			same(t, "latest after the failure", p.Status.Latest, "1.3.0")
+			same(t, "RateLimited after the failure", condition(p, "RateLimited"), "False NotLimited: requests to the registry are not limited")
 		})
 	}
 }
@@ -380,8 +380,8 @@ func (h onlyHost) Credential(context.Context, string) (registry.Credential, erro
 	return registry.Credential{Username: "cloud", Password: h.password}, nil
 }
 
-// TestWorkloadIdentity checks that policies without imagePullSecrets read the registries that the identity of the manager serves
-// with this identity, in the namespaces that may use it.
+// TestWorkloadIdentity checks that, in the namespaces that may use the manager's identity, policies without
+// imagePullSecrets use this identity for the registries that it serves.
 func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -419,8 +419,8 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityAndOwnAuthority checks that the credential of the manager is not sent over connections that are authenticated
-// with a certificate authority of the policy.
+// TestWorkloadIdentityAndOwnAuthority checks that the manager's credential is not sent over connections that
+// are authenticated with a policy's certificate authority.
 func TestWorkloadIdentityAndOwnAuthority(t *testing.T) {
 	t.Parallel()
 	i := identity{Identity: onlyHost{host: "ghcr.io", password: "token"}}
@@ -442,15 +442,15 @@ func TestCredentials(t *testing.T) {
 		"missing": {nil, `False SecretNotFound: spec.imagePullSecrets[0].name: Secret "pull" not found in this namespace: create it, or correct the name`},
 		"bad": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"x":{"auth":"!"}}}`)}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not base64 of username:password`},
-		"of another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
+		"with another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
-		"of no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
+		"for no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type kubernetes.io/basic-auth, which does not name a registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
-		"of another registry, by annotation": {&corev1.Secret{
+		"for another registry, by annotation": {&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRegistry: "ghcr.io"}},
 			Type:       "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")},
 		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add one, or remove the list for anonymous access`},
-		"of another registry": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"ghcr.io":{"username":"u","password":"hidden"}}}`)}},
+		"for another registry": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"ghcr.io":{"username":"u","password":"hidden"}}}`)}},
 			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add one, or remove the list for anonymous access`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -486,15 +486,15 @@ func TestCredentials(t *testing.T) {
 			for range 3 {
 				s.pass("shop")
 			}
-			same(t, "reads of Secrets by events", s.secrets, reads)
+			same(t, "reads of Secrets because of events", s.secrets, reads)
 			s.scan("shop")
-			same(t, "reads of Secrets by a scan", s.secrets, reads+1)
+			same(t, "reads of Secrets because of a scan", s.secrets, reads+1)
 		})
 	}
 }
 
 // TestNothingWaitsForARegistry checks that a registry that does not answer does not delay reports: rules that
-// withdraw a version apply immediately, and a new policy reports that it waits.
+// withdraw a version apply immediately, and a new policy reports that it waits for the registry.
 func TestNothingWaitsForARegistry(t *testing.T) {
 	hang := func(s *story) (entered chan struct{}) {
 		entered = make(chan struct{}, 10)
@@ -526,7 +526,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		s.server.Heal()
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another query, which is scanned immediately
 		p, _ = s.pass("shop")
-		same(t, "offered with the next one", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+		same(t, "offered by the next query", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	})
 	t.Run("a denial of all known versions", func(t *testing.T) {
 		s := begin(t)
@@ -615,10 +615,10 @@ func TestRefusedImages(t *testing.T) {
 	}
 	same(t, "candidates", reasons, []string{"1.3.0 Exists", "1.2.0 Exists", "1.1.0 Platform"})
 	same(t, "platform", p.Status.Candidates[2].Reason, "the image supports linux/arm64 but not linux/amd64: build it for that platform, or set spec.platforms")
-	same(t, "Ready: one bad tag does not make a bad registry", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
+	same(t, "Ready: one invalid tag does not count as a registry failure", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 	asked := s.server.Total()
 	s.pass("shop")
-	same(t, "requests of an event", s.server.Total(), asked)
+	same(t, "requests because of an event", s.server.Total(), asked)
 }
 
 func TestMovedTag(t *testing.T) {
@@ -632,7 +632,7 @@ func TestMovedTag(t *testing.T) {
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, digest)
 	same(t, "events", s.reported(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: it is a new release of the same version"})
 
-	s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "for others", "linux/arm64", time.Time{}))
+	s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "for another platform", "linux/arm64", time.Time{}))
 	p = s.scan("shop")
 	same(t, "digest when the tag moves to another platform", p.Status.Releases[0].Images[0].Digest, digest)
 	same(t, "no events", s.reported(), []string(nil))
@@ -644,7 +644,7 @@ func TestRequestIsAnsweredOnce(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, word)
 		})
 	}
-	for name, word := range map[string]string{"short": "now", "longer than the status keeps": strings.Repeat("now", 100)} {
+	for name, word := range map[string]string{"short": "now", "longer than the status can store": strings.Repeat("now", 100)} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
 			s.push("1.0.0")
@@ -662,7 +662,7 @@ func TestRequestIsAnsweredOnce(t *testing.T) {
 			same(t, "requests after the answer", s.server.Total(), asked)
 		})
 	}
-	t.Run("by an error", func(t *testing.T) {
+	t.Run("after an error", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0")
 		s.policy("shop")
@@ -719,10 +719,10 @@ func TestAnotherImage(t *testing.T) {
 	}
 	s.server.Heal()
 	p = s.scan("shop")
-	same(t, "offered of the other", p.Status.Releases[0].Images, []v1alpha1.ReleaseImage{
+	same(t, "offered from the other repository", p.Status.Releases[0].Images, []v1alpha1.ReleaseImage{
 		{Image: s.server.Repository("team/other") + ":1.0.0@" + other, Digest: other},
 	})
-	same(t, "withdrawn of the other", taken(p), []string(nil))
+	same(t, "withdrawn from the other repository", taken(p), []string(nil))
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	for _, e := range s.reported() {
 		if strings.Contains(e, "TagMoved") {
@@ -732,7 +732,7 @@ func TestAnotherImage(t *testing.T) {
 }
 
 // TestPoliciesShareAScan checks that policies with the same repository and credential share a list and its
-// digests, and that no list is older than the interval of the policy.
+// digests, and that no list is older than a policy's interval.
 func TestPoliciesShareAScan(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "2.0.0")
@@ -799,7 +799,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	out := newPlan(o, sc, time.Now())
 	if !out.truncated {
-		t.Error("everything fits, so that the test has no effect")
+		t.Error("everything fits, so the test has no effect")
 	}
 	o.policy.Status.Releases, o.policy.Status.Withdrawn = out.releases, out.withdrawn
 	setConditions(o, sc, out)

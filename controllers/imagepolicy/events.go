@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The functions below construct all events of policies. An event of a change of a condition
-// has the reason and message of the condition.
+// The functions below construct all events of policies. An event about a change to a condition has the
+// condition's reason and message.
 
 func tagMovedEvent(version string) status.Event {
 	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Explanation is the offer of an ImagePolicy after its first scan, if no version is in use.
+// Explanation is what an ImagePolicy offers after its first scan, if no version is in use.
 type Explanation struct {
 	// Result contains the decision for each tag.
 	version.Result
@@ -23,8 +23,8 @@ type Explanation struct {
 	// Tags is the number of tags. Cut reports whether there are more than spec.limits.tags.
 	Tags int
 	Cut  bool
-	// Untimed is the number of tags whose build time is not known, if versions are build
-	// times. If it is not zero, no tag is evaluated.
+	// Untimed is the number of tags whose build time is not known, if versions are build times. If Untimed is
+	// not zero, no tag is evaluated.
 	Untimed int
 	// Unverified reports that spec.verify is set, but no signature was verified.
 	Unverified bool
@@ -41,22 +41,23 @@ func Check(policy *v1alpha1.ImagePolicy) error {
 
 // Progress is the progress of Explain. Its numbers never decrease.
 type Progress struct {
-	// Timed is the number of tags with a known build time, and Times the number of all tags, if versions are build times.
+	// Timed is the number of tags with a known build time, and Times the number of all tags, if versions are
+	// build times.
 	Timed, Times int
 	// Images is the number of other images that were requested.
 	Images int
 }
 
-// Explain scans the source of the policy as the controller does, and returns the decision on
-// each tag. auth is the credential for all repositories of the registry of spec.image, tls is
-// the content of spec.certSecretRef, and platform is the default of spec.platforms. Signatures
-// are not verified: see Unverified. A GitHub source is an error, because it requires a cluster.
+// Explain scans the source of the policy as the controller does, and returns the decision on each tag. auth
+// is the credential for all repositories of spec.image's registry, tls is the content of spec.certSecretRef,
+// and platform is the default for spec.platforms. Signatures are not verified: see Unverified. A GitHub
+// source is an error, because it requires a cluster.
 //
-// The error is a problem of the specification, or the first error of the registry. In the
-// latter case the explanation contains the results so far. Each image is requested once, and
-// requests end after three failures. To read the build times of thousands of images takes minutes,
-// or hours with a slow registry. If ctx ends before, the error is the cause of ctx. progress is
-// called after each image; it may be nil.
+// The error is a problem with the specification, or the registry's first error. In the latter case, the
+// explanation contains the results so far. Each image is requested once, and requests end after three
+// failures. Reading the build times of thousands of images takes minutes, or hours with a slow registry. If
+// ctx ends before all times are read, the error is the cause of ctx. progress is called after each image; it
+// may be nil.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string, progress func(Progress)) (Explanation, error) {
 	o := withoutStatus(policy, platform)
 	if o.problem != nil {
@@ -89,9 +90,8 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	return explanation, err
 }
 
-// ExplainTags returns the decision on each tag of a list, without a registry. Each tag counts as
-// an image for all platforms. For a policy with an explicit list, a tag that is not in tags
-// does not exist.
+// ExplainTags returns the decision on each tag in a list, without a registry. Each tag counts as an image for
+// all platforms. For a policy with an explicit list, a tag that is not in tags counts as missing.
 func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, error) {
 	o := withoutStatus(policy, "")
 	if o.problem != nil {
@@ -122,7 +122,7 @@ var errTimes = errors.New("spec.versioning.scheme PushTime: a list of tags does 
 
 var errGitHub = errors.New("spec.source.github: GitHub sources can be explained only in a cluster: see status.candidates of the ImagePolicy there")
 
-// withoutStatus returns the observed state of a policy before its first scan.
+// withoutStatus returns a policy's observed state before its first scan.
 func withoutStatus(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	policy = policy.DeepCopy()
 	policy.Status, policy.Spec.Suspend = v1alpha1.ImagePolicyStatus{}, false

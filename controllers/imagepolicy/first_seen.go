@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// firstSeen records the times at which the tags of a source were first seen, for spec.minAge. It
-// does not use the times in images, because these can be forged.
+// firstSeen records the times at which a source's tags were first seen, for spec.minAge. It does not use the
+// times in images, because they can be forged.
 type firstSeen struct {
 	origin origin
 	// time is the time of the last list, and list its sorted tags. The slice is shared with the list.
@@ -26,11 +26,11 @@ type firstSeen struct {
 	withoutImage map[string]bool
 	// moved contains the tags whose image is not, or was not, the offered image.
 	moved map[string]firstSeenImage
-	// base is a time at which all other tags existed; zero before the first scan.
+	// base is a time by which all other tags existed; zero before the first scan.
 	base time.Time
 }
 
-// firstSeenImage is an image of a tag with the time at which it was first seen.
+// firstSeenImage is a tag's image with the time at which it was first seen.
 type firstSeenImage struct {
 	image string
 	first time.Time
@@ -50,8 +50,8 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
-// withoutMoved returns a copy for a tag whose image is, possibly again, the offered image. If the other
-// image returns, it counts as new.
+// withoutMoved returns a copy for a tag whose image is, possibly again, the offered image. If the other image
+// returns later, it counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
 		return seen
@@ -62,14 +62,13 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	return &c
 }
 
-// observeTags returns a copy with a list of tags. A scan and the reconcile that reads it both
-// observe the list.
+// observeTags returns a copy with a list of tags. A scan and the reconcile that reads the scan both observe
+// the list.
 //
-// Tags of the very first list are old enough: otherwise no version could start within minAge.
-// After a restart, offered versions are old enough, and versions that are too young according to
-// the status keep their time. The age of all other tags counts from the last change to the list, if
-// the list is still the same, and otherwise from now. A restart may therefore delay a version, but
-// never offers a version early.
+// Tags in the very first list count as old enough. Otherwise, no version could start within minAge. After a
+// restart, offered versions count as old enough, and versions that are too young according to the status keep
+// their time. The age of all other tags counts from the last change to the list if the list is still the
+// same, and otherwise from now. A restart may therefore delay a version, but never causes an early offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before
@@ -141,7 +140,7 @@ func (seen *firstSeen) of(rel version.Release) time.Time {
 	return seen.base
 }
 
-// lacksImage reports whether a tag is rejected because there is no image yet.
+// lacksImage reports whether a tag is rejected because it has no image yet.
 func lacksImage(v version.Verdict) bool {
 	return v == version.VerdictExists || v == version.VerdictPlatform
 }
@@ -190,8 +189,8 @@ func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	return &c
 }
 
-// oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image
-// counts as old as the name, unless an earlier scan did not find the image.
+// oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image counts as being
+// as old as the name, unless an earlier scan did not find the image.
 func (s *selection) oldEnough(o *observed, a *recordReader, rel version.Release, now time.Time) *version.Refusal {
 	if _, found := s.images[rel.Tag]; found {
 		s.firstSeen = s.firstSeen.withImage(rel, a.time)
@@ -218,9 +217,8 @@ func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now
 		"first seen at %s; spec.minAge is %s: offered from %s", formatTime(first), o.policy.Spec.MinAge, formatTime(from))}
 }
 
-// isDelayed reports whether the new image of a tag of an offered version is younger than
-// spec.minAge, counted from the first scan that found the image. While it is, the offer does not
-// change.
+// isDelayed reports whether the new image of an offered version's tag is younger than spec.minAge, counted
+// from the first scan that found the image. While the image is too young, the offer does not change.
 func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
 	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 {
 		return false
@@ -242,7 +240,7 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	return true
 }
 
-// offerAt records that a version or image can be offered at a time.
+// offerAt records the time at which a version or image can be offered.
 func (s *selection) offerAt(at time.Time) {
 	if s.offerableAt.IsZero() || at.Before(s.offerableAt) {
 		s.offerableAt = at

@@ -25,7 +25,7 @@ func old(t *testing.T, tags ...string) *story {
 	s.push(tags...)
 	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
 	p, _ := s.pass("shop")
-	same(t, "what the first scan finds is old", len(p.Status.Releases), len(tags))
+	same(t, "versions in the first scan are old enough", len(p.Status.Releases), len(tags))
 	return s
 }
 
@@ -69,7 +69,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		p, _ = s.pass("shop")
 		same(t, "latest", p.Status.Latest, "1.1.0")
 	})
-	t.Run("what came meanwhile counts from now", func(t *testing.T) {
+	t.Run("versions pushed while the manager was down count from now", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
 		s.clock.Step(time.Hour)
@@ -78,7 +78,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
 		same(t, "young", young(p), map[string]string{"1.1.0": "MinAge " + formatTime(s.clock.Now())})
 	})
-	t.Run("a list that is the same is as old as it is", func(t *testing.T) {
+	t.Run("an unchanged list keeps its age after a restart", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0", "1.1.0")
 		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge, p.Versioning.Range = "10m", "<1.1.0" })
@@ -89,7 +89,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		p, _ := s.pass("shop")
 		same(t, "latest", p.Status.Latest, "1.1.0")
 	})
-	t.Run("a list that is young is as old as it is", func(t *testing.T) {
+	t.Run("a young list keeps its age after spec.minAge is set", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0", "1.1.0")
 		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Versioning.Range = "<1.1.0" })
@@ -110,17 +110,18 @@ func TestMinAgeOfAnotherImage(t *testing.T) {
 	s.clock.Step(time.Minute)
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Image = s.server.Repository("team/other") })
 	p, _ := s.pass("shop")
-	same(t, "what the first look at another image finds is old", offered(p), []string{"2.0.0 in release"})
+	same(t, "versions in the first scan of another image are old enough", offered(p), []string{"2.0.0 in release"})
 }
 
-// TestYoungVersionsCauseNoRequests checks that any number of versions that are too young cause no requests.
+// TestYoungVersionsCauseNoRequests checks that versions that are too young cause no requests, however many
+// there are.
 func TestYoungVersionsCauseNoRequests(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.push("1.1.0", "1.2.0", "1.3.0")
 	asked := s.server.Total()
 	p := s.scan("shop")
 	same(t, "young", len(young(p)), 3)
-	if got := s.server.Total() - asked; got > 3 { // a list, the login, and the digest of the offered version
+	if got := s.server.Total() - asked; got > 3 { // the list, the login, and the digest of the offered version
 		t.Errorf("%d requests", got)
 	}
 }
@@ -133,12 +134,12 @@ func TestForgetsWhatIsNotNamed(t *testing.T) {
 	same(t, "without an image", after.withoutImage, map[string]bool{"1.1.0": true, "2.0.0": true})
 	same(t, "before", len(before.withoutImage), 3)
 	if again := after.retain(named); again != after {
-		t.Error("the record was copied although nothing had to be dropped")
+		t.Error("the record was copied although no version had to be dropped")
 	}
 }
 
-// TestMinAgeOfAMovedTag checks that the age of a moved tag is the age of its new image: the offered image remains
-// until the new image is old enough. A move back does not start a wait.
+// TestMinAgeOfAMovedTag checks that the age of a moved tag is the age of its new image: the offered image
+// remains until the new image is old enough. Moving the tag back does not start another wait.
 func TestMinAgeOfAMovedTag(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")

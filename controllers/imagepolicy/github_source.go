@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// sourceOf returns the kind of source, as in status.source.
+// sourceOf returns the kind of source, as reported in status.source.
 func sourceOf(p *v1alpha1.ImagePolicy) string {
 	switch src := p.Spec.Source; {
 	case src == nil:
@@ -50,8 +50,8 @@ type github struct {
 	// current reports that the last poll used the current specification and succeeded.
 	// Otherwise filters do not withdraw pull requests.
 	current bool
-	// id is the ID of the repository of pull requests, as in status.repositoryID; empty for other
-	// sources, or if the ID is not known.
+	// id is the ID of the repository that the pull requests are from, as in status.repositoryID; empty for
+	// other sources, or if the ID is not known.
 	id string
 	// url is the URL of the repository.
 	url string
@@ -84,7 +84,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	err := r.Get(ctx, key, &repository)
 	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All, or with a Selector for the labels of this namespace", field, key.Namespace, key.Name))
 	if apierrors.IsNotFound(err) && key.Namespace != o.policy.Namespace {
-		o.addProblem(foreign) // the same error as for a repository that is not allowed, so that its existence is not revealed
+		o.addProblem(foreign) // same error as for a repository that is not allowed, so as not to reveal whether the repository exists
 		return nil
 	}
 	if apierrors.IsNotFound(err) {
@@ -150,8 +150,8 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	o.query.listed = g.checksum(o)
 }
 
-// notReady returns an error with the message of condition Ready of a GitHubRepository. The error is
-// terminal if a user must fix the problem.
+// notReady returns an error with the message of a GitHubRepository's condition Ready. The error is terminal
+// if a user must fix the problem.
 func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error {
 	message := "it has no status yet"
 	if c := meta.FindStatusCondition(repository.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Message != "" {
@@ -179,7 +179,8 @@ func (g *github) link(words ...string) string {
 	return link
 }
 
-// idOf returns an identifier of a repository on a server, which does not change if the repository is renamed. It returns "" if the ID is not known.
+// idOf returns an identifier of a repository on a server that does not change if the repository is renamed.
+// It returns "" if the ID is not known.
 func idOf(base string, number int64) string {
 	server, err := url.Parse(base)
 	if number == 0 || err != nil {
@@ -192,14 +193,14 @@ func idOf(base string, number int64) string {
 	return host + "/" + strconv.FormatInt(number, 10)
 }
 
-// repositoryChanged reports whether the offered pull requests belong to another repository than the
-// current repository.
+// repositoryChanged reports whether the offered pull requests belong to a repository other than the current
+// one.
 func (o *observed) repositoryChanged() bool {
 	was := o.policy.Status.RepositoryID
 	return was != "" && o.github.id != "" && was != o.github.id
 }
 
-// checksum returns a checksum of the input of a scan. A change to the checksum requests a scan.
+// checksum returns a checksum of a scan's input. A change to the checksum requests a scan.
 func (g *github) checksum(o *observed) string {
 	type head struct {
 		Number     int64
@@ -226,9 +227,9 @@ func checksum(values ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// originOf returns the origin of the versions of a policy. The images of pull requests are requested
-// individually. Therefore the origin for pull requests includes the requirements on images, so that a
-// change of the requirements requests the images again.
+// originOf returns the origin of a policy's versions. The images of pull requests are requested individually.
+// Therefore, the origin for pull requests includes the requirements on images, so that a change to the
+// requirements causes new requests for the images.
 func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	og := origin{repository: p.Spec.Image, insecure: p.Spec.Insecure, source: sourceOf(p), pinned: strings.Join(o.pinned, "\n")}
 	for _, x := range p.Spec.AdditionalImages {
@@ -273,14 +274,14 @@ func checkLabels(p *v1alpha1.ImagePolicy) error {
 	return nil
 }
 
-// compile compiles the rules of the policy. The error contains the name of the field.
+// compile compiles the policy's rules. The error contains the name of the field.
 func (o *observed) compile() error {
 	p := o.policy
 	var errs []error
 	src, wanted := p.Spec.Source, rules(&p.Spec)
 	pulls := src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil
 	if pulls {
-		wanted.Limits = version.Limits{} // the limits of versions do not apply
+		wanted.Limits = version.Limits{} // the limits on versions do not apply
 	}
 	selector, err := version.Compile(wanted)
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 	})
 }
 
-// setRepositoryStatus changes the status of a GitHubRepository.
+// setRepositoryStatus changes a GitHubRepository's status.
 func (s *story) setRepositoryStatus(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	s.Helper()
 	repository := &v1alpha1.GitHubRepository{}
@@ -95,7 +95,7 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 }
 
 // TestReleasesOfGitHub tests heighliner-2018, appendix D 8 and 15: an empty list withdraws nothing, and a
-// name that does not match or has no image does not hide other names.
+// name that does not match or has no image does not prevent the offer of other names.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -123,7 +123,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	})
 	p, _ = s.pass("shop") // the watch enqueues the policy
 	same(t, "offered when the list changed", offered(p), []string{"1.4.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
-	same(t, "detail of what is no longer on the list", p.Status.Releases[1], rel)
+	same(t, "detail of a release that is no longer listed", p.Status.Releases[1], rel)
 
 	// The list is empty, and then GitHub is unavailable: nothing changes.
 	writes := s.writes
@@ -142,8 +142,8 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, even if it is marked later, has the level
-// Candidate.
+// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, even if only later, has
+// the level Candidate.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -159,7 +159,7 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	same(t, "offered as candidates", offered(p), []string{"1.2.0 in candidate", "1.1.0 in candidate", "1.0.0 in candidate"})
 	same(t, "level", p.Status.Releases[0].Level, v1alpha1.LevelCandidate)
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = st.Releases[:2] })
-	same(t, "level of what is not listed", s.scan("next").Status.Releases[0].Level, v1alpha1.LevelCandidate)
+	same(t, "level of a release that is not listed", s.scan("next").Status.Releases[0].Level, v1alpha1.LevelCandidate)
 
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases[0].Prerelease = true })
 	for range 3 {
@@ -169,8 +169,8 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// TestReleaseOfGitHubIsGone checks that a release that GitHub does not list, or whose image is missing once, is
-// not withdrawn. Only a proof of the registry withdraws it.
+// TestReleaseOfGitHubIsGone checks that a release that GitHub does not list, or whose image is missing once,
+// is not withdrawn. Only proof from the registry withdraws it.
 func TestReleaseOfGitHubIsGone(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -195,8 +195,8 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfReleases checks that the age counts from the first list of GitHub that contains a release, and that
-// the releases of the very first list are old enough.
+// TestMinAgeOfReleases checks that the age counts from the first of GitHub's lists that contains a release,
+// and that the releases in the very first list are old enough.
 func TestMinAgeOfReleases(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = []v1alpha1.GitHubRelease{{Tag: "1.0.0"}} })
@@ -214,7 +214,7 @@ func TestMinAgeOfReleases(t *testing.T) {
 	p = s.scan("shop")
 	same(t, "refused after two minutes", verdicts(p), []string{"1.1.0 MinAge"})
 	p = s.scan("shop")
-	same(t, "offered after three", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+	same(t, "offered after three minutes", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
 // TestMinAgeOfLateImages checks that the age of a release whose image is pushed later is the age of the image.
@@ -243,7 +243,7 @@ func TestMinAgeOfLateImages(t *testing.T) {
 			p = s.scan("shop")
 			same(t, "offered after two minutes", offered(p), []string{"0.9.0 in release"})
 			p = s.scan("shop")
-			same(t, "offered after three", offered(p), []string{"1.0.0 in release", "0.9.0 in release"})
+			same(t, "offered after three minutes", offered(p), []string{"1.0.0 in release", "0.9.0 in release"})
 		})
 	}
 }
@@ -256,8 +256,8 @@ func TestMinAgeAfterAnOutage(t *testing.T) {
 	s.server.Fail(registrytest.Get, 1, registrytest.Status(500, "UNKNOWN"))
 	s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
 	p, _ := s.pass("shop")
-	same(t, "offered in the outage", offered(p), []string(nil))
-	same(t, "offered when it answers", offered(s.scan("shop")), []string{"1.0.0 in release"})
+	same(t, "offered during the outage", offered(p), []string(nil))
+	same(t, "offered after the outage", offered(s.scan("shop")), []string{"1.0.0 in release"})
 }
 
 func TestGitHubRepositoryProblems(t *testing.T) {
@@ -277,14 +277,14 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 			s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "shop"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}})
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
 		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
-		"none in another namespace": {func(s *story) {
+		"missing in another namespace": {func(s *story) {
 			other := env.Namespace(s)
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
 		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
 		"not read yet": {func(s *story) {
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not been polled yet: it has no status yet`},
-		"needs a user": {func(s *story) {
+		"requires a user's fix": {func(s *story) {
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Stalled(&st.Conditions, 1, "Unauthorized", "the token is refused")
 			})
@@ -317,7 +317,7 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 	}
 }
 
-// TestAllowedNamespaces checks that a GitHubRepository of another namespace is read only if it allows this.
+// TestAllowedNamespaces checks that a GitHubRepository in another namespace is read only if it allows this access.
 func TestAllowedNamespaces(t *testing.T) {
 	for name, allowed := range map[string]*v1alpha1.AllowedNamespaces{
 		"all": {From: v1alpha1.NamespacesAll},
@@ -374,7 +374,7 @@ func TestSteps(t *testing.T) {
 		repository, _, _ := strings.Cut(p.Image, "/")
 		p.AdditionalImages = []v1alpha1.AdditionalImage{{ContainerName: "migrate", Image: repository + "/team/migrate"}}
 	}
-	t.Run("the highest version that all have", func(t *testing.T) {
+	t.Run("the highest version that all repositories have", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0", "1.1.0", "1.2.0")
 		first := s.server.Push(t, "team/migrate", "1.0.0")
@@ -384,16 +384,16 @@ func TestSteps(t *testing.T) {
 		same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 		same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{
 			{Version: "1.2.0", Verdict: "Exists", Reason: "the registry has no image of " + s.server.Repository("team/migrate") + " with this tag"}})
-		same(t, "further images", []v1alpha1.ReleaseImage{p.Status.Releases[0].Images[1], p.Status.Releases[1].Images[1]}, []v1alpha1.ReleaseImage{
+		same(t, "additional images", []v1alpha1.ReleaseImage{p.Status.Releases[0].Images[1], p.Status.Releases[1].Images[1]}, []v1alpha1.ReleaseImage{
 			{Image: s.server.Repository("team/migrate") + ":1.1.0@" + second, Digest: second, ContainerName: "migrate"},
 			{Image: s.server.Repository("team/migrate") + ":1.0.0@" + first, Digest: first, ContainerName: "migrate"},
 		})
 		s.server.Push(t, "team/migrate", "1.2.0")
-		same(t, "offered when all have it", offered(s.scan("shop"))[0], "1.2.0 in release")
+		same(t, "offered when all repositories have the image", offered(s.scan("shop"))[0], "1.2.0 in release")
 		s.server.Delete(s, "team/migrate", "1.2.0")
-		same(t, "offered when one has it no more", offered(s.scan("shop"))[0], "1.2.0 in release")
+		same(t, "offered when one repository no longer has the image", offered(s.scan("shop"))[0], "1.2.0 in release")
 	})
-	t.Run("a tag that moves in one after the other", func(t *testing.T) {
+	t.Run("a tag that moves in one repository after the other", func(t *testing.T) {
 		s := begin(t)
 		digests := func(p *v1alpha1.ImagePolicy) (out []string) {
 			for _, image := range p.Status.Releases[0].Images {
@@ -406,10 +406,10 @@ func TestSteps(t *testing.T) {
 		s.pass("shop")
 		first := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
 		for range 2 {
-			same(t, "images when one has moved", digests(s.scan("shop")), previous)
+			same(t, "images when one tag has moved", digests(s.scan("shop")), previous)
 		}
 		second := s.server.Push(t, "team/migrate", "1.0.0", "linux/amd64", "linux/arm64")
-		same(t, "images when all have moved", digests(s.scan("shop")), []string{first, second})
+		same(t, "images when all tags have moved", digests(s.scan("shop")), []string{first, second})
 	})
 	t.Run("for the platform", func(t *testing.T) {
 		s := begin(t)
@@ -420,7 +420,7 @@ func TestSteps(t *testing.T) {
 		same(t, "offered", offered(p), []string(nil))
 		same(t, "refused", verdicts(p), []string{"1.0.0 Platform"})
 	})
-	t.Run("each with its credential", func(t *testing.T) {
+	t.Run("each repository with its own credential", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0")
 		s.server.Push(t, "team/migrate", "1.0.0")
@@ -451,7 +451,7 @@ func TestSteps(t *testing.T) {
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { further(&p.Spec) })
 		p := s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
-		same(t, "withdrawn", taken(p), []string(nil)) // a missing image is not a proof of absence
+		same(t, "withdrawn", taken(p), []string(nil)) // a missing image does not prove its absence
 	})
 }
 
@@ -489,8 +489,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsThatAreAskedForLater checks that offered versions are checked again only if the specification adds a
-// required label, and that an unavailable registry withdraws nothing.
+// TestLabelsThatAreAskedForLater checks that offered versions are checked again only if a required label is
+// added to the specification, and that an unavailable registry withdraws nothing.
 func TestLabelsThatAreAskedForLater(t *testing.T) {
 	s := begin(t)
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "a"})
@@ -522,7 +522,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
-// TestShrinkGuard checks that a list that is shorter, empty, truncated or unreadable withdraws nothing.
+// TestShrinkGuard checks that a list that is shorter, empty, truncated, or unreadable withdraws nothing.
 func TestShrinkGuard(t *testing.T) {
 	for name, spoil := range map[string]func(*story, []string){
 		"nine of ten are missing": func(s *story, tags []string) { s.server.SetTags(path, tags[:2]) },
@@ -562,8 +562,8 @@ func TestShrinkGuard(t *testing.T) {
 	}
 }
 
-// TestPaceOfScans checks that scans are less frequent while nothing changes, and follow the interval again after
-// a change or a request of a user.
+// TestPaceOfScans checks that scans are less frequent while nothing changes, and follow the interval again
+// after a change or a user's request.
 func TestPaceOfScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
@@ -598,8 +598,9 @@ func TestPaceOfScans(t *testing.T) {
 	}
 }
 
-// TestRepositoryOfANamespaceThatIsNotWatched checks that a policy reports a GitHubRepository in a namespace that the manager does
-// not watch. The cache is not read, because it would return an error.
+// TestRepositoryOfANamespaceThatIsNotWatched checks that a policy reports a GitHubRepository in a namespace
+// that the manager does not watch. The policy must not read the cache, because the cache would return an
+// error.
 func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	r := &Reconciler{watched: []string{"shop"}} // without a client
 	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -24,15 +24,14 @@ func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
 	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// isFinal reports whether the content of an image is the reason of a rejection, so that a changed
-// policy withdraws the image.
+// isFinal reports whether the content of an image is the reason for a rejection, so that a changed policy
+// withdraws the image.
 func isFinal(r *version.Refusal) bool {
 	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
 }
 
-// findImages finds the images of a tag in all repositories of the policy. It checks that the images
-// exist for all platforms, have the required labels, and are signed. vars are the variables in
-// values of labels.
+// findImages finds the images of a tag in all repositories of the policy. It checks that the images exist for
+// all platforms, have the required labels, and are signed. vars are the variables for label values.
 func (s *selection) findImages(o *observed, a *recordReader, tag string, vars preview.Vars) ([]v1alpha1.ReleaseImage, *version.Refusal) {
 	if refusal := s.unreachable(); refusal != nil {
 		return nil, refusal
@@ -128,8 +127,8 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry returns an image that is already offered. If it does, neither
-// the registry nor the credential is the cause of the error for a tag.
+// readsAnother reports whether the registry returns an image that is already offered. If it returns one,
+// neither the registry nor the credential is the cause of a tag's error.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {
 		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {
@@ -140,7 +139,7 @@ func (a *recordReader) readsAnother(o *observed, than string) bool {
 	return false
 }
 
-// checkLabels checks the labels and annotations of an image.
+// checkLabels checks an image's labels and annotations.
 func (s *selection) checkLabels(o *observed, a *recordReader, digest string, vars preview.Vars) *version.Refusal {
 	match := o.policy.Spec.Match
 	if match == nil || len(match.Labels) == 0 {
@@ -194,7 +193,7 @@ func (s *selection) checkSigned(o *observed, a *recordReader, i int, digest stri
 	return nil
 }
 
-// repositories returns the repositories of the policy; the first is spec.image.
+// repositories returns the policy's repositories; the first is spec.image.
 func repositories(p *v1alpha1.ImagePolicy) []string {
 	all := []string{p.Spec.Image}
 	for _, x := range p.Spec.AdditionalImages {
@@ -203,7 +202,8 @@ func repositories(p *v1alpha1.ImagePolicy) []string {
 	return all
 }
 
-// isCurrent reports whether an offered release has the repositories and containers of the current specification.
+// isCurrent reports whether an offered release has the repositories and containers that the current
+// specification defines.
 func isCurrent(p *v1alpha1.ImagePolicy, rel *v1alpha1.OfferedRelease) bool {
 	if len(rel.Images) != 1+len(p.Spec.AdditionalImages) {
 		return false

@@ -75,7 +75,7 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// requestChanged admits changes to the specification and of requests for a scan. It ignores changes of the status.
+// requestChanged admits changes to the specification and to requests for a scan. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
@@ -85,8 +85,8 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// usageChanged admits changes to the versions that Microservices use or pin, and changes to their
-// ImagePolicy.
+// usageChanged admits changes to the versions that Microservices use or pin, and changes to the references to
+// their ImagePolicies.
 func usageChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -121,8 +121,8 @@ func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	return held
 }
 
-// pinsChanged admits changes to the versions to which NetworkPolicies refer, and changes to their
-// Microservice.
+// pinsChanged admits changes to the versions to which NetworkPolicies refer, and changes to the references to
+// their Microservices.
 func pinsChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -151,8 +151,8 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	return forMicroservice(ctx, &ms)
 }
 
-// repositoryStatusChanged admits changes to the specification or status of GitHubRepositories,
-// except changes of feedback.
+// repositoryStatusChanged admits changes to the specification or status of GitHubRepositories, except changes
+// to feedback.
 func repositoryStatusChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -165,8 +165,7 @@ func repositoryStatusChanged() builder.WatchesOption {
 	})
 }
 
-// forRepository enqueues the ImagePolicies of all namespaces that refer to a
-// GitHubRepository.
+// forRepository enqueues the ImagePolicies in all namespaces that refer to a GitHubRepository.
 func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies v1alpha1.ImagePolicyList
 	if err := r.List(ctx, &policies, client.MatchingFields{indexRepositories: client.ObjectKeyFromObject(o).String()}); err != nil {

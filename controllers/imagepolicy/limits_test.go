@@ -8,7 +8,7 @@ import (
 )
 
 // TestLimitOfTagsCountsAdmittedTags checks that tags that spec.tagFilter rejects do not count against
-// spec.limits.tags, so that versions that are listed after thousands of commits are found.
+// spec.limits.tags, so that versions that are listed after thousands of commit tags are found.
 func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	s := begin(t)
 	s.push("v1.0.0", "v1.1.0")
@@ -54,7 +54,7 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 			s.scan("shop")
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.push("1.1.0")
-			same(t, "Ready when the tag is back", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
+			same(t, "Ready after the tag is pushed again", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
 		})
 	}
 }

@@ -98,7 +98,7 @@ func (s *story) reported() []string {
 // restart creates the reconciler and the scanner again, like a restart of the manager.
 func (s *story) restart() { s.identify(nil) }
 
-// identify restarts with an identity of the manager.
+// identify restarts with an identity for the manager.
 func (s *story) identify(identified registry.Identity) {
 	s.Helper()
 	ls := newScanCache(s.clock, defaultScans)
@@ -116,7 +116,7 @@ func (s *story) identify(identified registry.Identity) {
 	ls.run(s.Context(), func(types.NamespacedName) {}) // pass checks whether the scan is done
 }
 
-// policy creates a policy for the repository of the test.
+// policy creates a policy for the test's repository.
 func (s *story) policy(name string, edit ...func(*v1alpha1.ImagePolicySpec)) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{
@@ -146,7 +146,7 @@ func (s *story) microservice(name, policy string, held ...string) {
 	s.hold(name, held...)
 }
 
-// hold sets the rows in the rollout state of a Microservice.
+// hold sets the rows in a Microservice's rollout state.
 func (s *story) hold(name string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}
@@ -204,8 +204,7 @@ func (s *story) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
-// pass reconciles one policy, and again each time its scan is done, like the
-// controller.
+// pass reconciles one policy, and again each time its scan is done, as the controller does.
 func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	for {
@@ -218,7 +217,7 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	}
 }
 
-// await waits for the end of the scan of a policy.
+// await waits for the end of a policy's scan.
 func (s *story) await(name string) {
 	s.Helper()
 	await.Until(s, "the scan of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })

@@ -55,8 +55,9 @@ func (s *story) run() {
 	})
 }
 
-// TestSlowRegistryDoesNotBlockOthers checks that more policies than workers, at a registry that sends a byte now and
-// then, block neither another registry of their namespace nor changes to the policies.
+// TestSlowRegistryDoesNotBlockOthers checks that policies at a registry that sends a byte now and then block
+// neither another registry in their namespace nor changes to the policies, even if there are more policies
+// than workers.
 func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)
@@ -77,7 +78,7 @@ func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 			}
 		}
 	}))
-	t.Cleanup(slow.Close) // after the manager, and so its scans, have ended
+	t.Cleanup(slow.Close) // after the manager, and therefore its scans, have ended
 	for i := range 20 {
 		s.policy(fmt.Sprintf("slow-%d", i), func(p *v1alpha1.ImagePolicySpec) {
 			p.Image, p.Interval, p.Timeout = fmt.Sprintf("%s/x%d", strings.TrimPrefix(slow.URL, "http://"), i), "5s", "2m"
@@ -146,15 +147,15 @@ func TestWatches(t *testing.T) {
 	}
 	s.hold("shop", "release 1.0.0")
 	eventually("1.3.0 in release", "1.1.0 in release held", "1.0.0 in release held")
-	same(t, "lists for events", s.server.Requests(registrytest.List), lists)
-	same(t, "digests for events: the one that was not known", manifests(s.server), heads+1)
+	same(t, "lists because of events", s.server.Requests(registrytest.List), lists)
+	same(t, "digests because of events: only the unknown one", manifests(s.server), heads+1)
 
 	s.push("1.4.0")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, time.Now().String())
 	})
 	eventually("1.4.0 in release", "1.1.0 in release held", "1.0.0 in release held")
-	same(t, "lists for a request", s.server.Requests(registrytest.List), lists+1)
+	same(t, "lists because of a request", s.server.Requests(registrytest.List), lists+1)
 
 	s.get("shop", ms)
 	if err := env.Client.Delete(t.Context(), ms); err != nil {
@@ -163,7 +164,8 @@ func TestWatches(t *testing.T) {
 	eventually("1.4.0 in release")
 }
 
-// TestGitHubRepositoryRequeuesPolicies checks that a change of the status of a GitHubRepository takes effect immediately.
+// TestGitHubRepositoryRequeuesPolicies checks that a change to the status of a GitHubRepository takes effect
+// immediately.
 func TestGitHubRepositoryRequeuesPolicies(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))

@@ -21,13 +21,12 @@ const (
 	retryMost  = 5 * time.Minute
 )
 
-// finish sets the time at which the next scan is due. This is an interval after the list was
-// requested, so that policies that share the list scan at the same time, and no list is older than
-// the interval. The scan is due up to 10% earlier, so that not all scans happen in the same second,
-// later while nothing changes, and earlier for pull requests without an image. After a failure the
-// next scan is due when the registry allows it, earlier than the interval if the failure is
-// transient, and otherwise after the interval. The completion of an earlier scan never makes the next
-// scan due later.
+// finish sets the time at which the next scan is due. Normally, this is one interval after the list was
+// requested, so that policies that share the list scan at the same time, and no list is older than the
+// interval. The scan is due up to 10% earlier so that not all scans happen in the same second, later while
+// nothing changes, and earlier for pull requests without an image. After a failure, the next scan is due when
+// the registry allows it, or earlier than the interval if the failure is transient, or otherwise after the
+// interval. The completion of an earlier scan never makes the next scan due later.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now
 	var e *registry.Error
@@ -60,8 +59,8 @@ func (l *scanRecord) finish(err error, now time.Time) {
 	}
 }
 
-// contentChecksum returns a checksum of the answers of the registry. For pull requests, whose head
-// commits have their own times, it returns "", which always counts as a change.
+// contentChecksum returns a checksum of the registry's answers. For pull requests, whose head commits have
+// their own times, it returns "", which always counts as a change.
 func (l *scanRecord) contentChecksum() string {
 	if l.tags == nil || len(l.heads) > 0 {
 		return ""

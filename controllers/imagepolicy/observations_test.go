@@ -52,7 +52,8 @@ func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	t.Log(condition(p, "Ready"), " | ", condition(p, "SourceReachable"))
 }
 
-// TestMinAgeAfterAClockThatWasAhead checks that a manager whose clock was a year ahead, and that is restarted after the clock is corrected, offers versions after minAge.
+// TestMinAgeAfterAClockThatWasAhead checks that a manager whose clock was a year ahead offers versions after
+// minAge once the clock is corrected and the manager is restarted.
 func TestMinAgeAfterAClockThatWasAhead(t *testing.T) {
 	s := old(t, "1.0.0")
 	right := s.clock.Now()
@@ -84,7 +85,8 @@ func (s slowScanner) Resolve(ctx context.Context, r registry.Request, tag string
 	return s.Scanner.Resolve(ctx, r, tag)
 }
 
-// TestScanCompletesDespitePushes checks that each of 30 pull requests gets its preview within minutes, although one of them has a push every ten seconds.
+// TestScanCompletesDespitePushes checks that each of 30 pull requests gets its preview within minutes,
+// although one of them receives a push every ten seconds.
 func TestScanCompletesDespitePushes(t *testing.T) {
 	for name, every := range map[string]int{"without pushes": 1000, "a push every ten seconds": 10} {
 		t.Run(name, func(t *testing.T) { pushesDoNotKeepAScanFromItsEnd(t, every) })
@@ -122,7 +124,8 @@ func pushesDoNotKeepAScanFromItsEnd(t *testing.T, every int) {
 	t.Errorf("after ten minutes %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
 }
 
-// TestImageThatIsMissingForASecond checks that an image that is missing for a second, for example during another push, is not gone, for any number of requested scans.
+// TestImageThatIsMissingForASecond checks that an image that is missing for a second, for example during
+// another push, does not count as gone, regardless of the number of requested scans.
 func TestImageThatIsMissingForASecond(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0")
@@ -157,7 +160,8 @@ func TestMinAgeThatIsRaised(t *testing.T) {
 	same(t, "offered after a quarter of an hour", offered(p), []string{"1.0.0 in release"})
 }
 
-// TestMinAgeOfAMovedTagOverAnOutage checks that an outage of the registry at the time at which a moved tag is old enough does not restart its wait.
+// TestMinAgeOfAMovedTagOverAnOutage checks that a registry outage at the time when a moved tag becomes old
+// enough does not restart the tag's wait.
 func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.scan("shop")
@@ -178,7 +182,8 @@ func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	same(t, "image 17 minutes after it was first seen, with minAge 10m", p.Status.Releases[0].Images[0].Digest, moved)
 }
 
-// TestRefusedHeadAlone checks a single head commit that a registry rejects while other previews are known and require no request.
+// TestRefusedHeadAlone checks that one head commit whose image a registry refuses, while the other previews
+// are known and require no request, does not count as a failure of the source.
 func TestRefusedHeadAlone(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -210,7 +215,8 @@ func TestRefusedHeadAlone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfAnImageThatComesBack checks that an image that a tag had for a minute waits for spec.minAge again when it returns later.
+// TestMinAgeOfAnImageThatComesBack checks that, if a tag had an image for only a minute and later returns to
+// that image, the image must wait for spec.minAge again.
 func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")
@@ -227,7 +233,7 @@ func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	same(t, "a minute after the tag moved again, minAge 10m", p.Status.Releases[0].Images[0].Digest, good)
 }
 
-// retag moves a tag of the server to an existing image.
+// retag moves a tag on the server to an existing image.
 func retag(t *testing.T, server *registrytest.Server, tag, digest string) {
 	t.Helper()
 	url := "http://" + server.Host() + "/v2/" + path + "/manifests/"

@@ -42,18 +42,19 @@ type observed struct {
 	platforms []string
 	// minAge is the minimum age of new versions; 0 if there is none.
 	minAge time.Duration
-	// recheck reports that the offered versions must be checked again: the specification contains
-	// checks of the content of images, and it changed, or the policy was not Ready, since the last check.
+	// recheck reports that the offered versions must be checked again. This is the case if the specification
+	// contains checks of image content and, since the last check, the specification changed or the policy was
+	// not Ready.
 	recheck bool
 	// unverified disables the verification of signatures.
 	unverified bool
-	// problem is an error that a user must fix, or that must end, before a scan; nil if there is none.
+	// problem is an error that must end, or that a user must fix, before a scan can start; nil if there is none.
 	problem *status.Error
 	// stale is the reason why the content of a GitHub source may be outdated, or nil.
 	stale *status.Error
 }
 
-// The default and the minimum interval of scans.
+// Default and minimum intervals between scans.
 const (
 	defaultInterval = 5 * time.Minute
 	minInterval     = 5 * time.Second
@@ -83,8 +84,8 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) 
 	return o, nil
 }
 
-// fromSpec returns the part of the observed state that is derived from the policy alone. platform is
-// the default of spec.platforms.
+// fromSpec returns the part of the observed state that is derived from the policy alone. platform is the
+// default for spec.platforms.
 func fromSpec(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	o := &observed{policy: policy, platforms: policy.Spec.Platforms}
 	if len(o.platforms) == 0 {
@@ -147,8 +148,8 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 	return rules
 }
 
-// observeHeld finds the versions that must remain offered: the versions of releases and pins of
-// Microservices, and the versions in domains (protocol rule 4).
+// observeHeld finds the versions that must remain offered: the versions of Microservices' releases and pins,
+// and the versions in domains (protocol rule 4).
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	in := client.InNamespace(o.policy.Namespace)
 	var users v1alpha1.MicroserviceList
@@ -264,16 +265,16 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 	return nil
 }
 
-// identity is the identity of the manager at registries, with the namespaces whose policies may use
-// it.
+// identity is the manager's identity at registries, with the namespaces whose policies may use it.
 type identity struct {
 	registry.Identity
 	namespaces []string
 }
 
-// credential returns the credential for a repository if a policy has no imagePullSecrets: the credential of the identity if
-// the identity serves the registry, otherwise anonymous access. Access is also anonymous if the policy trusts its own
-// certificate authority, because an owner of the key of this authority could intercept the credential of the manager.
+// credential returns the credential for a repository if a policy has no imagePullSecrets: the identity's
+// credential if the identity serves the registry, and otherwise anonymous access. Access is also anonymous if
+// the policy trusts its own certificate authority, because the owner of this authority's key could intercept
+// the manager's credential.
 func (i identity) credential(policy *v1alpha1.ImagePolicy, repository string) registry.Credential {
 	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, policy.Namespace) || policy.Spec.CertSecretRef != nil {
 		return registry.Credential{}

@@ -22,5 +22,5 @@ func TestPackages(t *testing.T) {
 	same(t, "requeued", requeued, []types.NamespacedName{s.key("shop")})
 	p, _ = s.pass("shop")
 	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
-	same(t, "hints that remain", s.reconciler.scans.entry(s.key("shop")).stale, false)
+	same(t, "remaining hints", s.reconciler.scans.entry(s.key("shop")).stale, false)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Bounds of the status, as numbers of items (as in the schema) and in bytes of JSON. Together they
-// keep the object below 256 KiB. A Microservice does not stop releases that are missing from the
-// status because of these bounds.
+// Bounds on the status, as numbers of items (as in the schema) and in bytes of JSON. Together they keep the
+// object below 256 KiB. If a release is missing from the status because of these bounds, its Microservice
+// does not stop it.
 const (
 	maxCandidates  = 20
 	maxReleases    = 1024
@@ -123,9 +123,9 @@ func fit[T any](items []T, n, bytes int) []T {
 	return items
 }
 
-// withdraw returns the withdrawn versions that are in use: versions that the rules reject, and
-// versions that were withdrawn for a reason that cannot be observed again. A withdrawal remains,
-// with its time, until the version is offered again or no longer in use.
+// withdraw returns the withdrawn versions that are in use: versions that the rules reject, and versions that
+// were withdrawn earlier for a reason that can no longer be observed. A withdrawal remains, with its time,
+// until the version is offered again or no longer in use.
 func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, notListed(o)
 	for _, h := range s.excluded {
@@ -165,8 +165,8 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	return out
 }
 
-// lastReason returns 0 for a version that a user denies, which must not have traffic, and 1 for all other versions. If the
-// list is too long, versions with 1 are omitted first.
+// lastReason returns 0 for a version that a user denies, which must not have traffic, and 1 for all other
+// versions. If the list is too long, versions for which it returns 1 are omitted first.
 func lastReason(w version.Withdrawal) int {
 	if w.Reason == version.Denied {
 		return 0
@@ -190,7 +190,7 @@ func notListed(o *observed) []version.Held {
 	return out
 }
 
-// withdrawn reports whether a version is already withdrawn, alone or with its group.
+// withdrawn reports whether a version is already withdrawn, individually or with its group.
 func withdrawn(all []version.Withdrawal, h version.Held) bool {
 	return slices.ContainsFunc(all, func(w version.Withdrawal) bool {
 		return w.Group == h.Group && (w.Version == h.Version || w.Version == "")
@@ -241,9 +241,9 @@ func count(releases []v1alpha1.OfferedRelease) string {
 // firstReportDelay is the time after which a new policy reports that its first scan is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether the status must be updated: because the selection is complete, because
-// the rules withdraw a version, which never waits for a registry, or because the first scan is slow.
-// For pull requests, partial results are reported, because one scan covers only some of them.
+// reportable reports whether the status must be updated: because the selection is complete, because the rules
+// withdraw a version, which never waits for a registry, or because the first scan is slow. For pull requests,
+// partial results are reported, because one scan covers only some of the pull requests.
 func reportable(o *observed, s selection, out plan, known cacheEntry, now time.Time) bool {
 	return !s.incomplete || s.pulled != nil && s.scanned || out.decided && withdraws(o.policy.Status.Releases, out.releases) ||
 		neverReported(o) && known.task != nil && now.Sub(known.task.since) >= firstReportDelay
@@ -261,9 +261,9 @@ func withdraws(before, now []v1alpha1.OfferedRelease) bool {
 	})
 }
 
-// requeueAfter returns the time until the next reconcile. A running scan enqueues the policy
-// earlier. Problems of the specification or of a Secret are checked again after the interval,
-// because Secrets are not watched.
+// requeueAfter returns the time until the next reconcile. A running scan enqueues the policy earlier.
+// Problems with the specification or a Secret are checked again after the interval, because Secrets are not
+// watched.
 func requeueAfter(o *observed, s selection, known cacheEntry, now time.Time) time.Duration {
 	due := time.Time{}
 	if known.record != nil {

@@ -25,7 +25,8 @@ func compile(t testing.TB, spec *v1alpha1.ImagePolicySpec) *version.Selector {
 
 func held(group, v string) version.Held { return version.Held{Group: group, Version: v} }
 
-// fixture returns a policy for r.example/shop that offers versions, and the selection after a scan of tags.
+// fixture returns a policy for r.example/shop that offers the given versions, and the selection after a scan
+// of the given tags.
 func fixture(t testing.TB, offers []string, tags ...string) (*observed, selection) {
 	o := &observed{policy: &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Generation: 2}}}
 	o.policy.Spec.Image = "r.example/shop"
@@ -63,18 +64,18 @@ func TestDecide(t *testing.T) {
 		"no image, no offer": {func(_ *observed, s *selection) {
 			delete(s.images, "1.1.0")
 		}, result{[]string{"1.0.0 in release"}, nil, true}},
-		"nothing known of the repository": {func(o *observed, s *selection) {
+		"nothing known about the repository": {func(o *observed, s *selection) {
 			o.policy.Spec.Image, *s = "r.example/other", selection{}
 		}, result{nil, nil, false}},
 		"gone": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 			s.gone = o.inUse
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Gone"}, true}},
-		"gone before, and still held": {func(o *observed, s *selection) {
+		"gone before, and still in use": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Gone", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Gone"}, true}},
-		"gone before, and back": {func(o *observed, s *selection) {
+		"gone before, and found again": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "1.0.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "1.0.0", Reason: "Gone", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
@@ -82,10 +83,10 @@ func TestDecide(t *testing.T) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Excluded", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},
-		"absent is not withdrawn": {func(o *observed, s *selection) {
+		"an absent version is not withdrawn": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
-		"left out of a written list": {func(o *observed, s *selection) {
+		"missing from an explicit list": {func(o *observed, s *selection) {
 			o.pinned = []string{"1.0.0", "1.1.0"}
 			o.inUse = []version.Held{held("release", "0.9.0"), held("release", "1.0.0")}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},
@@ -166,7 +167,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestDeniedVersionsAreKept checks that a list of withdrawn versions that is too long omits versions that a user denies last.
+// TestDeniedVersionsAreKept checks that a list of withdrawn versions that is too long omits denied versions last.
 func TestDeniedVersionsAreKept(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -183,6 +184,6 @@ func TestDeniedVersionsAreKept(t *testing.T) {
 		t.Fatalf("%d of %d versions are in the list", len(out), len(o.inUse))
 	}
 	if out[0].Version != "1.0.0" || out[0].Reason != v1alpha1.WithdrawnDenied {
-		t.Errorf("the first one is %+v", out[0])
+		t.Errorf("the first version is %+v", out[0])
 	}
 }

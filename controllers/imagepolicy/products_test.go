@@ -18,10 +18,10 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestPoliciesOfProducts tests versions in registries of several vendors, each in its own process: artifacts
+// TestPoliciesOfProducts tests versions in registries of several vendors, each in its own process. Artifacts
 // that are not images are rejected, an index with attestations is offered, an unavailable registry withdraws
-// nothing, a deleted tag is reported, a deleted image is withdrawn after two scans, and times and
-// signatures are read. internal/registry.TestProducts tests the details.
+// nothing, a deleted tag is reported, a deleted image is withdrawn after two scans, and times and signatures
+// are read. internal/registry.TestProducts tests the details.
 func TestPoliciesOfProducts(t *testing.T) {
 	for _, product := range registrytest.Products() {
 		for _, login := range []registrytest.Login{registrytest.Everybody, registrytest.ByToken} {
@@ -65,7 +65,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 
 				at.Stop()
 				p = s.scan("shop")
-				same(t, "offered while it is away", offered(p), all)
+				same(t, "offered while it is unavailable", offered(p), all)
 				if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable") {
 					t.Errorf("SourceReachable is %q", got)
 				}
@@ -73,8 +73,8 @@ func TestPoliciesOfProducts(t *testing.T) {
 					t.Fatal(err)
 				}
 				p = s.scan("shop")
-				same(t, "offered when it is back", offered(p), all)
-				same(t, "Ready when it is back", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
+				same(t, "offered after the outage", offered(p), all)
+				same(t, "Ready after the outage", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 
 				// The tag of one version is deleted while its image remains. The image of another version is deleted.
 				at.Tag(path, second, "stable")
@@ -88,7 +88,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 					t.Errorf("Ready is %q", got)
 				}
 
-				// Signatures are found by tag, and by referrers of an image.
+				// Signatures are found by tag, and through an image's referrers.
 				const signedPath = "team/signed"
 				key := cosigntest.NewKey(t)
 				s.keys(map[string][]byte{"key.pub": key.PEM(t)})
@@ -105,7 +105,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				}
 				s.policy("signed", of(signedPath), signed)
 				p, _ = s.pass("signed")
-				same(t, "offered of what is signed", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+				same(t, "offered with signatures required", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 			})
 		}
 	}

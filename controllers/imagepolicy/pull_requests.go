@@ -17,11 +17,11 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Bounds of scans for pull requests.
+// Bounds on scans for pull requests.
 const (
 	// maxHeads is the maximum number of head commits that one scan requests. The next scan continues.
 	maxHeads = 50
-	// defaultPulls is the default of spec.limits.groups.
+	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
 	// image. The delay doubles each time, and always ends with the next regular scan.
@@ -47,7 +47,7 @@ func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA 
 // pullRequests is the selection of pull requests.
 type pullRequests struct {
 	releases []v1alpha1.OfferedRelease
-	// otherRepository contains the slugs of groups of a previous repository.
+	// otherRepository contains the slugs of groups from a previous repository.
 	otherRepository map[string]bool
 	// excluded contains the numbers of pull requests that the filters reject, and closed the closed
 	// pull requests with the time at which they were closed.
@@ -64,9 +64,9 @@ type pullState struct {
 	unknown bool
 }
 
-// selectPullRequests selects the releases of pull requests. It requests the images of a limited
-// number of head commits per scan: first head commits that were never requested, then head commits
-// that have waited longest.
+// selectPullRequests selects the releases of pull requests. It requests the images of a limited number of
+// head commits per scan: first head commits that were never requested, and then head commits that have waited
+// longest.
 func selectPullRequests(o *observed, a *recordReader) selection {
 	s, due := o.selectPulls(a)
 	if o.paused() {
@@ -107,8 +107,8 @@ func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
 	return time.Time{}
 }
 
-// selectPulls decides which pull requests are offered, rejected and withdrawn according to the results
-// so far. It returns the selection and the head commits to request.
+// selectPulls decides which pull requests are offered, rejected, and withdrawn according to the results so
+// far. It returns the selection and the head commits to request.
 func (o *observed) selectPulls(a *recordReader) (s selection, due []pullState) {
 	s = selection{
 		pulled:  &pullRequests{otherRepository: map[string]bool{}, excluded: map[int64]bool{}, closed: map[int64]time.Time{}},
@@ -184,7 +184,7 @@ func (o *observed) pullStreams(p *pullRequests) []pullState {
 	return streams
 }
 
-// groupsInUse returns the slugs of groups in use, by number of the pull request. The slug of a group
+// groupsInUse returns the slugs of groups in use, by pull request number. The slug of a group
 // does not change when a branch is renamed. Withdrawn groups do not count.
 func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	taken := maps.Clone(p.otherRepository)
@@ -201,7 +201,8 @@ func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	return groups
 }
 
-// numberOf returns the number of the pull request of a version in use, or false if the version is not from a pull request.
+// numberOf returns the pull request number of a version in use, or false if the version is not from a pull
+// request.
 func numberOf(h version.Held) (int64, bool) {
 	number, ok := preview.Number(h.Group)
 	return number, ok && preview.IsCommit(h.Version)
@@ -261,9 +262,9 @@ func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
 	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
 }
 
-// recheck checks an offered release again, and reports whether it is withdrawn. The images of the
-// release exist, so that only their content is checked. If only the keys changed, labels are not
-// checked, because the branch may have been renamed.
+// recheck checks an offered release again, and reports whether it is withdrawn. The release's images exist,
+// so only their content is checked. If only the keys changed, labels are not checked, because the branch may
+// have been renamed.
 func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 	pr := *st.pr
 	pr.HeadSHA = st.offered.Revision
@@ -380,9 +381,9 @@ func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag pr
 	return nil
 }
 
-// withdrawPulls returns the withdrawn groups that are in use: groups of closed pull requests, groups
-// that the filters reject, and groups without a pull request. A withdrawal remains, with its time,
-// until the group is offered again or no longer in use.
+// withdrawPulls returns the withdrawn groups that are in use: groups of closed pull requests, groups that the
+// filters reject, and groups without a pull request. A withdrawal remains, with its time, until the group is
+// offered again or is no longer in use.
 func (o *observed) withdrawPulls(p *pullRequests, now time.Time) []v1alpha1.Withdrawal {
 	offered, seen := map[string]bool{}, map[string]bool{}
 	for _, rel := range p.releases {

@@ -30,7 +30,7 @@ func pull(number int64, branch, commit string, edit ...func(*v1alpha1.PullReques
 	return pr
 }
 
-// at returns an edit that sets the time of the push.
+// at returns an edit that sets the push time.
 func at(pushed time.Time) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) { pr.HeadTime = &metav1.Time{Time: pushed} }
 }
@@ -70,16 +70,16 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// TestLifeOfAPullRequest tests heighliner-2018, appendix D 6 and 7: after a push the previous commit remains
-// until the new commit has an image, and the group of a closed pull request is withdrawn. D 14: the slug is a
-// DNS label.
+// TestLifeOfAPullRequest tests heighliner-2018, appendix D 6 and 7: after a push, the previous commit remains
+// until the new commit has an image, and the group of a closed pull request is withdrawn. It also tests D 14:
+// the slug is a DNS label.
 func TestLifeOfAPullRequest(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now().Add(-time.Minute)
 	s.opens(pull(12, "feature/Cart", sha("a"), at(pushed)))
 	s.policy("shop", pulls(nil))
 	p, next := s.pass("shop")
-	same(t, "offered before its image is there", previews(p), []string(nil))
+	same(t, "offered before its image exists", previews(p), []string(nil))
 	same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{{Version: sha("a"), Verdict: "Exists",
 		Reason: "pull request 12 (feature-cart): no image yet: the registry has none of the tags pr-12-aaaaaaa, sha-aaaaaaa, " + sha("a") + ", pr-12"}})
 	same(t, "Ready", strings.HasPrefix(condition(p, "Ready"), "True NoPullRequests: none of 1 pull requests is offered"), true)
@@ -137,7 +137,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	p, _ = s.pass("shop")
 	same2("when it is closed", p)
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
-	same2("when no one names it", s.scan("shop"))
+	same2("when GitHub no longer lists it", s.scan("shop"))
 	s.restart()
 	same2("after a restart", s.scan("shop"))
 
@@ -243,8 +243,8 @@ func TestFiltersWithdraw(t *testing.T) {
 				test.edit(&st.PullRequests[0])
 			})
 			p := s.scan("shop")
-			same(t, "offered by what is not current", previews(p), []string{"fix-1 aaaa sha-aaaaaaa"})
-			same(t, "withdrawn by what is not current", taken(p), []string(nil))
+			same(t, "offered by an outdated poll", previews(p), []string{"fix-1 aaaa sha-aaaaaaa"})
+			same(t, "withdrawn by an outdated poll", taken(p), []string(nil))
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 			for range 3 {
 				p = s.scan("shop")
@@ -259,7 +259,7 @@ func TestFiltersWithdraw(t *testing.T) {
 	}
 }
 
-// TestForks tests heighliner-2018, appendix D 16: a branch of the same name in two forks results in two groups.
+// TestForks tests heighliner-2018, appendix D 16: branches with the same name in two forks result in two groups.
 func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
@@ -273,7 +273,7 @@ func TestForks(t *testing.T) {
 	p, _ := s.pass("deny")
 	same(t, "refused", verdicts(p), []string{sha("b") + " Fork", sha("a") + " Fork"})
 	p, _ = s.pass("allow")
-	same(t, "one branch of two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
+	same(t, "branches with the same name in two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
 	for _, rel := range p.Status.Releases {
 		if !rel.Fork {
 			t.Errorf("%s is offered without the mark of a fork", rel.Group)
@@ -301,8 +301,8 @@ func TestForks(t *testing.T) {
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// TestTwoHundredPullRequests tests heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in
-// each scan, and no outage, failing page or restart loses a pull request.
+// TestTwoHundredPullRequests tests heighliner-2018, appendix D 8 and 16: all of two hundred pull requests are
+// found, a bounded number in each scan, and no outage, failing page, or restart loses a pull request.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -354,13 +354,13 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		"nothing is known": func() {
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
 		},
-		"GitHub is away": func() {
+		"GitHub is unavailable": func() {
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				st.PullRequests = all[:3]
 				status.Stalled(&st.Conditions, 1, "NotFound", "404")
 			})
 		},
-		"the registry is away": func() {
+		"the registry is unavailable": func() {
 			s.server.Fail(registrytest.Head, -1, registrytest.Status(503, "UNAVAILABLE"))
 			s.server.Fail(registrytest.Get, -1, registrytest.Status(503, "UNAVAILABLE"))
 		},
@@ -375,8 +375,8 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	same(t, "requests in a steady state", manifests(s.server)-heads, 0)
 }
 
-// TestPullRequestsInAnyOrder checks that the offered, rejected and withdrawn pull requests do not depend on the order
-// of the pull requests from GitHub and of the offers in the status.
+// TestPullRequestsInAnyOrder checks that the offered, rejected, and withdrawn pull requests do not depend on
+// the order of the pull requests from GitHub or of the offers in the status.
 func TestPullRequestsInAnyOrder(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
@@ -427,7 +427,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 		want := result(all, before)
 		got := result(rapid.Permutation(all).Draw(t, "order"), rapid.Permutation(before).Draw(t, "order of offers"))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(plan{})); diff != "" {
-			t.Errorf("the order counts (-want +got):\n%s", diff)
+			t.Errorf("the result depends on the order (-want +got):\n%s", diff)
 		}
 		offers, takes := map[string]bool{}, map[string]bool{}
 		for _, r := range want.releases {
@@ -466,7 +466,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	s.microservice("shop", "shop", "two-2 "+sha("2"))
 	s.push("sha-4444444")
 	p = s.scan("shop")
-	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
+	same(t, "offered with another push", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
 // TestPullRequestsRespectARateLimit checks that scans for pull requests send no requests to a registry that limits requests.
@@ -512,7 +512,7 @@ func TestOneBadImageDoesNotBlockOthers(t *testing.T) {
 	same(t, "offered", previews(p), []string{"one-1 1111 sha-1111111"})
 	same(t, "refused", verdicts(p), []string{sha("2") + " Platform"})
 	s.push("pr-2-2222222")
-	same(t, "offered when another tag is good", previews(s.scan("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
+	same(t, "offered when another tag is valid", previews(s.scan("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
 }
 
 // TestAnotherSource checks that a policy whose source changes to pull requests, or from pull requests, withdraws its
@@ -533,7 +533,8 @@ func TestAnotherSource(t *testing.T) {
 	same(t, "to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
 }
 
-// TestAnotherRepository checks that a renamed repository counts as the same repository, and another repository does not.
+// TestAnotherRepository checks that a renamed repository counts as the same repository, and that another
+// repository does not.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))
@@ -567,16 +568,16 @@ func TestAnotherRepository(t *testing.T) {
 	s.push("sha-3333333")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Name = "other" })
 	p = s.scan("shop")
-	same(t, "another one that is not ready", append(previews(p), taken(p)...), []string{"one-1 2222 sha-2222222"})
+	same(t, "another repository that is not ready", append(previews(p), taken(p)...), []string{"one-1 2222 sha-2222222"})
 	s.setRepositoryStatus("other", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 	for range 2 {
 		p = s.scan("shop")
-		same(t, "another one", append(previews(p), taken(p)...), []string{"uno-1 3333 sha-3333333", " in one-1: Excluded"})
+		same(t, "another repository", append(previews(p), taken(p)...), []string{"uno-1 3333 sha-3333333", " in one-1: Excluded"})
 	}
 	same(t, "identity", p.Status.RepositoryID, "github.com/2")
 }
 
-// respell changes the name in the specification of a GitHubRepository.
+// respell changes the repository name in a GitHubRepository's specification.
 func (s *story) respell(name, repo string) {
 	s.Helper()
 	r := &v1alpha1.GitHubRepository{}
@@ -602,8 +603,8 @@ func TestIDOfARepository(t *testing.T) {
 	}
 }
 
-// TestRenamedBranchAndNewPolicy checks that the group of a pull request whose branch was renamed is found by its
-// number, even by an ImagePolicy that was created again.
+// TestRenamedBranchAndNewPolicy checks that the group of a pull request whose branch was renamed is found by
+// the pull request's number, even by an ImagePolicy that was deleted and created again.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -636,23 +637,23 @@ func approvedForks(g *v1alpha1.GitHubPullRequests) {
 	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 }
 
-// approvedAt returns an edit for the pull request of a fork whose commit is approved.
+// approvedAt returns an edit for a fork's pull request whose commit is approved.
 func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
 	}
 }
 
-// TestForkOverwritesItsTag checks that the revision label of the image of a fork is not sufficient, because it may be
-// set in the Dockerfile: an image of a commit that was not approved could claim the approved commit. Only a tag with
-// the full commit SHA, which CI writes, counts, and only if the label does not contradict it.
+// TestForkOverwritesItsTag checks that the revision label of a fork's image is not sufficient, because the
+// Dockerfile can set it: an image of a commit that was not approved could claim the approved commit. Only a
+// tag with the full commit SHA, which CI writes, counts, and only if the label does not contradict the tag.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
 	s.opens(pull(1, "patch", sha("a"), at(pushed), approvedAt(sha("a"))))
 	s.policy("shop", pulls(approvedForks))
 	for name, labels := range map[string]map[string]string{
-		"of a later push": {revision: sha("b")}, "without a commit": nil, "with the approved commit": {revision: sha("a")},
+		"from a later push": {revision: sha("b")}, "without a commit": nil, "with the approved commit": {revision: sha("a")},
 	} {
 		s.build(path, "pr-1", pushed.Add(time.Minute), labels)
 		s.build(path, "sha-aaaaaaa", pushed.Add(time.Minute), labels)
@@ -666,8 +667,9 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	same(t, "offered with the image of the approved commit", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
 }
 
-// TestForkWithTheSameDigits checks two commits with the same first seven digits, which can be created within seconds.
-// CI builds a commit of a fork that was not approved, under the tag of the approved commit.
+// TestForkWithTheSameDigits checks two commits with the same first seven digits, which can be created within
+// seconds. CI builds a commit of a fork that was not approved, and pushes the image with the tag of the
+// approved commit.
 func TestForkWithTheSameDigits(t *testing.T) {
 	s := begin(t)
 	good, evil := "4c1a2b3"+strings.Repeat("0", 33), "4c1a2b3"+strings.Repeat("f", 33)
@@ -680,7 +682,7 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: good})
 	same(t, "offered by the first digits", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
 	s.build(path, good, s.clock.Now(), map[string]string{revision: good})
-	same(t, "offered by the whole commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
+	same(t, "offered by the full commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
 // TestForksNeedAnApprovalNow checks that previews of forks that were offered without an approval are withdrawn when
@@ -692,17 +694,17 @@ func TestForksNeedAnApprovalNow(t *testing.T) {
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) { g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksAllow} }))
 	s.microservice("shop", "shop", "one-1 "+sha("a"), "two-2 "+sha("b"))
 	p, _ := s.pass("shop")
-	same(t, "offered of all", previews(p), []string{"two-2 bbbb " + sha("b"), "one-1 aaaa sha-aaaaaaa"})
+	same(t, "offered from all pull requests", previews(p), []string{"two-2 bbbb " + sha("b"), "one-1 aaaa sha-aaaaaaa"})
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { approvedForks(p.Spec.Source.GitHub.PullRequests) })
 	p = s.scan("shop")
-	same(t, "offered of approved ones", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
+	same(t, "offered from approved pull requests", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 	s.restart()
 	p = s.scan("shop")
 	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 }
 
-// TestApprovalThatNamesTheCommit checks that a label with a commit approves this commit, regardless of the time of
-// the label and of later pushes.
+// TestApprovalThatNamesTheCommit checks that a label with a commit approves this commit, regardless of when
+// the label was added and of later pushes.
 func TestApprovalThatNamesTheCommit(t *testing.T) {
 	s := begin(t)
 	names := func(commits ...string) func(*v1alpha1.PullRequest) {
@@ -719,7 +721,7 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
 	p, _ := s.pass("shop")
-	same(t, "offered of what was pushed meanwhile", previews(p), []string(nil))
+	same(t, "offered from the commit that was pushed meanwhile", previews(p), []string(nil))
 	s.changes(0, names(sha("a"), sha("b")))
 	same(t, "offered when it is approved", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
@@ -727,11 +729,12 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 	s.microservice("shop", "shop", "patch-1 "+sha("b"))
 	s.changes(0, names(sha("a")))
 	p = s.scan("shop")
-	same(t, "offered when the label is taken off", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
+	same(t, "offered when the label is removed", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head, and that
-// an image of an earlier head that was offered by its trial merge is not offered again.
+// TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head
+// commit, and that an image of an earlier head commit that was offered by its trial merge is not offered
+// again.
 func TestImageOfThePushBefore(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -758,7 +761,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
-// TestPushTime checks that offers contain the time of their push as soon as it is known.
+// TestPushTime checks that offers contain their push time as soon as it is known.
 func TestPushTime(t *testing.T) {
 	s := begin(t)
 	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// shelf is a registry with one repository and an image for each tag.
+// shelf is a registry with one repository and one image for each tag.
 type shelf struct{ scan registry.Scan }
 
 func (s *shelf) List(context.Context, registry.Request) (registry.Scan, error) { return s.scan, nil }
@@ -34,8 +34,8 @@ func (*shelf) Gone(context.Context, registry.Request, string, string, string) (b
 	return false, nil
 }
 
-// newShelf returns a registry with n typical tags: three quarters are versions, the
-// rest are commits, signatures and floating tags.
+// newShelf returns a registry with n typical tags: three quarters are versions, and the rest are commits,
+// signatures, and floating tags.
 func newShelf(n int, at time.Time) *shelf {
 	tags := make([]string, n)
 	for i := range tags {
@@ -72,10 +72,11 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 	return o
 }
 
-// TestMemoryOfAScan checks that a scan of the maximum number of tags, with the reconcile that reports it, never
-// uses more than 64 MiB that no collection can free. Sixteen concurrent scans then require less than a
-// gigabyte, and the rest depends on the garbage collector (GOGC, GOMEMLIMIT). The list is not included,
-// because it belongs to the registry and is shared. No other test runs at the same time.
+// TestMemoryOfAScan checks that a scan of the maximum number of tags, together with the reconcile that
+// reports it, never uses more than 64 MiB that the garbage collector cannot free. Sixteen concurrent scans
+// therefore require less than a gigabyte. Any further memory depends on the garbage collector (GOGC,
+// GOMEMLIMIT). The list is not included, because it belongs to the registry and is shared. No other test runs
+// at the same time.
 func TestMemoryOfAScan(t *testing.T) {
 	const n, needs = 100_000, 64 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
@@ -106,7 +107,7 @@ func TestMemoryOfAScan(t *testing.T) {
 	}
 }
 
-// peak returns the maximum memory that a collection found in use while f ran.
+// peak returns the maximum memory that the garbage collector found in use while f ran.
 func peak(f func()) int64 {
 	sample := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	done, most := make(chan struct{}), make(chan int64)

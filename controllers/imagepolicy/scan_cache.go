@@ -15,20 +15,19 @@ import (
 const (
 	// defaultScans is the default number of concurrent scans.
 	defaultScans = 32
-	// maxScan is the timeout of one scan: of the list, all images and all proofs of absence. It is
-	// also the maximum of spec.timeout.
+	// maxScan is the timeout of one scan, which includes the list, all images, and all proofs of absence. It
+	// is also the maximum value of spec.timeout.
 	maxScan = 2 * time.Minute
 	// maxLists is the maximum size of all kept lists of tags in bytes. A list with the maximum number
 	// of tags of maximum length takes 17 MB.
 	maxLists = 96 << 20
 )
 
-// scanCache runs scans in the background, and keeps the last scan of each policy. None of its
-// methods waits for a registry. The cache is lost at a restart: then each policy is scanned
-// again.
+// scanCache runs scans in the background, and keeps the last scan of each policy. None of its methods waits
+// for a registry. The cache is lost when the process restarts. Each policy is then scanned again.
 //
-// scanCache does not use the slots of internal/outbound but its own queue, because it also limits
-// the scans with one credential at a registry.
+// scanCache does not use the slots of internal/outbound. It has its own queue, because it also limits the
+// scans with one credential at a registry.
 type scanCache struct {
 	clock clock.PassiveClock
 	limit int // number of concurrent scans
@@ -65,8 +64,8 @@ type scanTask struct {
 	work   func(context.Context, *scanRecord)
 	since  time.Time
 	cancel context.CancelFunc // nil while the scan is queued
-	// previous is a canceled task of the policy that is still running, or nil. done is closed when
-	// this task returns.
+	// previous is a canceled task of the policy that is still running, or nil. done is closed when the
+	// current task returns.
 	previous *scanTask
 	done     chan struct{}
 }
@@ -80,10 +79,10 @@ type slot struct {
 	share int
 }
 
-// slotsOf returns the slots of a scan. A namespace gets at most a quarter of all scans, and an
-// eighth at one registry. Therefore neither a slow registry nor many policies of a namespace block
-// other namespaces, the other registries of the namespace, or other policies at the same registry
-// with the same credential, which may be anonymous.
+// slotsOf returns a scan's slots. A namespace gets at most a quarter of all scans, and an eighth at one
+// registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces,
+// the namespace's other registries, or other policies at the same registry with the same credential, which
+// may be anonymous.
 func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
 	namespace, host := policy.Namespace, registry.Host(l.query.repository)
 	return []slot{
@@ -212,7 +211,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 	go func() {
 		defer t.cancel()
 		if t.previous != nil {
-			// Otherwise this scan could share a canceled request of the previous scan.
+			// Otherwise, this scan could share a canceled request of the previous scan.
 			<-t.previous.done
 			t.previous = nil
 		}
@@ -244,9 +243,9 @@ func (ls *scanCache) finish(t *scanTask) bool {
 	return true
 }
 
-// shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of
-// the namespace whose lists have the largest size, but not the list of keep, whose scan has just been
-// completed. A policy requests its list again when it uses the list, or for its next scan.
+// shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of the
+// namespace whose lists have the largest total size, but not the list of keep, whose scan has just completed.
+// A policy requests its list again when it uses the list, or for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}

@@ -18,9 +18,9 @@ type crowd struct {
 	*testing.T
 	scans    *scanCache
 	began    chan types.NamespacedName
-	ended    chan types.NamespacedName // scans that their context ended
+	ended    chan types.NamespacedName // scans that ended with their context
 	requeued chan types.NamespacedName
-	finish   chan struct{} // one end, for each one sent
+	finish   chan struct{} // each value ends one scan
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -60,8 +60,8 @@ func (c *crowd) size(waiting, running int) {
 	})
 }
 
-// TestSharesOfScans checks that one tenant, one registry and one credential get only a share of the scans, so
-// that later scans of others start.
+// TestSharesOfScans checks that one tenant, one registry, and one credential each get only a share of the
+// scans, so that later scans of other tenants start.
 func TestSharesOfScans(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -73,7 +73,7 @@ func TestSharesOfScans(t *testing.T) {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("evil", "good", "good.example/x", "") },
 		},
-		"others at that registry, anonymous too": {
+		"others at that registry, also anonymous": {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("hub.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("good", "good", "hub.example/x", "") },
 		},
@@ -81,11 +81,11 @@ func TestSharesOfScans(t *testing.T) {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow-%d.example/x", i), "") }, 4,
 			func(c *crowd) { c.begin("good", "good", "good.example/x", "") },
 		},
-		"a credential of many namespaces": {
+		"a credential that many namespaces use": {
 			func(c *crowd, i int) { c.begin(fmt.Sprint("tenant-", i), "p", "hub.example/x", "") }, 4,
 			func(c *crowd) { c.begin("good", "good", "hub.example/x", "robot") },
 		},
-		"a registry of many namespaces and credentials": {
+		"a registry with many namespaces and credentials": {
 			func(c *crowd, i int) {
 				c.begin(fmt.Sprint("tenant-", i), "p", "down.example/x", fmt.Sprint("robot-", i))
 			}, 8,
@@ -100,11 +100,11 @@ func TestSharesOfScans(t *testing.T) {
 				test.many(c, i)
 			}
 			for range test.running {
-				await.Receive(t, "as many as may begin", c.began)
+				await.Receive(t, "the start of an admitted scan", c.began)
 			}
 			c.size(50-test.running, test.running)
 			test.other(c)
-			same(t, "begins", await.Receive(t, "the other one", c.began).Name, "good")
+			same(t, "begins", await.Receive(t, "the start of the other scan", c.began).Name, "good")
 			c.size(50-test.running, test.running+1)
 		})
 	}
@@ -141,8 +141,8 @@ func TestScansAreBounded(t *testing.T) {
 	same(t, "slots that are kept", len(c.scans.running), 0)
 }
 
-// TestTasksEnd checks that a policy has one task, and that a replaced task is canceled, enqueues nothing, and keeps
-// its slots until it has ended.
+// TestTasksEnd checks that a policy has only one task, and that a replaced task is canceled, enqueues
+// nothing, and keeps its slots until it has ended.
 func TestTasksEnd(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -152,11 +152,11 @@ func TestTasksEnd(t *testing.T) {
 	await.Receive(t, "begun", c.began)
 	c.begin("evil", "p", "b.example/x", "")
 	same(t, "ended", await.Receive(t, "ended", c.ended), evil)
-	await.Receive(t, "begun again", c.began)
-	same(t, "present task", c.scans.entry(evil).task.record.query.repository, "b.example/x")
+	await.Receive(t, "started again", c.began)
+	same(t, "current task", c.scans.entry(evil).task.record.query.repository, "b.example/x")
 	c.finish <- struct{}{}
 	await.Receive(t, "requeued", c.requeued)
-	same(t, "present scan", c.scans.entry(evil).record.query.repository, "b.example/x")
+	same(t, "current scan", c.scans.entry(evil).record.query.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")
 	await.Receive(t, "begun", c.began)

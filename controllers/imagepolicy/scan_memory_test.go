@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// TestListsAreBounded checks that not all lists of many policies of a tenant are kept, that the lists of other
-// tenants are kept, and that the rest of the state of a policy is kept.
+// TestListsAreBounded checks that, if a tenant has many policies, not all of their lists are kept, but the
+// lists of other tenants and all other policy state are.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Now())
@@ -62,7 +62,7 @@ func TestListsAreBounded(t *testing.T) {
 			t.Errorf("%s has its list: %t, want %t", name, got, want)
 		}
 		if !m.record.answers(m.record.query, clock.Now()) {
-			t.Errorf("%s forgot its scan", name)
+			t.Errorf("the scan of %s was lost", name)
 		}
 	}
 }

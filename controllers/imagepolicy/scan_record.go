@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// origin identifies the source of the versions of a policy.
+// origin identifies the source of a policy's versions.
 type origin struct {
 	repository string
 	insecure   bool
@@ -24,7 +24,7 @@ type origin struct {
 	source string
 }
 
-// query describes what a scan reads for a policy. A scan answers one query.
+// query describes what a scan reads for a policy. Each scan answers one query.
 type query struct {
 	origin
 	// listed is a checksum of the items in the status of a GitHubRepository.
@@ -32,7 +32,7 @@ type query struct {
 	// timeout is the timeout of one request: for the list with all its pages, or for an image.
 	timeout time.Duration
 	maxTags int
-	// filter identifies the tags that count against maxTags; empty means all tags of images.
+	// filter identifies the tags that count against maxTags; empty means all image tags.
 	filter string
 	// interval is the interval between two scans.
 	interval time.Duration
@@ -40,8 +40,8 @@ type query struct {
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the items of the GitHubRepository and in the
-// request for a scan. If so, a scan in progress is completed, and followed by another scan.
+// isSame reports whether two queries differ at most in the items of the GitHubRepository and in the request
+// for a scan. If they do, a scan in progress is completed and then followed by another scan.
 func (q query) isSame(other query) bool {
 	q.listed, q.requested = other.listed, other.requested
 	return q == other
@@ -61,8 +61,8 @@ type access struct {
 	// anonymous.
 	auths []registry.Credential
 	tls   registry.TLS
-	// keys are the keys for the verification of signatures: an image must be signed with one of them.
-	// Without keys nothing is verified.
+	// keys are the keys for verifying signatures: an image must be signed with one of them. Without keys,
+	// nothing is verified.
 	keys cosign.Keys
 }
 
@@ -86,7 +86,7 @@ type scanRecord struct {
 	due time.Time
 	// pace is the pace of scans, which are less frequent while nothing changes.
 	pace registry.Pace
-	// previousChecksum is the checksum of the results of the previous scan, and checksum of this scan.
+	// previousChecksum is the checksum of the previous scan's results, and checksum that of this scan's results.
 	previousChecksum, checksum string
 	// failed is the first error of a scan for pull requests.
 	failed error
@@ -165,11 +165,11 @@ func (l *scanRecord) clone() *scanRecord {
 	return &c
 }
 
-// recordReader reads a record, and requests answers that are missing in the record from the registry.
+// recordReader reads a record, and requests answers that are missing from the record from the registry.
 type recordReader struct {
 	*scanRecord
 	clock clock.PassiveClock
-	// scanner makes the requests for missing answers. If it is nil, a missing answer is errNotScanned.
+	// scanner makes the requests for missing answers. If it is nil, a missing answer results in errNotScanned.
 	scanner  Scanner
 	verifier Verifier
 	ctx      context.Context
@@ -184,7 +184,7 @@ type recordReader struct {
 	incomplete bool
 }
 
-// Errors of a scan that are not errors of the registry.
+// Errors of a scan that are not registry errors.
 var (
 	errNotScanned = errors.New("not scanned yet")
 	errTimedOut   = errors.New("the scan took longer than two minutes; its results are kept, and the rest is requested again")
@@ -216,7 +216,7 @@ func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K
 	return value, err
 }
 
-// request returns a request for the repository of an image.
+// request returns a request for an image's repository.
 func (a *recordReader) request(image int) registry.Request {
 	q := &a.query
 	return registry.Request{
@@ -250,12 +250,11 @@ func (a *recordReader) List() (registry.Scan, error) {
 	return scan, err
 }
 
-// shareHead is the maximum age of a digest that policies share for the same tag of the image of a
-// pull request.
+// shareHead is the maximum age of a digest that policies share for the same tag of a pull request's image.
 const shareHead = 5 * time.Second
 
-// Resolve requests the image of a tag once per scan. Policies that share the list share the answers
-// to requests since the list. Policies with other sources share answers within their interval.
+// Resolve requests a tag's image once per scan. Policies that share the list share the answers to all
+// requests made since the list. Policies with other sources share answers within their interval.
 func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	return cached(a, a.images, ref{image, tag}, image, func(r registry.Request) (registry.Image, error) {
 		r.MaxAge = a.clock.Since(a.time) + 1
@@ -270,14 +269,14 @@ func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	})
 }
 
-// Inspect requests the metadata of an image once per scan.
+// Inspect requests an image's metadata once per scan.
 func (a *recordReader) Inspect(image int, digest, platform string) (registry.Image, error) {
 	return cached(a, a.details, ref{image, digest}, image, func(r registry.Request) (registry.Image, error) {
 		return a.scanner.Inspect(a.ctx, r, digest, platform)
 	})
 }
 
-// Verify verifies the signature of an image once per scan.
+// Verify verifies an image's signature once per scan.
 func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 	return cached(a, a.verified, ref{image, digest}, image, func(r registry.Request) (cosign.Result, error) {
 		if !a.immediate {
@@ -287,7 +286,7 @@ func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 	})
 }
 
-// Gone requests a proof of absence once per scan. If digest is empty, the proof is for the tag only.
+// Gone requests a proof of absence once per scan. If digest is empty, the proof is only for the tag.
 func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
 	return cached(a, a.absences, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// silentRegistry answers only when the context of the caller has ended.
+// silentRegistry answers only when the caller's context has ended.
 type silentRegistry struct{ shelf }
 
 func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.Scan, error) {
@@ -20,7 +20,8 @@ func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.S
 	return registry.Scan{}, ctx.Err()
 }
 
-// TestLateScan checks that a scan that takes too long is reported, keeps the offer, and is started again soon.
+// TestLateScan checks that a scan that takes too long is reported, does not change the offer, and is soon
+// started again.
 func TestLateScan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -62,10 +63,10 @@ func TestDue(t *testing.T) {
 		"unreachable, with frequent requests": {5 * time.Second, 0, down, 5 * time.Second, 5 * time.Second},
 		"refused":                             {time.Hour, 0, &registry.Error{Kind: registry.Unauthorized}, time.Hour, time.Hour},
 		"paused":                              {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour},
-		"more, and good":                      {time.Hour, time.Minute, nil, time.Minute, time.Minute},
-		"more, and unreachable":               {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
-		"more, and then unreachable":          {time.Hour, time.Minute, down, time.Minute, time.Minute},
-		"more, and paused longer":             {time.Minute, time.Second, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Second, time.Second},
+		"due again, and good":                 {time.Hour, time.Minute, nil, time.Minute, time.Minute},
+		"due again, and unreachable":          {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
+		"due again earlier, and unreachable":  {time.Hour, time.Minute, down, time.Minute, time.Minute},
+		"due again, and paused for longer":    {time.Minute, time.Second, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,20 +13,20 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Bounds of one scan.
+// Bounds on one scan.
 const (
 	// maxRejections is the maximum number of requested new tags that do not exist or do not
 	// support the platform.
 	maxRejections = 100
-	// maxFailures is the number of failures of the registry after which the scan ends.
+	// maxFailures is the number of registry failures after which the scan ends.
 	maxFailures = 3
-	// maxUnreadable is the number of images that the registry may refuse or fail to return before
-	// this counts as a failure of the registry. maxUnreadableFirst is this number while the registry
-	// has not returned any image.
+	// maxUnreadable is the number of images that the registry may refuse or fail to return before a registry
+	// failure is assumed. maxUnreadableFirst is the corresponding number while the registry has not returned
+	// any image.
 	maxUnreadable, maxUnreadableFirst = 30, 5
 )
 
-// selection contains the answers of the registry and the offered releases.
+// selection contains the registry's answers and the offered releases.
 type selection struct {
 	// incomplete reports that not all requests were made yet.
 	incomplete bool
@@ -77,11 +77,11 @@ type selection struct {
 	registryErrors
 }
 
-// registryErrors are the errors of the registry.
+// registryErrors are the registry's errors.
 type registryErrors struct {
-	// err is the first error of the list, or of the registry for an image. Offered versions remain.
+	// err is the first error that the registry returned for the list or for an image. Offered versions remain.
 	err error
-	// failures is the number of failures of the registry.
+	// failures is the number of registry failures.
 	failures int
 	// unreadable is the number of images that the registry refused or failed to return, and unreadableErr
 	// the first of these errors. readable reports whether the registry returned an image.
@@ -107,15 +107,15 @@ func (s *registryErrors) noteImageError(err error) {
 	}
 }
 
-// noteUnreadable records an error of the registry if the registry returned none of the requested images, for
-// example because a credential may list tags but not read images.
+// noteUnreadable records a registry error if the registry returned none of the requested images, for example
+// because a credential permits listing tags but not reading images.
 func (s *registryErrors) noteUnreadable() {
 	if s.err == nil && !s.readable {
 		s.err = s.unreadableErr
 	}
 }
 
-// noteError keeps the first error of the registry. Errors of single tags do not count.
+// noteError keeps the registry's first error. Errors of single tags do not count.
 func (s *registryErrors) noteError(err error) {
 	s.failures++
 	if s.err == nil {
@@ -123,10 +123,10 @@ func (s *registryErrors) noteError(err error) {
 	}
 }
 
-// selectReleases reads a scan record, or completes it if the reader has a scanner, and selects
-// releases. It never fails as a whole: releases whose images cannot be read, or are not known yet, do
-// not change. absent contains the tags that earlier scans found absent, and is updated. seen records
-// when earlier scans first saw tags.
+// selectReleases reads a scan record, or completes the record if the reader has a scanner, and selects
+// releases. It never fails as a whole: releases whose images cannot be read, or are not known yet, do not
+// change. absent contains the tags that earlier scans found absent, and is updated. seen records when earlier
+// scans first saw tags.
 func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return selectPullRequests(o, a)
@@ -171,8 +171,8 @@ func noImage() *version.Refusal {
 	return rejectf(version.VerdictExists, "the registry has no image with this tag")
 }
 
-// rank applies the filters to the names of the source and to the offered versions. It includes offered
-// versions, because absence from the list does not prove that a version no longer exists.
+// rank applies the filters to the source's names and to the offered versions. It includes offered versions,
+// because absence from the list does not prove that a version no longer exists.
 func (s *selection) rank(o *observed, a *recordReader, names []version.Name, before map[string]v1alpha1.OfferedRelease, seen *firstSeen) *version.Ranking {
 	if o.github != nil {
 		for tag, rel := range before {
@@ -219,7 +219,7 @@ func offeredBefore(o *observed) map[string]v1alpha1.OfferedRelease {
 	return before
 }
 
-// list requests the tags of a registry. For other sources it returns the known names.
+// list requests a registry's tags. For other sources, it returns the known names.
 func (s *selection) list(o *observed, a *recordReader) []version.Name {
 	list, err := a.List()
 	if errors.Is(err, errNotScanned) {
@@ -242,8 +242,8 @@ func (s *selection) list(o *observed, a *recordReader) []version.Name {
 	return nil
 }
 
-// offer selects releases until each of them has images or is rejected. A new tag beyond
-// maxRejections is not requested, and not offered.
+// offer selects releases until each of them has images or is rejected. A new tag beyond maxRejections is
+// neither requested nor offered.
 func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
 	now, useless := a.clock.Now(), 0
 	for more := true; more; {
@@ -290,7 +290,7 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 	}
 }
 
-// resolve finds the images of a tag. A new tag that does not exist, or does not support the
+// resolve finds a tag's images. A new tag that does not exist, or does not support the
 // platform, is rejected. An offered tag keeps its images if the registry has no new images for it, or
 // if the tag moved in only some of several repositories, unless its images are checked again and
 // rejected. A tag without results yet has no images.
@@ -303,7 +303,7 @@ func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, b
 		if o.recheck || s.keysChanged {
 			again := s.check(o, a, before.Images, o.vars(rel))
 			if o.github != nil && rel.Name == "" && again != nil && again.Verdict == version.VerdictLabels {
-				again = s.checkAllSigned(o, a, before.Images) // GitHub does not list the name now, so that the expected labels are not known
+				again = s.checkAllSigned(o, a, before.Images) // GitHub does not list the name now, so the expected labels are not known
 			}
 			if isFinal(again) {
 				s.excluded = append(s.excluded, version.Held{Group: before.Group, Version: before.SemVer.Version, Tag: rel.Tag})
@@ -319,7 +319,7 @@ func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, b
 	return nil
 }
 
-// halfMoved reports whether a tag moved in some repositories but not in others. All images of a release
+// halfMoved reports whether a tag moved in some repositories but not in others. All of a release's images
 // must change together.
 func halfMoved(before, now []v1alpha1.ReleaseImage) bool {
 	same := 0
@@ -331,7 +331,7 @@ func halfMoved(before, now []v1alpha1.ReleaseImage) bool {
 	return same > 0 && same < len(before)
 }
 
-// vars returns the variables of a version for spec.match.labels.
+// vars returns a version's variables for spec.match.labels.
 func (o *observed) vars(rel version.Release) preview.Vars {
 	v := preview.Vars{Tag: rel.Name}
 	if o.github != nil {
@@ -341,8 +341,8 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 }
 
 // goneAfter is the minimum time between the two scans that prove the absence of a tag, even if scans are
-// requested. In this time a push of the same tag is complete, and a replica of the registry is no
-// longer behind.
+// requested. After this time, a push of the same tag is complete, and the registry's replicas no longer lag
+// behind.
 const goneAfter = 30 * time.Second
 
 // proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, tag
@@ -385,8 +385,8 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 	}
 }
 
-// withoutTag checks whether the tag of a version was deleted while its image remains. spec.untagged
-// defines whether such a version is withdrawn.
+// withoutTag checks whether a version's tag was deleted while the image remains. spec.untagged defines
+// whether such a version is withdrawn.
 func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release, witness string) (gone bool, err error) {
 	deleted, err := a.Gone(rel.Tag, "", witness)
 	if err != nil || !deleted || o.policy.Spec.Untagged == v1alpha1.UntaggedWithdraw {

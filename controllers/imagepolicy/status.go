@@ -53,7 +53,7 @@ func setConditions(o *observed, s selection, out plan) {
 		reason, message := reasonOf(s.err)
 		status.Reconciling(conds, gen, reason, message)
 	case len(out.releases) == 0 && s.untimed > 0:
-		status.Reconciling(conds, gen, reasonScanning, fmt.Sprintf("the build times of %d of %d tags are unknown yet, and all are needed; select tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
+		status.Reconciling(conds, gen, reasonScanning, fmt.Sprintf("the build times of %d of %d tags are not known yet, and all are needed; select tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
 	case s.pulled != nil && len(out.releases) == 0:
 		status.Ready(conds, gen, "NoPullRequests", noVersions(s, out)) // not an error
 	case len(out.releases) == 0:
@@ -100,7 +100,7 @@ func noVersions(s selection, out plan) string {
 	return message
 }
 
-// lastRefused returns a candidate that the last filter with rejections rejected. Such a candidate
+// lastRefused returns a candidate that was rejected by the last filter with rejections. Such a candidate
 // requires the fewest changes to be offered.
 func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	for _, count := range slices.Backward(out.rejected) {
@@ -113,7 +113,7 @@ func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	return last, false
 }
 
-// setReachable sets SourceReachable and RateLimited. Without a scan they do not change.
+// setReachable sets SourceReachable and RateLimited. Without a scan, it does not change them.
 func setReachable(o *observed, s selection) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
 	limited := s.err != nil && is(s.err, registry.RateLimited)
@@ -151,7 +151,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	}
 }
 
-// reasonOf returns the reason and message of an error of the registry.
+// reasonOf returns the reason and message of a registry error.
 func reasonOf(err error) (reason, message string) {
 	var e *registry.Error
 	if errors.As(err, &e) {

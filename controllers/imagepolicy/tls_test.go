@@ -13,11 +13,11 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestCertificatesOfARegistry checks that a registry with its own certificate authority, which requires client
-// certificates, is read with the Secret of spec.certSecretRef as soon as the Secret is valid.
+// TestCertificatesOfARegistry checks that a registry that has its own certificate authority and requires
+// client certificates is read with the Secret of spec.certSecretRef as soon as the Secret is valid.
 func TestCertificatesOfARegistry(t *testing.T) {
 	s := begin(t)
-	s.clock.SetTime(time.Now()) // certificates are valid by the real clock
+	s.clock.SetTime(time.Now()) // the validity of certificates depends on the real clock
 	authority := registrytest.NewAuthority(t)
 	soon := time.Now().Add(time.Hour)
 	s.server = registrytest.New(t, registrytest.WithTLS(authority.Server(t, soon, authority)))
@@ -37,8 +37,8 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	s.create(secret)
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.CertSecretRef = &v1alpha1.Reference{Name: "tls"} })
 	p = s.scan("shop")
-	ready("with the authority alone", "False Untrusted: ")
-	same(t, "offered with the authority alone", offered(p), []string(nil))
+	ready("with only the authority", "False Untrusted: ")
+	same(t, "offered with only the authority", offered(p), []string(nil))
 
 	secret.Data["tls.crt"], secret.Data["tls.key"] = certificate, key
 	if err := env.Client.Update(s.Context(), secret); err != nil {
@@ -49,8 +49,8 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	same(t, "offered with a certificate", offered(p), []string{"1.0.0 in release"})
 }
 
-// TestHugeKeyIsAFault checks that a key whose verification would take minutes of processor time is reported as an
-// error of the Secret, so that a reconcile ends with its context for any Secret.
+// TestHugeKeyIsAFault checks that a key whose verification would take minutes of processor time is reported
+// as an error in the Secret. A reconcile therefore ends with its context, whatever the Secret contains.
 func TestHugeKeyIsAFault(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")

@@ -66,8 +66,8 @@ func TestVerify(t *testing.T) {
 	same(t, "offered when it is signed", offered(s.scan("shop")), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release"})
 }
 
-// TestVerifyThatIsAskedForLater checks that offered versions remain while signatures cannot be read, and that
-// versions without a signature are withdrawn when the specification starts to require signatures.
+// TestVerifyThatIsAskedForLater checks that, when the specification starts to require signatures, versions
+// without a signature are withdrawn, but offered versions remain while signatures cannot be read.
 func TestVerifyThatIsAskedForLater(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
@@ -108,8 +108,8 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
-// TestVerifyWithAKeyThatComesLate checks that no version without a signature is offered if a key is created late
-// and the registry is unavailable then.
+// TestVerifyWithAKeyThatComesLate checks that no version without a signature is offered if a key is created
+// late and the registry is then unavailable.
 func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 	for source, edit := range map[string]func(*v1alpha1.ImagePolicySpec){"registry": func(*v1alpha1.ImagePolicySpec) {}, "pull requests": pulls(nil)} {
 		t.Run(source, func(t *testing.T) {
@@ -174,10 +174,10 @@ func TestVerifyPullRequests(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
 	for range 2 {
 		p := s.scan("shop")
-		same(t, "when signatures are asked for", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
+		same(t, "when signatures are required", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
 		same(t, "refused", verdicts(p), []string{sha("2") + " Verify"})
 	}
-	// The image of a previous commit is verified too.
+	// The image of a previous commit is also verified.
 	s.policy("web", pulls(nil))
 	s.pass("web")
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -201,8 +201,8 @@ func TestVerifyPullRequests(t *testing.T) {
 	same(t, "when it is signed", append(previews(p), taken(p)...), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 }
 
-// TestSecretsOfAScan checks that missing or invalid Secrets are reported with the name of the field, and never cause
-// a scan without them.
+// TestSecretsOfAScan checks that missing or invalid Secrets are reported with the name of the field, and
+// never cause a scan that does not use them.
 func TestSecretsOfAScan(t *testing.T) {
 	for name, test := range map[string]struct {
 		data map[string][]byte // nil means that there is no Secret
@@ -239,8 +239,8 @@ func TestSecretsOfAScan(t *testing.T) {
 	}
 }
 
-// TestReplacedKeyWithdraws checks that versions that only a replaced key signed are withdrawn: in the running
-// manager, after a restart, and after a failure of the registry.
+// TestReplacedKeyWithdraws checks that versions signed only with a replaced key are withdrawn: in the running
+// manager, after a restart, and after a registry failure.
 func TestReplacedKeyWithdraws(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},
@@ -271,13 +271,14 @@ func TestReplacedKeyWithdraws(t *testing.T) {
 			s.keys(map[string][]byte{"new.pub": next.PEM(t)})
 			between(s)
 			p = s.scan("shop")
-			same(t, "with the other key alone", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
+			same(t, "with only the other key", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
 		})
 	}
 }
 
-// TestReplacedKeyWithdrawsPreviews checks the same for pull requests without another push: for the image of the head
-// commit, and for the image of the previous commit if the head commit has no image yet.
+// TestReplacedKeyWithdrawsPreviews checks that previews signed only with a replaced key are withdrawn without
+// another push: for the image of the head commit, and for the image of the previous commit if the head commit
+// has no image yet.
 func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},
@@ -322,7 +323,7 @@ func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 			between(s)
 			for range 2 {
 				p = s.scan("shop")
-				same(t, "with the other key alone", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in three-3: Excluded", " in two-2: Excluded"})
+				same(t, "with only the other key", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in three-3: Excluded", " in two-2: Excluded"})
 			}
 			s.keys(map[string][]byte{"old.pub": stolen.PEM(t), "new.pub": next.PEM(t)})
 			same(t, "with the first key again", previews(s.scan("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})

@@ -62,9 +62,9 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// adopt decides whether to scale the previous Deployment to zero: when a release is active and
-// available, each Service that a policy adopts routes to the release, and requests in flight to the
-// previous pods had time to end. It is pure.
+// adopt decides whether to scale the previous Deployment to zero. It does so when a release is active and
+// available, each Service that a policy adopts routes to the release, and requests in flight to the previous
+// pods have had time to end. It is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {

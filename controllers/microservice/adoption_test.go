@@ -22,7 +22,7 @@ func adopts(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.Microservice) {
 	}
 }
 
-// previous creates the Deployment that ran the service before, with available pods.
+// previous creates the Deployment that ran the service previously, with available pods.
 func (s *story) previous(replicas int32) *appsv1.Deployment {
 	s.Helper()
 	labels := map[string]string{"app": "web"}
@@ -114,8 +114,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 
 	s.routesTo(s.release("1.0.0").Name)
 	s.pass()
-	same(t, "in the drain", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False Draining")
-	same(t, "replicas in the drain", s.previousReplicas(), int32(3))
+	same(t, "during the drain", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False Draining")
+	same(t, "replicas during the drain", s.previousReplicas(), int32(3))
 	moved := s.clock.Now()
 	s.play(func() bool { return s.previousReplicas() == 0 })
 	if waited := s.clock.Now().Sub(moved); waited < 30*time.Second {
@@ -125,11 +125,11 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "at the end", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "True Adopted")
 	same(t, "Ready", wording(condition(s.ms(), "Ready")), "True Succeeded")
 
-	// Nothing is read or written any longer, even after a restart.
+	// Nothing is read or written anymore, even after a restart.
 	writes := len(s.writes)
 	s.restart()
 	s.play()
-	same(t, "writes stable", s.writes[writes:], []string{})
+	same(t, "writes in a stable state", s.writes[writes:], []string{})
 
 	// The takeover is reverted: first the pods, then the Service, then the drain, and then the releases are deleted.
 	s.remove()
@@ -137,13 +137,13 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "replicas when it is deleted", s.previousReplicas(), int32(3))
 	s.clock.Step(time.Minute)
 	s.pass()
-	same(t, "held while the pods are not available", s.removed(), false)
+	same(t, "removed while the pods are not available", s.removed(), false)
 	s.run(3)
 	s.pass()
-	same(t, "held while the Service routes to the release", s.removed(), false)
+	same(t, "removed while the Service routes to the release", s.removed(), false)
 	s.routesTo("")
 	s.pass()
-	same(t, "held in the drain", s.removed(), false)
+	same(t, "removed during the drain", s.removed(), false)
 	s.clock.Step(31 * time.Second)
 	s.pass()
 	same(t, "gone", s.removed(), true)
@@ -152,8 +152,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "annotations", len(d.Annotations), 0)
 }
 
-// TestReleasesOutliveTheRoutes checks that releases are deleted only after a policy that is deleted together
-// with the Microservice, whose routes route to the releases until then, and after the drain.
+// TestReleasesOutliveTheRoutes checks a policy that is deleted together with the Microservice and whose
+// routes target the releases until then. The releases must be deleted only after the policy and the drain.
 func TestReleasesOutliveTheRoutes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
@@ -179,7 +179,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 	for range 3 {
 		s.clock.Step(31 * time.Second)
 		s.pass()
-		same(t, "held while the policy is there", s.removed(), false)
+		same(t, "removed while the policy exists", s.removed(), false)
 	}
 	s.get("shop", policy)
 	controllerutil.RemoveFinalizer(policy, v1alpha1.FinalizerDeletionPolicy)
@@ -187,7 +187,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pass()
-	same(t, "held in the drain", s.removed(), false)
+	same(t, "removed during the drain", s.removed(), false)
 	s.clock.Step(31 * time.Second)
 	s.pass()
 	same(t, "gone", s.removed(), true)
@@ -202,7 +202,7 @@ func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 		"no Deployment":              {func(*story) {}, "False DeploymentNotFound"},
 		"policy without adoption":    {func(s *story) { s.previous(1); s.route() }, "False ServiceNotAdopted"},
 		"no policy, as for a worker": {func(s *story) { s.previous(1) }, "True Adopted"},
-		"controlled by another": {func(s *story) {
+		"controlled by another object": {func(s *story) {
 			d := s.previous(1)
 			ms := s.ms()
 			if err := controllerutil.SetControllerReference(ms, d, env.Client.Scheme()); err != nil {
@@ -242,7 +242,7 @@ func TestDeletionEndsDespiteFailures(t *testing.T) {
 		}
 		s.clock.Step(max(result.RequeueAfter, time.Millisecond))
 		if s.clock.Now().Sub(start) > 15*time.Minute {
-			t.Fatal("held for more than 15 minutes")
+			t.Fatal("blocked for more than 15 minutes")
 		}
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
@@ -310,7 +310,7 @@ func TestRestoreWithoutTheAnnotation(t *testing.T) {
 	s.play()
 	var d appsv1.Deployment
 	s.get("web", &d)
-	d.Annotations = nil // like a tool that applies its manifest
+	d.Annotations = nil // as a tool does that applies its manifest
 	if err := env.Client.Update(t.Context(), &d); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestAdoptionOfADeploymentThatIsScaledUpAgain(t *testing.T) {
 	s.play()
 	s.get("web", &d)
 	same(t, "replicas", replicas(&d), int32(0))
-	same(t, "what it had", d.Annotations[v1alpha1.AnnotationAdoptedReplicas], "5")
+	same(t, "previous replicas", d.Annotations[v1alpha1.AnnotationAdoptedReplicas], "5")
 }
 
 func TestRejectedAdoptionIsCheckedAgain(t *testing.T) {

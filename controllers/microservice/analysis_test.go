@@ -25,8 +25,9 @@ func TestAnalysisThatIsNotCEL(t *testing.T) {
 	same(t, "rollout state", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
-// TestAnalysisTemplate checks that no release starts without the template, that a release starts when the template is created, and that
-// the canary waits in its step for the measurements, and while the template does not exist.
+// TestAnalysisTemplate checks that no release starts without the template, that a release starts when the
+// template is created, and that the canary waits in its step both for the measurements and while the template
+// does not exist.
 func TestAnalysisTemplate(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -59,12 +60,12 @@ func TestAnalysisTemplate(t *testing.T) {
 	canary := lines("release Live target Latest", "  1.1.0 canary 10% Step, 2 replicas", "  1.0.0 active 90% First, 2 replicas")
 	s.play()
 	same(t, "Ready with the template", wording(condition(s.ms(), "Ready")), "True Succeeded")
-	same(t, "rollout state, measured", s.rolloutState(), canary)
+	same(t, "rollout state with the template", s.rolloutState(), canary)
 
 	if err := env.Client.Delete(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
 	s.play()
-	same(t, "Ready when the template is gone", wording(condition(s.ms(), "Ready")), "False AnalysisTemplateNotFound")
-	same(t, "rollout state when the template is gone", s.rolloutState(), canary)
+	same(t, "Ready after the template was deleted", wording(condition(s.ms(), "Ready")), "False AnalysisTemplateNotFound")
+	same(t, "rollout state after the template was deleted", s.rolloutState(), canary)
 }

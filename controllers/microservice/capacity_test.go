@@ -23,7 +23,7 @@ func autoscaled(ms *v1alpha1.Microservice) {
 	ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}}}
 }
 
-// half continues until 1.1.0 is a canary with half of the traffic, and 1.0.0 is active.
+// half continues until 1.1.0 is a canary with half of the traffic and 1.0.0 is active.
 func half(t *testing.T) *story {
 	t.Helper()
 	s := begin(t, autoscaled)
@@ -86,8 +86,8 @@ func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 	}
 }
 
-// TestReplacedReleaseKeepsItsAutoscaler checks that, at a promotion, the previous active release, which has
-// half of the traffic until the routes follow, keeps the pods that its autoscaler added.
+// TestReplacedReleaseKeepsItsAutoscaler checks that, on promotion, the previous active release keeps the pods
+// that its autoscaler added, because it has half of the traffic until the routes follow.
 func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -112,7 +112,7 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]error{
-		"by a webhook that is down": apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"by an unavailable webhook": apierrors.NewInternalError(errors.New("failed calling webhook")),
 		"by a policy":               apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), "shop", errors.New("denied by policy")),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,8 +148,9 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written and the canary loses its weight, although the API server
-// rejects a write to the release that should be revived or that has the decision of a user.
+// TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written and the canary loses its weight,
+// although the API server rejects a write to the release that should be revived or that has a user's
+// decision.
 func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	decide := func(s *story, version string, action v1alpha1.DecisionAction) {
@@ -174,7 +175,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			after: "1.0.0 active 100%", reported: true,
 		},
 		"by decision Deprecate": {refuses: "1.2.0", abort: func(s *story) { decide(s, "1.2.0", "Deprecate") }, after: "1.1.0 active 100%"},
-		"with decision Retry on another release": {
+		"by decision Retry on another release": {
 			refuses: "1.1.5", abort: func(s *story) {
 				decide(s, "1.1.5", "Retry")
 				s.broken["1.2.0"] = true
@@ -243,8 +244,8 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusedWriteOnOldFacts checks that a rejected write of an object that changed since it was read drops the
-// plan, because a decision about the object may be outdated.
+// TestRefusedWriteOnOldFacts checks that the plan is dropped if the write of an object that has changed since
+// it was read is rejected, because a decision about the object may be outdated.
 func TestRefusedWriteOnOldFacts(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -273,8 +274,8 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 	}
 }
 
-// TestRefusedWriteKeepsTheTimeOfThePlan checks that the requeue time of the plan applies while a write is rejected
-// temporarily: pauses, deadlines and drains do not wait for the back-off.
+// TestRefusedWriteKeepsTheTimeOfThePlan checks that the plan's requeue time applies while a write is
+// temporarily rejected: pauses, deadlines, and drains do not wait for the back-off.
 func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -21,7 +21,7 @@ var conditions = []string{
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
-// Reasons of condition TrafficDegraded that come from the specification, in addition to the reasons of the plan.
+// Reasons of condition TrafficDegraded that come from the specification, in addition to the plan's reasons.
 const (
 	reasonNoNetworkPolicy     = "NoNetworkPolicy"
 	reasonWeightsNotSupported = "WeightsNotSupported"
@@ -47,8 +47,8 @@ func setConditions(w *pass, problem *status.Error) {
 // state is the reason and message of a condition that is True; empty if it is not True.
 type state struct{ reason, message string }
 
-// setFromPlan sets a condition from the states of the plan, the most severe first, and from further
-// states. The condition is True while there is a state. Pinned is True only while all pins take effect.
+// setFromPlan sets a condition from the plan's states, most severe first, and from further states. The
+// condition is True while there is at least one state. Pinned is True only while all pins take effect.
 func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
@@ -163,7 +163,8 @@ func serves(w *pass) (ok bool, reason, message string) {
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
 
-// exchanged describes the state of the next release of an exclusive group, for which the pods of the active release were stopped.
+// exchanged describes the state of an exclusive group's next release, for which the pods of the active
+// release were stopped.
 func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
 	ready := slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool {
 		return c.Release == next.VersionedMicroservice && c.Replicas > 0 && c.Available >= c.Replicas
@@ -223,8 +224,8 @@ func noNetworkPolicy(w *pass) state {
 	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps do not shift traffic"}
 }
 
-// weightsNotSupported returns the state for groups whose traffic no policy can split, so that the
-// weights of steps are recorded and have no effect (protocol rule 19).
+// weightsNotSupported returns the state for groups whose traffic no policy can split. The weights of steps
+// are recorded, but have no effect (protocol rule 19).
 func weightsNotSupported(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil {
 		return state{}
@@ -288,8 +289,8 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons of condition Progressing. The last reason that applies is reported: waits
-// for a user take precedence over waits for time.
+// progress are the reasons of condition Progressing. The last reason that applies is reported: waits for a
+// user take precedence over waits for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits maps the waits of a plan to reasons of Progressing.
@@ -333,8 +334,9 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether a group without an active release takes no traffic from other groups. The newest domains route to an
-// older group until the first release of the new group has completed the steps, and while a policy has no status.
+// arrives reports whether a group without an active release takes no traffic from other groups. The newest
+// domains route to an older group until the first release of the new group has completed the steps, and as
+// long as a policy has no status.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

@@ -51,8 +51,8 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 	}
 }
 
-// TestReadyOfExclusiveGroup checks that Ready is False, with both releases in the message, while no release of an exclusive group has
-// ready pods, and that the group serves while a canary has the pods.
+// TestReadyOfExclusiveGroup checks that Ready is False, with both releases in the message, while no release
+// of an exclusive group has ready pods, and that the group counts as serving while a canary has the pods.
 func TestReadyOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -96,10 +96,10 @@ func TestReadyWithoutReleases(t *testing.T) {
 		ended           []string
 		reason, message string
 	}{
-		"none offered":     {nil, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
-		"paused":           {policy, true, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
-		"a group is ended": {policy, true, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
-		"all are ended":    {policy, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
+		"no version offered":    {nil, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
+		"paused":                {policy, true, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
+		"one group has ended":   {policy, true, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
+		"all groups have ended": {policy, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.ImagePolicyRef.Name, ms.Spec.Paused, ms.Spec.EndedGroups = "shop", c.paused, c.ended
@@ -109,9 +109,9 @@ func TestReadyWithoutReleases(t *testing.T) {
 	}
 }
 
-// conditionsOfTheCode finds the types of all conditions that this package sets, in its
-// source: with status.Set, for the notes of a plan, and with the functions of package status
-// for the summary conditions.
+// conditionsOfTheCode finds the types of all conditions that this package sets by searching its source for
+// calls of status.Set, for the notes of a plan, and for the functions of package status that set the summary
+// conditions.
 func conditionsOfTheCode(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}

@@ -17,24 +17,24 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons for errors in configuration.
+// Reasons for configuration errors.
 const (
 	reasonConfigurationMissing = "ConfigurationMissing"
 	reasonSecretsForbidden     = status.ReasonSecretsForbidden
 )
 
 const (
-	// requeueSecrets is the interval at which Secrets that are part of a release are read. Secrets are
-	// read one by one, and neither watched nor kept in memory.
+	// requeueSecrets is the interval at which Secrets that are part of a release are read. Secrets are read
+	// one by one, and are neither watched nor kept in memory.
 	requeueSecrets = time.Minute
 	// unclaimed is how long a copy may exist without its release. An older copy was created by a reconcile
 	// that ended before it created the release.
 	unclaimed = 10 * time.Minute
 )
 
-// CacheByObject configures the cache of a manager for this controller. The cache contains the hash of
-// ConfigMaps instead of their content. It converts the status of Microservices to the fields of this
-// version, regardless of the version that wrote them, for all readers of the cache.
+// CacheByObject configures a manager's cache for this controller. The cache contains the hash of ConfigMaps
+// instead of their content. For all readers of the cache, it converts the status of Microservices to the
+// fields of this version, regardless of the version that wrote the status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:      {Transform: trimConfigMap},
@@ -57,9 +57,9 @@ func trimConfigMap(obj any) (any, error) {
 	return obj, nil
 }
 
-// observeConfiguration reads the hashes of the configuration that is part of a release. An object
-// that is missing and not optional, or that the manager may not read, is a problem and not an error:
-// no new release starts, and existing releases continue.
+// observeConfiguration reads the hashes of the configuration that is part of a release. An object that is
+// missing and not optional, or that the manager may not read, is a problem and not an error: no new release
+// starts, but existing releases continue.
 func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
 	o.contents = resources.Contents{}
 	var missing []string
@@ -93,10 +93,9 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 	return usable && readable, err
 }
 
-// source reads a ConfigMap or a Secret. It returns nil if the object does not exist. It reads a
-// ConfigMap from the cache, which contains only a hash, or with all from the API server with its
-// content. If the cache does not contain a ConfigMap, source reads it from the API server, because
-// the cache may lag.
+// source reads a ConfigMap or a Secret. It returns nil if the object does not exist. It reads a ConfigMap
+// from the cache, which contains only a hash, or, if all is set, with its content from the API server. If the
+// cache does not contain a ConfigMap, source reads it from the API server, because the cache may lag.
 func (r *Reconciler) source(ctx context.Context, namespace string, s resources.Source, all bool) (client.Object, error) {
 	var obj client.Object = &corev1.ConfigMap{}
 	readers := []client.Reader{r.Client, r.live}

@@ -63,8 +63,8 @@ func (o *observed) isCopy(obj client.Object) bool {
 	return resources.IsCopy(obj, o.ms, o.objects[release])
 }
 
-// proveLost reads copies that the cache does not contain from the API server, so that a lagging cache
-// is not mistaken for copies that a user deleted.
+// proveLost reads copies that the cache does not contain from the API server, so that copies that are missing
+// because the cache lags are not mistaken for copies that a user deleted.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, object := range o.objects {
 		for _, s := range o.lost(object) {
@@ -91,7 +91,7 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// labelled lists ConfigMaps or Secrets from the API server. Some of them may be copies.
+// labelled lists ConfigMaps or Secrets from the API server. Some of these objects may be copies.
 func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
 	var list client.ObjectList = &corev1.ConfigMapList{}
 	if kind == resources.KindSecret {
@@ -120,9 +120,9 @@ func (r *Reconciler) copyAll(ctx context.Context, w *pass, release string, owner
 	return errors.Join(errs...)
 }
 
-// copy creates a release's copy of a source. The copy contains exactly the content from which the
-// identity of the release was computed. If the content has changed since, copy returns a conflict,
-// and the plan is dropped.
+// copy creates a release's copy of a source. The copy contains exactly the content from which the release's
+// identity was computed. If the content has changed since then, copy returns a conflict, and the plan is
+// dropped.
 func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resources.Source, owner client.Object) error {
 	from, err := r.source(ctx, w.ms.Namespace, s, true)
 	if err != nil {
@@ -159,11 +159,11 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
 		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
 	}
-	// The copy may belong to a previous object of the release, and be about to be garbage collected.
+	// The copy may belong to a previous object of the release, and may be about to be garbage collected.
 	return r.handOver(ctx, there, owner)
 }
 
-// handOver replaces the owner of a copy by another object of the Microservice.
+// handOver replaces a copy's owner with another object of the Microservice.
 func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) error {
 	if metav1.IsControlledBy(obj, owner) {
 		return nil
@@ -180,15 +180,15 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	return nil
 }
 
-// withoutOurs returns the owners without those of kinds of hlnr.io.
+// withoutOurs returns the owners whose kind is not from hlnr.io.
 func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
 		return o.APIVersion == v1alpha1.GroupVersion.String()
 	})
 }
 
-// orphanCopies keeps the copies of a release when the Microservice is deleted. It removes their owner
-// and their claim, so that another Microservice of this name does not manage them.
+// orphanCopies keeps a release's copies when the Microservice is deleted. It removes their owner and their
+// claim, so that another Microservice with the same name does not manage them.
 func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	release := &v1alpha1.VersionedMicroservice{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)
@@ -221,8 +221,8 @@ func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice
 	return nil
 }
 
-// applyCopies sets existing releases as the owners of their copies, creates deleted copies again
-// while their content is known, and deletes copies whose release was never created.
+// applyCopies sets existing releases as the owners of their copies, recreates deleted copies while their
+// content is known, and deletes copies whose release was never created.
 func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, obj := range w.copies {
@@ -272,8 +272,8 @@ func (o *observed) present(object *v1alpha1.VersionedMicroservice) bool {
 	return o.config != "" && object.Annotations[resources.AnnotationConfig] == o.config
 }
 
-// lost returns the missing copies of a release: all missing copies if the release has the current
-// configuration, otherwise only missing copies that its pods require to start.
+// lost returns a release's missing copies: all of them if the release has the current configuration, and
+// otherwise only those that its pods require to start.
 func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Source {
 	needed := resources.Copies(object)
 	if o.present(object) {
@@ -289,8 +289,8 @@ func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Sour
 	})
 }
 
-// setConfigurationLost reports the releases that can no longer start pods, because their copies were
-// deleted and the content of the copies is not known.
+// setConfigurationLost reports the releases that can no longer start pods, because their copies were deleted
+// and the content of these copies is not known.
 func setConfigurationLost(w *pass) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {

@@ -107,8 +107,8 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 	return found
 }
 
-// TestConfigurationIsARelease checks that a change to a ConfigMap is a release of the same version, which takes
-// the steps, and that another version or the previous content starts the earlier release again.
+// TestConfigurationIsARelease checks that a change to a ConfigMap creates a release of the same version,
+// which takes the steps, and that another version or the previous content starts the earlier release again.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
@@ -151,13 +151,13 @@ func TestConfigurationIsARelease(t *testing.T) {
 		s.play()
 	}
 	pin(&v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}})
-	same(t, "what a pin brings back", s.active().Name, red.Name)
-	same(t, "content that a pin brings back", s.runsWith(s.active()).Data["file"], "red")
+	same(t, "release after a pin", s.active().Name, red.Name)
+	same(t, "content after a pin", s.runsWith(s.active()).Data["file"], "red")
 	pin(&v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}, Configuration: v1alpha1.PinCurrent})
 	same(t, "content of a pin to the current configuration", s.runsWith(s.active()).Data["file"], "green")
 	pin(nil)
 
-	t.Run("the previous content again is the previous release", func(t *testing.T) {
+	t.Run("the previous content starts the previous release", func(t *testing.T) {
 		was := s.active()
 		s.write("settings", "yellow")
 		s.play()
@@ -201,12 +201,12 @@ func TestConfigurationMissing(t *testing.T) {
 	s.offer("1.0.0")
 	s.play()
 	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional`
-	same(t, "Ready without it", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
-	same(t, "releases without it", len(s.objects()), 0)
+	same(t, "Ready without the ConfigMap", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
+	same(t, "releases without the ConfigMap", len(s.objects()), 0)
 
 	s.write("settings", "blue")
 	s.play()
-	same(t, "Ready with it", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
+	same(t, "Ready with the ConfigMap", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 
 	s.offer("1.1.0", "1.0.0")
 	s.play(s.until("1.1.0 canary 10%"))
@@ -232,8 +232,8 @@ func TestConfigurationMissing(t *testing.T) {
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.write("settings", "blue")
 	s.play()
-	same(t, "version when it is back", s.active().Spec.SemVer.Version, "1.2.0")
-	same(t, "Stalled when it is back", condition(s.ms(), "Stalled"), "")
+	same(t, "version when the ConfigMap exists again", s.active().Spec.SemVer.Version, "1.2.0")
+	same(t, "Stalled when the ConfigMap exists again", condition(s.ms(), "Stalled"), "")
 }
 
 // deny makes the ImagePolicy withdraw versions.
@@ -280,7 +280,7 @@ func TestWithdrawnWithoutATemplate(t *testing.T) {
 			s.offer("1.0.0")
 			s.deny("1.2.0", "1.1.0")
 			s.play()
-			same(t, "version after the active one is denied too", s.active().Spec.SemVer.Version, "1.0.0")
+			same(t, "version after the active version is denied too", s.active().Spec.SemVer.Version, "1.0.0")
 			if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True "+name+": ") {
 				t.Errorf("Stalled is %q", got)
 			}
@@ -340,7 +340,7 @@ func TestOptionalConfiguration(t *testing.T) {
 	if name == "settings" {
 		t.Error("pods use an optional ConfigMap that was created later")
 	}
-	same(t, "copies of nothing", len(s.copies()), 0)
+	same(t, "copies without a source", len(s.copies()), 0)
 	s.write("settings", "blue")
 	s.play()
 	if s.active().Name == without.Name {
@@ -348,11 +348,11 @@ func TestOptionalConfiguration(t *testing.T) {
 	}
 	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
 	if _, ok := s.copies()[name]; ok {
-		t.Error("the release without it has a copy now")
+		t.Error("the release without the ConfigMap now has a copy")
 	}
 	s.delete(&corev1.ConfigMap{}, "settings")
 	s.play()
-	same(t, "release without it", s.active().Name, without.Name)
+	same(t, "release without the ConfigMap", s.active().Name, without.Name)
 }
 
 func TestConfigurationLeftOut(t *testing.T) {
@@ -397,7 +397,7 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	}
 	s.play(func() bool { return s.active().Name != first })
 	if changed >= 12 {
-		t.Errorf("nothing was promoted in %d changes: %s", changed, s.rolloutState())
+		t.Errorf("no release was promoted in %d changes: %s", changed, s.rolloutState())
 	}
 	most := 0
 	for range 3 {
@@ -449,7 +449,7 @@ func TestCopiesHaveThePlannedContent(t *testing.T) {
 			t.Fatalf("reconcile of old content = %v, %v", result, err)
 		}
 	}
-	same(t, "writes on old content", len(s.writes), 0)
+	same(t, "writes with old content", len(s.writes), 0)
 	s.restart()
 	s.play()
 	same(t, "content", s.runsWith(s.active()).Data["file"], "red")
@@ -476,10 +476,10 @@ func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 	writes := len(s.writes)
 	s.restart() // reads complete ConfigMaps
 	s.play()
-	same(t, "writes when they are read whole", s.writes[writes:], []string{})
+	same(t, "writes when complete ConfigMaps are read", s.writes[writes:], []string{})
 }
 
-// TestDeletedCopies checks that a copy that a user deletes is created again while its content is known, and that
+// TestDeletedCopies checks that a copy that a user deletes is recreated while its content is known, and that
 // otherwise a condition reports the loss.
 func TestDeletedCopies(t *testing.T) {
 	t.Parallel()
@@ -533,8 +533,8 @@ func TestCopiesThatTheCacheLacks(t *testing.T) {
 	same(t, "ConfigurationLost", condition(s.ms(), "ConfigurationLost"), "")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ContainerName = "web" })
 	s.play()
-	same(t, "Ready of a bad template", wording(condition(s.ms(), "Ready")), "False ContainerNotFound")
-	same(t, "ConfigurationLost of a bad template", condition(s.ms(), "ConfigurationLost"), "")
+	same(t, "Ready with an invalid template", wording(condition(s.ms(), "Ready")), "False ContainerNotFound")
+	same(t, "ConfigurationLost with an invalid template", condition(s.ms(), "ConfigurationLost"), "")
 	if !metav1.IsControlledBy(s.runsWith(s.active()), s.active()) {
 		t.Error("the copy has no owner")
 	}
@@ -566,7 +566,7 @@ func TestCopiesWithoutARelease(t *testing.T) {
 	s.play()
 	same(t, "releases", len(s.objects()), 1)
 	copies := s.copies()
-	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
+	same(t, "copies at the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
 }
 
 // exists reports whether an object of this kind and name exists.
@@ -619,13 +619,13 @@ func TestForeignCopy(t *testing.T) {
 			same(t, "releases", len(s.objects()), 0)
 			now := &corev1.ConfigMap{}
 			s.get(theirs.Name, now)
-			same(t, "their object", now, theirs)
+			same(t, "the user's object", now, theirs)
 		})
 	}
 }
 
-// TestLabelsMakeNoCopy checks that a ConfigMap or Secret of a user is neither deleted nor given an owner, for any
-// labels, because users copy labels with templates.
+// TestLabelsMakeNoCopy checks that a user's ConfigMap or Secret is neither deleted nor given an owner,
+// whatever its labels are, because users copy labels with templates.
 func TestLabelsMakeNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(*story) string{
@@ -675,8 +675,8 @@ func TestLabelsMakeNoCopy(t *testing.T) {
 	}
 }
 
-// TestCopyOfAReleaseThatIsMadeAgain checks that a release whose object is deleted and created again owns its copy
-// again, before the garbage collector deletes the copy.
+// TestCopyOfAReleaseThatIsMadeAgain checks that a release whose object is deleted and created again owns its
+// copy again before the garbage collector deletes the copy.
 func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -742,8 +742,8 @@ func TestContentIsNotReported(t *testing.T) {
 	}
 }
 
-// TestSecretsAreAPartOfARelease checks that Secrets are part of a release if spec.configuration.track is All, except
-// certificates and tokens.
+// TestSecretsAreAPartOfARelease checks that Secrets other than certificates and tokens are part of a release
+// if spec.configuration.track is All.
 func TestSecretsAreAPartOfARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, namesSecret("licence"), namesSecret("certificate"), track(v1alpha1.TrackAll))
@@ -787,14 +787,15 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 	same(t, "copy after a change", mine.Data, map[string][]byte{"key": []byte("two")})
 }
 
-// playFor continues for some time, because objects that are polled never become stable.
+// playFor continues for a fixed time, because polled objects never become stable.
 func (s *story) playFor(d time.Duration) {
 	s.Helper()
 	end := s.clock.Now().Add(d)
 	s.play(func() bool { return s.clock.Now().After(end) })
 }
 
-// TestSecretsForbidden checks that no new release starts without the permissions, and that the message contains the fix.
+// TestSecretsForbidden checks that no new release starts without the permission to read Secrets, and that the
+// message contains the fix.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))
@@ -891,7 +892,7 @@ func TestCrashesWithConfiguration(t *testing.T) {
 	}
 }
 
-// TestOrphanKeepsCopies checks that the copies remain to which the pods of Deployments refer that outlive their
+// TestOrphanKeepsCopies checks that copies remain if pods refer to them whose Deployments outlive the
 // Microservice.
 func TestOrphanKeepsCopies(t *testing.T) {
 	t.Parallel()
@@ -921,7 +922,8 @@ func TestOrphanKeepsCopies(t *testing.T) {
 	}
 }
 
-// TestCopiesOfAPreviousMicroservice checks that a new Microservice does not manage the objects of a deleted Microservice of the same name.
+// TestCopiesOfAPreviousMicroservice checks that a new Microservice does not manage the objects of a deleted
+// Microservice with the same name.
 func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
@@ -940,7 +942,7 @@ func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "gone", s.removed(), true)
-	for _, c := range s.objects() { // like the garbage collector
+	for _, c := range s.objects() { // as the garbage collector does
 		if err := env.Client.Delete(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -958,7 +960,7 @@ func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 	s.create(&v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}, Spec: spec})
 	s.restart()
 	s.playFor(time.Minute)
-	same(t, "version of the next one", s.active().Spec.SemVer.Version, "1.1.0")
+	same(t, "version of the next Microservice", s.active().Spec.SemVer.Version, "1.1.0")
 	s.clock.Step(unclaimed + time.Minute)
 	s.playFor(2 * time.Minute)
 	for _, before := range left {
@@ -967,6 +969,6 @@ func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 			t.Errorf("%T %q was deleted, so pods of the remaining Deployment cannot start", before, before.GetName())
 			continue
 		}
-		same(t, fmt.Sprintf("what stayed of %T", before), now, before)
+		same(t, fmt.Sprintf("what remains of %T", before), now, before)
 	}
 }

@@ -21,20 +21,19 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// requeueDelete is the interval at which objects that are not watched are read while a Microservice is
-// being deleted.
+// requeueDelete is the interval at which unwatched objects are read while a Microservice is being deleted.
 const requeueDelete = 2 * time.Second
 
-// ensureFinalizer adds the finalizer if the deletionPolicy requires it, and otherwise removes it. It
-// reports whether it wrote.
+// ensureFinalizer adds the finalizer if the deletionPolicy requires it, and otherwise removes it. It reports
+// whether it changed the object.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// reconcileDelete applies the deletionPolicy, and then removes the finalizer. It delays the
-// deletion by at most the progress deadline and the drain, and not at all in a namespace that is
-// being deleted.
+// reconcileDelete applies the deletionPolicy, and then removes the finalizer. It delays the deletion by no
+// more than the progress deadline and the drain, and does not delay it at all in a namespace that is being
+// deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
 		return ctrl.Result{}, nil // The remaining objects are garbage collected.
@@ -130,9 +129,9 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	return nil
 }
 
-// restore scales the previous Deployment up again. It waits until the Deployment is available, the
-// policies have restored their Services, and policies that are being deleted have removed their routes.
-// Then it waits for the drain.
+// restore scales the previous Deployment up again. It waits until the Deployment is available, the policies
+// have restored their Services, and policies that are being deleted have removed their routes. It then waits
+// for the drain.
 func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.AdoptFrom == nil {
 		return 0, nil
@@ -163,7 +162,7 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		p := &policies.Items[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
-			return requeueDelete, nil // The routes of the policy route to the releases until the policy is deleted.
+			return requeueDelete, nil // The policy's routes target the releases until the policy is deleted.
 		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
 			return requeueDelete, nil // The policy is about to restore its Service.
 		}
@@ -171,8 +170,8 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 	return r.drained(ms, drain), nil
 }
 
-// replicasBefore returns the replicas to which the previous Deployment is restored: from its
-// annotation or, if a user removed the annotation, from the status of the Microservice.
+// replicasBefore returns the number of replicas to which the previous Deployment is restored: from its
+// annotation or, if a user removed the annotation, from the Microservice's status.
 func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas
 	n, ok := adoptedReplicas(d)
@@ -185,8 +184,8 @@ func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, boo
 	return 0, false
 }
 
-// drained returns the remaining time for requests in flight, counted from the first call. After a
-// restart the manager waits the whole time again.
+// drained returns the remaining time for requests in flight, counted from the first call. After a restart,
+// the manager waits the full time again.
 func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
 	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())
 	left := at.(time.Time).Add(drain).Sub(r.clock.Now())

@@ -30,7 +30,7 @@ func (r *Reconciler) recordEvents(w *pass) {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
 		if reported[n.Release+reason]++; reported[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Several steps without a wait pass in the same plan.
+			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // One plan can pass several steps that have no wait.
 		}
 		if n.Warning {
 			about.Warning(w.ms, reason, action, n.Message)
@@ -54,7 +54,7 @@ func (w *pass) recorded(n release.Note) bool {
 	return true
 }
 
-// waits reports whether rollouts may wait for anything other than pods and routes. If not, the event
+// waits reports whether rollouts may wait for anything other than pods and routes. If they do not, the event
 // at the end of the rollout is sufficient.
 func (w *pass) waits() bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
@@ -78,7 +78,8 @@ func (w *pass) needsApproval(name string) bool {
 	return false
 }
 
-// recordPins records an event when a pin is set, is removed, expires, or has no effect. For a pin without effect it records an event for each reason.
+// recordPins records an event when a pin is set, is removed, expires, or has no effect. For a pin without
+// effect, it records one event for each reason.
 func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
@@ -97,8 +98,8 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	}
 }
 
-// recordFreeze records an event when a freeze begins to prevent releases from starting or from getting
-// more traffic, and when it no longer does.
+// recordFreeze records an event when a freeze begins to prevent releases from starting or from getting more
+// traffic, and when it no longer prevents this.
 func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrozen)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionFrozen)

@@ -16,15 +16,15 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// requeueMissingSecret is the interval at which a Secret that the release of a fork waits for is read,
-// because Secrets are not watched.
+// requeueMissingSecret is the interval at which a Secret that a fork's release waits for is read, because
+// Secrets are not watched.
 const requeueMissingSecret = time.Minute
 
-// confined returns the Microservice from which releases of forks are built. Its template refers to no
-// Secret with a credential for the API server. The types of Secrets are read from the API server. A
-// Secret that cannot be read may contain a credential, and then no release is built. A Secret that
-// does not exist yet may contain one too: if it is optional, the release is built without the Secret,
-// and otherwise the release waits for it, as its pods would.
+// confined returns the Microservice from which releases of forks are built. Its template does not refer to
+// Secrets with a credential for the API server. The types of Secrets are read from the API server. A Secret
+// that cannot be read may contain a credential, so no release is built. A Secret that does not exist yet may
+// later contain one too: if the Secret is optional, the release is built without it. Otherwise, the release
+// waits for the Secret, as its pods would.
 func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
 	credentials := map[string]bool{}
 	needed := resources.Secrets(&ms.Spec.Template.Spec)

@@ -47,7 +47,7 @@ func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// namespaceLabels returns the labels of a namespace.
+// namespaceLabels returns a namespace's labels.
 func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -57,9 +57,9 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 	return namespace.Labels, nil
 }
 
-// readable returns the error of a read of freezes. It returns nil if the error is that a user has no
-// access to freezes. Unknown freezes are then omitted; the status of the Microservice shows whether
-// it waits for a freeze.
+// readable returns the error of a read of freezes, or nil if the cause of the error is that a user has no
+// access to freezes. Unknown freezes are then omitted; the Microservice's status shows whether it waits for a
+// freeze.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil
@@ -67,8 +67,8 @@ func (r *Reconciler) readable(err error) error {
 	return err
 }
 
-// forFreeze enqueues the Microservices to which a Freeze or ClusterFreeze may apply. The reconcile of
-// a Microservice that is not affected writes nothing.
+// forFreeze enqueues the Microservices to which a Freeze or ClusterFreeze may apply. The reconcile of an
+// unaffected Microservice writes nothing.
 func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile.Request {
 	var f freeze.Freeze
 	switch o := o.(type) {
@@ -86,7 +86,7 @@ func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile
 	})
 }
 
-// forNamespace enqueues the Microservices of a namespace whose labels changed, if a ClusterFreeze selects
+// forNamespace enqueues the Microservices in a namespace whose labels changed, if a ClusterFreeze selects
 // namespaces by label.
 func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	var cluster v1alpha1.ClusterFreezeList
@@ -102,8 +102,8 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 	return nil
 }
 
-// microservices returns requests for the Microservices of a namespace that satisfy a predicate. An
-// empty namespace means all namespaces.
+// microservices returns requests for the Microservices in a namespace that satisfy a predicate. An empty
+// namespace means all namespaces.
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -119,7 +119,7 @@ func (r *Reconciler) microservices(ctx context.Context, namespace string, is fun
 	return requests
 }
 
-// watchFreezes adds the watches of objects that may freeze a Microservice.
+// watchFreezes adds watches for objects that may freeze a Microservice.
 func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 	return b.
 		Watches(&v1alpha1.Freeze{}, handler.EnqueueRequestsFromMapFunc(r.forFreeze), builder.WithPredicates(freezeChanged())).
@@ -127,8 +127,8 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged passes changes to the specification of a freeze, and the start and end of a period, which
-// the status of the freeze shows.
+// freezeChanged passes changes to a freeze's specification, and the start and end of a period, which the
+// freeze's status shows.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
 		switch o := o.(type) {

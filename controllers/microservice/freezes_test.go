@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// fair returns a Freeze of the namespace that ends after a time.
+// fair returns a Freeze in the namespace that ends after a duration.
 func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v1alpha1.Freeze {
 	s.Helper()
 	end := metav1.NewTime(s.clock.Now().Add(d))
@@ -29,8 +29,8 @@ func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v
 	return f
 }
 
-// TestFreezeHoldsACanary checks that a freeze stops a canary at its weight, with one write and one event, and that the
-// canary continues automatically at the end of the freeze.
+// TestFreezeHoldsACanary checks that a freeze stops a canary at its weight, with one write and one event, and
+// that the canary continues automatically when the freeze ends.
 func TestFreezeHoldsACanary(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -64,7 +64,7 @@ func TestFreezeHoldsACanary(t *testing.T) {
 	s.play(s.until("1.1.0 active 100%"))
 	same(t, "Frozen at the end", condition(s.ms(), "Frozen"), "")
 	if !strings.Contains(strings.Join(s.events, "\n"), "Thawed: ") {
-		t.Errorf("no event reports the end: %q", s.events)
+		t.Errorf("no event reports the end of the freeze: %q", s.events)
 	}
 }
 
@@ -108,8 +108,8 @@ func TestFreezeOfANewService(t *testing.T) {
 	s.play(s.until("1.0.0 active 100%"))
 }
 
-// TestFreezeSelects checks that excepted services, and services in namespaces that a ClusterFreeze does not select by
-// label, are not frozen.
+// TestFreezeSelects checks that excepted services, and services in namespaces whose labels a ClusterFreeze
+// does not select, are not frozen.
 func TestFreezeSelects(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -150,7 +150,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 		t.Fatalf("freeze = %v, %v", facts.Spec.Freeze, err)
 	}
 	same(t, "name", *facts.Spec.Freeze, release.Freeze{Name: `Freeze "fair"`, Until: facts.Spec.Freeze.Until, Reason: "trade fair"})
-	other := errors.New("the API server is away")
+	other := errors.New("the API server is unavailable")
 	for name, tc := range map[string]struct{ refused, want error }{
 		"forbidden":     {apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")), nil},
 		"not installed": {apierrors.NewNotFound(schema.GroupResource{}, ""), nil},
@@ -172,13 +172,14 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeEnqueues checks that only changes that may start or end the wait of a Microservice enqueue it.
+// TestFreezeEnqueues checks that only changes that may start or end a Microservice's wait enqueue the
+// Microservice.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	f := s.fair(time.Hour)
 	count := func(o client.Object) int { return len(s.reconciler.forFreeze(t.Context(), o)) }
-	same(t, "a freeze of the namespace", count(f), 1)
+	same(t, "a freeze in the namespace", count(f), 1)
 	f.Spec.Exceptions = []v1alpha1.FreezeException{{Name: "shop", Reason: "hotfix"}}
 	same(t, "an exception", count(f), 0)
 	f.Spec.Exceptions, f.Spec.Selector = nil, &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}

@@ -27,7 +27,8 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// anyRolloutState checks that any rollout state is the same after it was written and read, with the precision of stored times.
+// anyRolloutState checks that writing and reading any rollout state does not change it, within the precision
+// of stored times.
 func anyRolloutState(t *rapid.T) {
 	s := func(l string) string { return rapid.String().Draw(t, l) }
 	n := func(l string) int { return int(rapid.Int32().Draw(t, l)) }
@@ -80,7 +81,8 @@ func anyRolloutState(t *rapid.T) {
 
 func FuzzRolloutState(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyRolloutState)) }
 
-// FuzzStatus checks that the conversion of a status to the rollout state and back returns the same JSON for all fields of the planner.
+// FuzzStatus checks that converting a status to the rollout state and back returns the same JSON for all
+// fields of the planner.
 func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"sequence":3,"releaseGroups":[{"name":"1.x","slug":"1-x","level":"Release","phase":"Live","target":{},"run":{"release":"a","startedTime":"2026-01-01T00:00:00.000000Z","waited":"1m0s"},"releases":[{"versionedMicroservice":"a","semVer":{"version":"1.0.0"},"status":"active","weight":100,"lastTransitionTime":"2026-01-01T00:00:00.000001Z"}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

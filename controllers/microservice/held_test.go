@@ -30,7 +30,7 @@ func TestVersionHeldElsewhereStartsNoGroup(t *testing.T) {
 		play func(*story)
 		want string
 	}{
-		"on the first plan": {func(s *story) {
+		"in the first plan": {func(s *story) {
 			s.offerGroups("2.0.0", "1.0.0")
 			s.play()
 		}, lines("3-x Live target Latest", "  3.0.0 active 100% First, 2 replicas")},
@@ -75,8 +75,8 @@ func TestVersionHeldElsewhereStartsNoGroup(t *testing.T) {
 	}
 }
 
-// TestConcernsAPinnedTag checks that a version that an ImagePolicy offers beyond its limits, because this
-// Microservice pins it, can start, even if the pin is written like the tag.
+// TestConcernsAPinnedTag checks that a version that an ImagePolicy offers beyond its limits because this
+// Microservice pins the version can start, even if the pin is written like the tag.
 func TestConcernsAPinnedTag(t *testing.T) {
 	t.Parallel()
 	offer := &v1alpha1.OfferedRelease{Group: "1-0-x", SemVer: v1alpha1.SemVer{Name: "1.0.x", Version: "1.0.0"}}

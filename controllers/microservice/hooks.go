@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a user may not read
-// templates, the analysis is omitted from the plan for this user.
+// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a
+// user may not read templates, the analysis is omitted from this user's plan.
 func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
 	place, template := "spec.updateStrategy.canary.analysis.", ""
 	o.analysis, template, err = analysistemplate.Read(ctx, r.Client, o.ms)
@@ -53,8 +53,9 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	}
 }
 
-// readMeasured ignores a passed result if the analysis was edited since, or if its template cannot be used: no step passes
-// until the release is measured with the current analysis. A failure remains a failure.
+// readMeasured ignores a passed result if the analysis has been edited since then, or if its template cannot
+// be used. No step passes until the release is measured with the current analysis. A failure remains a
+// failure.
 func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
@@ -65,7 +66,7 @@ func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *relea
 	}
 }
 
-// readHooks sets the answers of hooks for a release whose rollout is in progress.
+// readHooks sets the hooks' answers for a release whose rollout is in progress.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	object.End = readEndHooks(ms, c)
 	group := groupRunning(ms, c.Name)
@@ -84,8 +85,8 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
-// awaitsJobs reports whether a failed release calls PostRollout hooks whose Jobs cannot be created yet. The hooks of a release without a
-// row are no longer called.
+// awaitsJobs reports whether a failed release calls PostRollout hooks whose Jobs cannot be created yet. The
+// hooks of a release that has no row in the status are no longer called.
 func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
 	canary := ms.Spec.UpdateStrategy.Canary
 	listed := slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
@@ -98,8 +99,9 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
-// gateJobs reports whether Jobs of gates have not ended. They may run after their rollout has ended. A Job that no hook in the status has
-// counts as one of a gate: a user may have renamed or removed its hook.
+// gateJobs reports whether there are Jobs of gates that have not ended. Such Jobs may run after their rollout
+// has ended. A Job without a hook in the status counts as a Job of a gate, because a user may have renamed or
+// removed its hook.
 func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 	others := int32(0)
 	for _, h := range s.Hooks {
@@ -109,14 +111,15 @@ func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 		if hook.IsGate(h.Type) {
 			return s.ActiveJobs > 0
 		}
-		if h.Type != v1alpha1.HookRollout { // The status does not count Jobs of rounds.
+		if h.Type != v1alpha1.HookRollout { // The status does not count the Jobs of rounds.
 			others++
 		}
 	}
 	return s.ActiveJobs > others
 }
 
-// readEndHooks combines the answers of the hooks of the end of a preview. It returns nil if the release does not call these hooks.
+// readEndHooks combines the answers of the hooks for the end of a preview. It returns nil if the release does
+// not call these hooks.
 func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
 	canary := ms.Spec.UpdateStrategy.Canary
 	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.End != nil && g.End.Release == c.Name })
@@ -165,7 +168,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 	fact := release.GateFact{
 		Rollout: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
-	step := "" // the step whose traffic the hooks decide about
+	step := "" // the step whose traffic increase the hooks confirm
 	if next := int(run.Step); next < len(canary.Steps) {
 		step = canary.Steps[next].Name
 	}
@@ -182,7 +185,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
-			// A rejection by this hook would fail the release. A hook that is called again has not answered.
+			// A rejection by this hook would fail the release. A hook that is being called again has not answered.
 			fact.Open, fact.Unanswered = false, true
 			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:

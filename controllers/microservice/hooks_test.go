@@ -33,13 +33,13 @@ func TestReadSpec(t *testing.T) {
 		"previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxAge: "48h", KeepAfterClose: "1h30m"}}, defaults(func(s *release.Spec) {
 			s.Previews.MaxAge, s.Previews.KeepAfterClose = 48*time.Hour, 90*time.Minute
 		}), ""},
-		"slots of previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
+		"preview slots": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
 			s.Previews.MaxGroups = 5
 		}), ""},
 		"minReplicas of the autoscaler": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
 		}}, defaults(func(s *release.Spec) { s.Replicas, s.SplitBy = 4, release.SplitByRoutes }), ""},
-		"an autoscaler without them": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
+		"an autoscaler without minReplicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}, StandbyReplicas: ptr.To(intstr.FromString("Full")),
 		}}, defaults(func(s *release.Spec) {
 			s.Replicas, s.StandbyFull, s.Standby, s.SplitBy = 2, true, 0, release.SplitByRoutes
@@ -65,12 +65,12 @@ func TestReadSpec(t *testing.T) {
 			Scale: v1alpha1.ScaleFull, Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2}},
 			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout"), {Name: "early", Type: "ConfirmRollout", Previews: true}},
 		}}}, defaults(func(s *release.Spec) {
-			s.SplitBy = release.SplitByRoutes // required by the scale of the case
+			s.SplitBy = release.SplitByRoutes // required by the scale of this case
 			s.PreviewGates = []release.Point{release.ConfirmRollout}
 			s.Gates = []release.Point{release.ConfirmRollout}
 			s.Steps = []release.Step{{Weight: 1, Confirm: true}, {Weight: 2, Confirm: true}}
 		}), ""},
-		"shares of the pods": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+		"percentages of pods": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Traffic: v1alpha1.TrafficPods, Steps: []v1alpha1.CanaryStep{{Weight: 1}},
 		}}}, defaults(func(s *release.Spec) { s.SplitBy, s.Steps = release.SplitByPods, []release.Step{{Weight: 1}} }), ""},
 		"hooks that are called in rounds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
@@ -79,7 +79,7 @@ func TestReadSpec(t *testing.T) {
 			s.Analysis = true
 			s.Steps = []release.Step{{Weight: 1}}
 		}), ""},
-		"an unknown zone": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+		"an unknown time zone": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2, Window: &v1alpha1.DeployWindow{TimeZone: "Mars"}}},
 		}}}, defaults(func(s *release.Spec) {
 			s.Steps = []release.Step{{Weight: 1}, {Weight: 2, Window: &release.Window{}}}
@@ -95,8 +95,7 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
-// TestOutcomes checks that only results of hooks and measurements for the current rollout and its gate
-// count.
+// TestOutcomes checks that only hook results and measurements for the current rollout and its gate count.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
@@ -136,10 +135,10 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"all hooks of a gate": {early, []v1alpha1.HookStatus{hook("early", "ConfirmRollout", "Open", "")}, release.Object{Gates: gate(early, false, false, "late was not called yet")}},
 		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Object{}},
-		"no one answered":     {run, nil, release.Object{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
-		"one approves": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
+		"no hook answered":    {run, nil, release.Object{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
+		"one hook approves": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
 			release.Object{Gates: gate(run, false, false, "b responded: freeze until Monday")}},
-		"all approve": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
+		"all hooks approve": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
 		"another rollout": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
@@ -149,12 +148,12 @@ func TestOutcomes(t *testing.T) {
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a was not called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
 		"a check passed": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Delivered", "")}, release.Object{Gates: gate(atStart, true, false, "")}},
-		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(hook("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
+		"a check without an answer": {atStart, []v1alpha1.HookStatus{with(hook("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
 			release.Object{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
-		"a check that is being made": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
-		"a check failed":             {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
-		"one requests a rollback": {free, []v1alpha1.HookStatus{hook("back", "Rollback", "Open", "orders fall")},
-			release.Object{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders fall"}}},
+		"a check in progress": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
+		"a check failed":      {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
+		"one hook requests a rollback": {free, []v1alpha1.HookStatus{hook("back", "Rollback", "Open", "orders are dropping")},
+			release.Object{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders are dropping"}}},
 		"no rollback requested":                        {free, []v1alpha1.HookStatus{hook("back", "Rollback", "Waiting", "")}, release.Object{}},
 		"a rollback requested in the previous rollout": {free, []v1alpha1.HookStatus{with(hook("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Object{}},
 		"a gate whose hooks were removed": {func() v1alpha1.Rollout { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
@@ -183,7 +182,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestJobsOfAFailure checks that the Jobs of hooks of a failed release count from the time of their calls, even while a quota rejects them.
+// TestJobsOfAFailure checks that the Jobs of a failed release's hooks count from the time of the hook calls,
+// even while a quota rejects the Jobs.
 func TestJobsOfAFailure(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -194,7 +194,7 @@ func TestJobsOfAFailure(t *testing.T) {
 		want  bool
 	}{
 		"no row":            {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
-		"it waits":          {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, true},
+		"the hook waits":    {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, true},
 		"the Job has ended": {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookDelivered, false},
 		"a URL":             {v1alpha1.HookPostRollout, nil, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
 		"an active release": {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseActive, v1alpha1.HookWaiting, false},
@@ -220,12 +220,12 @@ func TestJobsOfAFailure(t *testing.T) {
 			t.Errorf("%s: a Job is created for a failure: %t, %v", name, spec.FailureJobs, err)
 		}
 		if spec.GateJobs != (test.kind == v1alpha1.HookConfirmRollout && test.job != nil) {
-			t.Errorf("%s: a Job answers at a gate: %t", name, spec.GateJobs)
+			t.Errorf("%s: a gate waits for a Job: %t", name, spec.GateJobs)
 		}
 	}
 }
 
-// TestJobsOfGates checks that the Job of a gate counts until it has ended, also when the rollout has ended before it.
+// TestJobsOfGates checks that a gate's Job counts until it has ended, even if the rollout ended earlier.
 func TestJobsOfGates(t *testing.T) {
 	t.Parallel()
 	cleanup := v1alpha1.HookStatus{Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookWaiting, Job: "c"}
@@ -238,10 +238,10 @@ func TestJobsOfGates(t *testing.T) {
 		"a test":                             {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookPreRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, true},
 		"a migration that succeeded":         {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookOpen, Job: "a"}, cleanup}, false},
 		"a migration whose hook was renamed": {1, nil, true},
-		"the same, next to a cleanup":        {2, []v1alpha1.HookStatus{cleanup}, true},
-		"a migration that was deleted":       {0, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, false},
-		"a call of a URL":                    {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, cleanup}, false},
-		"a cleanup":                          {1, []v1alpha1.HookStatus{cleanup}, false},
+		"a migration whose hook was renamed, next to a cleanup": {2, []v1alpha1.HookStatus{cleanup}, true},
+		"a migration that was deleted":                          {0, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, false},
+		"a call of a URL":                                       {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, cleanup}, false},
+		"a cleanup":                                             {1, []v1alpha1.HookStatus{cleanup}, false},
 	} {
 		c := &v1alpha1.VersionedMicroservice{}
 		c.Status.ActiveJobs, c.Status.Hooks = test.jobs, test.hooks
@@ -254,7 +254,7 @@ func TestJobsOfGates(t *testing.T) {
 func TestReadVerdict(t *testing.T) {
 	t.Parallel()
 	if got := readVerdict(nil); got != nil {
-		t.Errorf("nothing measured gives %v", got)
+		t.Errorf("without measurements, the result is %v", got)
 	}
 	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))
 	for _, phase := range []release.VerdictPhase{release.VerdictRunning, release.VerdictPassed, release.VerdictFailed, release.VerdictInconclusive, release.VerdictNoTraffic} {
@@ -292,7 +292,7 @@ func TestResultsOfAnEditedAnalysisDoNotCount(t *testing.T) {
 		phase    v1alpha1.AnalysisPhase
 		want     release.VerdictPhase
 	}{
-		"the current one":               {spec(1), spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
+		"the current analysis":          {spec(1), spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
 		"another":                       {spec(1), spec(3), v1alpha1.AnalysisPassed, release.VerdictRunning},
 		"a failure":                     {spec(1), spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
 		"hooks before":                  {spec(1), nil, v1alpha1.AnalysisPassed, release.VerdictRunning},

@@ -75,8 +75,8 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// uncached returns a client that lists by an index without a cache. The API server filters by
-// namespace, labels and its own fields, and the client filters by the index.
+// uncached returns a client that lists by an index without a cache. The API server filters by namespace,
+// labels, and its own fields, and the client filters by the index.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -117,8 +117,8 @@ func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reco
 	return r.enqueue(ctx, indexImagePolicy, o)
 }
 
-// enqueue returns requests for the Microservices that refer to an object of their namespace. index is
-// the index of these references.
+// enqueue returns requests for the Microservices that refer to an object in their namespace. index is the
+// index of these references.
 func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
@@ -147,8 +147,8 @@ func specChanged(before, now client.Object) bool {
 	return before.GetGeneration() != now.GetGeneration()
 }
 
-// decidedOrFailed reports whether a user decided about a release, or whether its status contains a new
-// result that can roll it back.
+// decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
+// contains a new result that can roll it back.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -178,8 +178,8 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged passes creations and deletions of ConfigMaps, changes to their content, and changes
-// of the owner of copies.
+// configMapChanged passes creations and deletions of ConfigMaps, changes to their content, and changes to the
+// owners of copies.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -191,8 +191,8 @@ func configMapChanged() predicate.Predicate {
 	}
 }
 
-// forConfigMap enqueues the Microservices whose templates refer to a ConfigMap. For a copy it also
-// enqueues the Microservice for which the copy was created.
+// forConfigMap enqueues the Microservices whose templates refer to a ConfigMap. For a copy, it also enqueues
+// the Microservice for which the copy was created.
 func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.enqueue(ctx, indexConfigMaps, o)
 	if name, _ := resources.ReleaseOfCopy(o); name != "" {

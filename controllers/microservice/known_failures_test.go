@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestConflictAtEachWrite tests row 38 of the known failures: a user changes each object just before
-// it is written, so that the API server answers with a conflict, or the API server fails. Nothing is
-// lost, and the result is the same.
+// TestConflictAtEachWrite tests row 38 of the known failures: either a user changes each object just before
+// it is written, so that the API server answers with a conflict, or the API server fails. Nothing is lost,
+// and the result is the same.
 func TestConflictAtEachWrite(t *testing.T) {
 	t.Parallel()
 	for _, every := range []int{3, 5} { // a reconcile has two writes, and each of them fails in turn
@@ -50,7 +50,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 				return nil
 			}
 			lost++
-			// The queue retries the error that play treats as a crash.
+			// The queue retries this error, which play treats as a crash.
 			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is unavailable")))
 		}
 		s.upgrade(func(version, rolloutState string) {
@@ -62,7 +62,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 	})
 }
 
-// meddle changes the object of a write, and reports whether the object exists.
+// meddle changes the object that is about to be written, and reports whether the object exists.
 func (s *story) meddle(what string, n int) bool {
 	s.Helper()
 	var o client.Object = s.ms()
@@ -89,8 +89,8 @@ func (s *story) meddle(what string, n int) bool {
 	return true
 }
 
-// TestReadsOfAReconcile tests row 50: a reconcile reads from the cache a few times, for any number of
-// releases, and reads nothing from the API server while nothing is missing.
+// TestReadsOfAReconcile tests row 50: a reconcile reads from the cache only a few times, regardless of the
+// number of releases, and reads nothing from the API server while nothing is missing.
 func TestReadsOfAReconcile(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -124,13 +124,13 @@ func TestReadsOfAReconcile(t *testing.T) {
 			cached = reads["cache"]
 		}
 		if reads["cache"] > cached || cached > 8 {
-			t.Errorf("%s: a reconcile in the stable state reads %d times, the first one %d times", version, reads["cache"], cached)
+			t.Errorf("%s: a reconcile in the stable state reads %d times, the first reconcile %d times", version, reads["cache"], cached)
 		}
 	}
 }
 
-// TestObjectsHaveOnlyOwnLabels tests rows 47 and 69: created objects have only the labels of
-// Heighliner, so that a GitOps tool does not manage them, and no finalizer.
+// TestObjectsHaveOnlyOwnLabels tests rows 47 and 69: created objects have only Heighliner's labels, so that a
+// GitOps tool does not manage them, and no finalizers.
 func TestObjectsHaveOnlyOwnLabels(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -155,8 +155,8 @@ func TestObjectsHaveOnlyOwnLabels(t *testing.T) {
 	}
 }
 
-// TestConfigurationOfUsersIsNotTouched tests row 48: a ConfigMap that is part of a release is not
-// written, and gets no owner, so that it is not garbage collected.
+// TestConfigurationOfUsersIsNotTouched tests row 48: a ConfigMap that is part of a release is not written,
+// and gets no owner, so it is not garbage collected.
 func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -182,8 +182,8 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestDeploymentIsRestored tests row 25: a Deployment that was taken over is restored with its
-// replicas, and without any fields of Heighliner.
+// TestDeploymentIsRestored tests row 25: a Deployment that was taken over is restored with its replicas and
+// without any of Heighliner's fields.
 func TestDeploymentIsRestored(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))

@@ -38,12 +38,11 @@ func TestMain(m *testing.M) {
 }
 
 // errCrash is the error of a write at which the manager stops.
-var errCrash = errors.New("the manager died")
+var errCrash = errors.New("the manager crashed")
 
-// story is a test namespace with the Microservice shop and simulated dependencies: pods
-// are available immediately unless a version is broken, and a NetworkPolicy, if it
-// exists, confirms the rollout state. The test calls the reconciler, which reads from
-// the API server, and sets the clock.
+// story is a test namespace with the Microservice shop and simulated dependencies: pods are available
+// immediately unless a version is broken, and a NetworkPolicy, if there is one, confirms the rollout state.
+// The test sets the clock and calls the reconciler, which reads from the API server.
 type story struct {
 	testing.TB
 	clock      *testingclock.FakeClock
@@ -52,9 +51,9 @@ type story struct {
 	reconciler *Reconciler
 	// broken contains the versions that never become available.
 	broken map[string]bool
-	// before is called before each write of the reconciler. The write fails with its error.
+	// before is called before each write of the reconciler. If it returns an error, the write fails with this error.
 	before func(what string) error
-	// after is called after each write. Its error replaces the answer.
+	// after is called after each write. If it returns an error, the error replaces the API server's answer.
 	after func(what string) error
 	// passed is called after each reconcile.
 	passed func()
@@ -65,7 +64,7 @@ type story struct {
 
 	writes []string
 	events []string
-	// keys counts the events by the key by which a recorder combines them into series.
+	// keys counts events by the key with which a recorder combines them into series.
 	keys map[string]int
 }
 
@@ -243,8 +242,8 @@ func (s *story) pass() (ctrl.Result, error) {
 	return result, err
 }
 
-// play reconciles, simulates the neighbors, and advances the clock until nothing changes
-// or done returns true. A reconcile that crashes is followed by a restart.
+// play reconciles, simulates the other controllers, and advances the clock until nothing changes or done
+// returns true. A reconcile that crashes is followed by a restart.
 func (s *story) play(done ...func() bool) {
 	s.Helper()
 	for range 500 {
@@ -379,7 +378,7 @@ func (s *story) rolloutState() string {
 	return strings.Join(append(lines, orphans...), "\n")
 }
 
-// release returns the newest object of a version.
+// release returns a version's newest object.
 func (s *story) release(version string) *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	var found []*v1alpha1.VersionedMicroservice

@@ -17,7 +17,7 @@ import (
 //	    events of releases, by reason: Started, Step,
 //	    Promoted, ReleaseFailed, Superseded, Removed, …
 //	heighliner_release_promotion_seconds
-//	    time from a release's creation to its first promotion, pauses included
+//	    time from a release's creation to its first promotion, including pauses
 //	heighliner_releases{status}
 //	    releases in all rollout states, counted at each scrape
 type metrics struct {
@@ -33,7 +33,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 		}, []string{"reason"}),
 		promotion: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_release_promotion_seconds",
-			Help:    "Time from the creation of a release to its first promotion, pauses included.",
+			Help:    "Time from the creation of a release to its first promotion, including pauses.",
 			Buckets: []float64{5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
 		}),
 	}
@@ -64,7 +64,7 @@ type census struct{ cache client.Reader }
 
 var releases = prometheus.NewDesc("heighliner_releases", "Releases in the rollout states, by status.", []string{"status"}, nil)
 
-// statuses are the statuses of releases. Each scrape returns a count for all of them.
+// statuses are the statuses of releases. Each scrape returns a count for each status.
 var statuses = []v1alpha1.ReleaseStatus{
 	v1alpha1.ReleasePending, v1alpha1.ReleaseCanary, v1alpha1.ReleaseActive, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated,
 }

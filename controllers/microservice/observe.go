@@ -43,14 +43,14 @@ type observed struct {
 	// problem is an error in the specification or in a referenced object. While there is a problem, no
 	// new release starts.
 	problem *status.Error
-	// sourceFresh reports that the ImagePolicy has had a new specification, without a scan, for less than
-	// sourceSilence.
+	// sourceFresh reports that, for less than sourceSilence, the ImagePolicy has had a new specification
+	// without a scan.
 	sourceFresh bool
 	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
-	// deployment is the Deployment that the Microservice takes over from, or nil.
+	// deployment is the Deployment from which the Microservice takes over, or nil.
 	deployment *appsv1.Deployment
-	// adopting reports that the takeover is not done.
+	// adopting reports that the takeover is not complete.
 	adopting bool
 }
 
@@ -101,11 +101,12 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
-// Facts returns the input of the plan of a Microservice at a time, read by a client without a cache. ms may differ from the stored
-// object, so that a change can be planned before it is written. Facts requires permission to get and list the kinds of hlnr.io and,
-// if releases contain them, ConfigMaps and Secrets. Freezes that may not be read are omitted. problem is the reason why no new
-// release would start: an error in the specification or in a referenced object. Facts assumes that the manager has the default
-// minimum drain delay, 5s.
+// Facts returns the input of a Microservice's plan at the given time, read by a client without a cache. ms
+// may differ from the stored object, so that a change can be planned before it is written. Facts requires
+// permission to get and list the kinds of hlnr.io and, if they are part of releases, ConfigMaps and Secrets.
+// Freezes that may not be read are omitted. problem is the reason why no new release would start: an error in
+// the specification or in a referenced object. Facts assumes that the manager has the default minimum drain
+// delay, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
@@ -151,8 +152,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	return r.proveAbsence(ctx, o)
 }
 
-// proveAbsence reads releases of the rollout state that the cache does not contain from the API
-// server, so that a lagging cache is not mistaken for deleted objects.
+// proveAbsence reads releases that are in the rollout state but not in the cache from the API server, so that
+// objects that are missing because the cache lags are not mistaken for deleted objects.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -184,7 +185,7 @@ func (o *observed) requeueIn(d time.Duration) {
 // maxBy is the schema's bound on a decision's author in the rollout state.
 const maxBy = 253
 
-// readObject converts the object of a release for the planner.
+// readObject converts a release's object for the planner.
 func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
@@ -220,8 +221,8 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 	return object
 }
 
-// levelOf returns the level of a release from its label. Users can edit labels: a level that the
-// schema of the status rejects would prevent all writes of the rollout state.
+// levelOf returns a release's level from its label. Users can edit labels, and a level that the status schema
+// rejects would prevent all writes of the rollout state.
 func levelOf(label string, pullRequest int64) string {
 	switch level := v1alpha1.ReleaseLevel(label); {
 	case level == v1alpha1.LevelRelease, level == v1alpha1.LevelCandidate, level == v1alpha1.LevelPreview:
@@ -273,8 +274,8 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeTemplate reads the parts of every new release other than its images. If it is not usable,
-// no release can start.
+// observeTemplate reads the template, which defines everything in a new release other than its images. If the
+// template is not usable, no release can start.
 func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable bool, err error) {
 	container, err := resources.Container(o.ms)
 	if err != nil {
@@ -306,9 +307,9 @@ func stale(p *v1alpha1.ImagePolicy) bool {
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
-// concerns reports whether this Microservice has the group of an offer, or pins its version. An
-// ImagePolicy keeps offers beyond its limits if any Microservice uses or pins them. Offers that only
-// other Microservices use must not start a group of this Microservice (rule 17).
+// concerns reports whether this Microservice has an offer's group, or pins the offer's version. An
+// ImagePolicy keeps offers beyond its limits if any Microservice uses or pins them. Offers that only other
+// Microservices use must not start a group in this Microservice (rule 17).
 func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||
 		slices.ContainsFunc(o.facts.Objects, func(c release.Object) bool { return c.Slug == offer.Group }) ||
@@ -340,6 +341,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// unreported reports whether the status of a NetworkPolicy does not show its routes: the NetworkPolicy was just created, its
-// status was lost, its routes cannot be read, or only its next writes are reserved. Each complete status has a provider.
+// unreported reports whether a NetworkPolicy's status does not show its routes yet. This is the case if the
+// NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status only reserves
+// its next writes. Each complete status has a provider.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// selectors records the selectors of lists, whose answers are empty.
+// selectors records the selectors of list requests, and returns empty lists.
 type selectors struct {
 	client.Reader
 	asked []string
@@ -23,8 +23,9 @@ func (s *selectors) List(_ context.Context, _ client.ObjectList, options ...clie
 	return nil
 }
 
-// TestFirstListIsOfOneMicroservice checks that reconciles before the first write of a rollout state, which read releases from the API
-// server, list only the releases of one Microservice. The cost of lists of the whole namespace would grow quadratically.
+// TestFirstListIsOfOneMicroservice checks that reconciles before the first write of a rollout state, which
+// read releases from the API server, list only the releases of one Microservice. The cost of listing the
+// whole namespace each time would grow quadratically.
 func TestFirstListIsOfOneMicroservice(t *testing.T) {
 	t.Parallel()
 	live := &selectors{}

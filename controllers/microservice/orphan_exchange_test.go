@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestOrphanInAnExchange checks that Orphan keeps all running objects. In an exchange of an exclusive group the next
-// release has the pods, or will get them, and the active release has none.
+// TestOrphanInAnExchange checks that Orphan keeps all running objects. During an exchange in an exclusive
+// group, the next release has the pods or will get them, and the active release has no pods.
 func TestOrphanInAnExchange(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -33,7 +33,8 @@ func TestOrphanInAnExchange(t *testing.T) {
 		}
 		return false
 	})
-	// The controller of releases reports that 1.1.0 waits only for the pods of 1.0.0, and the Microservice stops these pods.
+	// The VersionedMicroservice controller reports that 1.1.0 waits only for the pods of 1.0.0, and the
+	// Microservice stops these pods.
 	next := s.release("1.1.0")
 	next.Status.Failure, next.Status.ObservedGeneration = v1alpha1.FailureOtherReleaseRunning, next.Generation
 	if err := env.Client.Status().Update(t.Context(), next); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTogether checks that a Microservice passes its steps together with the Microservices with the same
-// together.name, whose rollout states it reads, and with no other Microservices.
+// TestTogether checks that a Microservice passes its steps together with the Microservices that have the same
+// together.name, whose rollout states it reads, and independently of all other Microservices.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -62,7 +62,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestForPeers checks that changes of the rollout state, and the deletion, of a Microservice enqueue the Microservices that wait for it.
+// TestForPeers checks that changes to a Microservice's rollout state, and its deletion, enqueue the
+// Microservices that wait for it.
 func TestForPeers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))
@@ -79,7 +80,7 @@ func TestForPeers(t *testing.T) {
 	touched.Status.Summary.Active = "1.0.0"
 	if changed := stateChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
 		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
-		t.Error("stateChanged does not match exactly the changes of the rollout state")
+		t.Error("stateChanged does not match exactly the changes to the rollout state")
 	}
 }
 
@@ -94,7 +95,7 @@ func (s *story) other(name string, together *v1alpha1.TogetherStrategy) *v1alpha
 	return ms
 }
 
-// stands writes the state of 1.1.0 into the status of another Microservice.
+// stands writes the state of 1.1.0 to the status of another Microservice.
 func (s *story) stands(name string, as v1alpha1.ReleaseStatus, run *v1alpha1.Rollout) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}

@@ -10,7 +10,7 @@ import (
 // plan contains the writes for one Microservice.
 type plan struct {
 	release.Result
-	// adoption is the progress of the takeover from a Deployment; nil if there is no takeover, or it is done.
+	// adoption is the progress of the takeover from a Deployment; nil if there is no takeover, or if it is complete.
 	adoption *adoption
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of condition PreviewsReady. The first reason that applies is reported.
+// Reasons of condition PreviewsReady. The first reason that applies is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"
@@ -38,16 +38,16 @@ func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 	return p != nil && p.Spec.Source != nil && p.Spec.Source.GitHub != nil && p.Spec.Source.GitHub.PullRequests != nil
 }
 
-// previewCount counts the previews of a Microservice by state.
+// previewCount counts a Microservice's previews by state.
 type previewCount struct {
-	// groups is the number of previews of all phases, live of previews with a slot, and available of
-	// previews that serve.
+	// groups is the number of previews in all phases, live the number of previews with a slot, and available
+	// the number of previews that serve.
 	groups, live, available int
-	// starting is the number of previews that are starting, and turn of previews that wait until fewer
-	// previews are starting.
+	// starting is the number of previews that are starting, and turn the number of previews that wait until
+	// fewer previews are starting.
 	starting, turn int
-	// slotless is the number of previews without a slot, old of previews that expired because of their age,
-	// and idle of previews without a version to start.
+	// slotless is the number of previews without a slot, old the number of previews that expired because of
+	// their age, and idle the number of previews without a version to start.
 	slotless, old, idle int
 	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". Their previous release continues to serve.
 	failed []string

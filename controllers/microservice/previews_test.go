@@ -22,7 +22,7 @@ func (s *story) pull(number int, sha string) v1alpha1.OfferedRelease {
 	}
 }
 
-// pulls makes the ImagePolicy offer pull requests, and shows that others are closed.
+// pulls makes the ImagePolicy offer pull requests, and report that others are closed.
 func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
@@ -43,7 +43,7 @@ func (s *story) pulls(open []v1alpha1.OfferedRelease, closed ...int) {
 	}
 }
 
-// TestLifeOfAPreview simulates a pull request from its first image until nothing remains.
+// TestLifeOfAPreview simulates a pull request from its first image until none of its objects remain.
 func TestLifeOfAPreview(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -59,7 +59,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.pulls([]v1alpha1.OfferedRelease{first})
 	s.play(s.until("aaaaaaa pending"))
 	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1; 1 starting")
-	same(t, "ready without it", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
+	same(t, "ready while the preview starts", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.play()
 	same(t, "opened", s.rolloutState(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1")
@@ -79,11 +79,11 @@ func TestLifeOfAPreview(t *testing.T) {
 		s.play(s.until(sha + " pending"))
 	}
 	s.play()
-	same(t, "the old one serves", s.rolloutState(), lines(
+	same(t, "the old commit serves", s.rolloutState(), lines(
 		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
 	same(t, "a preview is not a failed release", condition(s.ms(), "ReleaseFailed"), "")
-	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
+	same(t, "ready despite the failed preview", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
 	s.play()
 	same(t, "fixed", s.rolloutState(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
@@ -117,7 +117,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "events", strings.Join(reported, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
 }
 
-// TestPreviewsWithoutSlot tests more pull requests than slots, and a pull request that is too old.
+// TestPreviewsWithoutSlot tests more pull requests than preview slots, and a pull request that is too old.
 func TestPreviewsWithoutSlot(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -126,14 +126,14 @@ func TestPreviewsWithoutSlot(t *testing.T) {
 	one, two := s.pull(1, "aaaaaaa"), s.pull(2, "bbbbbbb")
 	s.pulls([]v1alpha1.OfferedRelease{one, two})
 	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
-	same(t, "one place", s.rolloutState(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
+	same(t, "one slot", s.rolloutState(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
 	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a slot (spec.previews.maxGroups)")
 	same(t, "expired", s.ms().Status.ReleaseGroups[1].Head, "aaaaaaa")
 	result, err := s.pass()
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "looked at again when it is too old", s.clock.Now().Add(result.RequeueAfter), one.ReleaseTime.Add(2*time.Hour))
+	same(t, "requeued when it is too old", s.clock.Now().Add(result.RequeueAfter), one.ReleaseTime.Add(2*time.Hour))
 	s.play()
 	same(t, "too old", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
 	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
@@ -176,13 +176,13 @@ func TestImagesInStep(t *testing.T) {
 	s.play()
 	object := s.release("1.0.0")
 	same(t, "image", object.Spec.Template.Spec.Containers[0].Image, "r.example/shop:1.0.0@sha256:1.0.0")
-	same(t, "image in step", object.Spec.Template.Spec.InitContainers[0].Image, "r.example/migrate:1.0.0@sha256:1.0.0")
+	same(t, "additional image", object.Spec.Template.Spec.InitContainers[0].Image, "r.example/migrate:1.0.0@sha256:1.0.0")
 
 	s.offer("1.1.0", "1.0.0")
 	s.also("worker", "1.1.0")
 	s.play()
 	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or set the field to the name of an existing one`)
-	same(t, "what runs continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "the active release continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
 // also adds an image for a container to all offered releases.
@@ -200,7 +200,7 @@ func (s *story) also(container, version string) {
 	}
 }
 
-// TestRebuiltPreviewKeepsItsNumber tests the loss of the rollout state while a preview runs.
+// TestRebuiltPreviewKeepsItsNumber tests the loss of the rollout state while a preview is running.
 func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -223,7 +223,7 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	same(t, "found by its number", len(list.Items), 1)
 }
 
-// TestPreviewsTakeOverFromNothing checks that the previous Deployment remains while only a preview serves.
+// TestPreviewsTakeOverFromNothing checks that the previous Deployment keeps running while only a preview serves.
 func TestPreviewsTakeOverFromNothing(t *testing.T) {
 	t.Parallel()
 	serving := func(level v1alpha1.ReleaseLevel) v1alpha1.ReleaseGroup {

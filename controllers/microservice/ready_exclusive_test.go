@@ -7,8 +7,9 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestReadyBeforeTheExchange checks that the pods of the active release of an exclusive group are stopped only when its successor reports that it
-// waits only for them (rule 47). Until then the group serves, for example while the Deployment of the successor is rejected.
+// TestReadyBeforeTheExchange checks that the pods of an exclusive group's active release are stopped only
+// when its successor reports that it waits for nothing but these pods (rule 47). Until then, the group
+// serves, for example while the successor's Deployment is rejected.
 func TestReadyBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -25,8 +26,9 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheExchange checks the message for a release whose own pods are ready after the pods of the active release were stopped: it
-// contains the cause for which the release waits before its first traffic.
+// TestReadyAfterTheExchange checks the message for a release whose own pods are ready after the pods of the
+// active release were stopped. The message contains the reason why the release waits before its first
+// traffic.
 func TestReadyAfterTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}

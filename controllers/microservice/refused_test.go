@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRefusedRolloutState checks that Ready reports a rollout state that the API server rejects, and that no writes follow:
-// no release in the stored rollout state is deleted.
+// TestRefusedRolloutState checks that Ready reports a rollout state that the API server rejects, and that no
+// writes follow. In particular, no release in the stored rollout state is deleted.
 func TestRefusedRolloutState(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -22,7 +22,7 @@ func TestRefusedRolloutState(t *testing.T) {
 	before := s.rolloutState()
 	refused := true
 	s.before = func(what string) error {
-		// The second write of such a reconcile, which changes only conditions, is accepted.
+		// The second write in such a reconcile, which changes only conditions, is accepted.
 		if what == "status" && refused {
 			refused = false
 			return apierrors.NewInvalid(schema.GroupKind{Group: "hlnr.io", Kind: "Microservice"}, "shop",
@@ -58,6 +58,6 @@ func TestRefusedRolloutState(t *testing.T) {
 	}
 	s.before = nil
 	s.play()
-	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.3.0")
-	same(t, "Stalled in the end", condition(s.ms(), "Stalled"), "")
+	same(t, "active at the end", s.active().Spec.SemVer.Version, "1.3.0")
+	same(t, "Stalled at the end", condition(s.ms(), "Stalled"), "")
 }

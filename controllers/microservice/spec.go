@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// reasonTimeZoneUnknown is the reason for windows of steps with an unknown time zone.
+// reasonTimeZoneUnknown is the reason for step windows with an unknown time zone.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
 // reasonAnalysisInvalid is the reason for expressions of web metrics that are not valid CEL.
@@ -61,7 +61,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
-	// Hooks that are called in rounds are measurements too.
+	// Hooks that are called in rounds are also measurements.
 	spec.Analysis = c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	switch {
@@ -115,7 +115,7 @@ func covers(h v1alpha1.Hook, step string) bool {
 	return len(h.Steps) == 0 || slices.Contains(h.Steps, step)
 }
 
-// maxPreviews is the default of spec.previews.maxGroups.
+// maxPreviews is the default for spec.previews.maxGroups.
 const maxPreviews = 20
 
 func readPreviews(p *v1alpha1.Previews) release.Previews {

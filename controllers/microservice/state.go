@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// renamed maps reasons in the status of earlier versions to the reasons of this version.
+// renamed maps reasons in the status of earlier versions to this version's reasons.
 var renamed = map[string]string{
 	"NoPlace":         string(release.NoSlot),
 	"Overtaken":       string(release.Superseded),
@@ -18,8 +18,8 @@ var renamed = map[string]string{
 	"RetriedByItself": string(release.RetriedAutomatically),
 }
 
-// convertStatus converts a status that an earlier version wrote to the reasons and fields of this
-// version. The conversion alone causes no write.
+// convertStatus converts a status that an earlier version wrote to this version's reasons and fields. The
+// conversion alone causes no write.
 func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	s.Convert()
 	for i := range s.ReleaseGroups {
@@ -121,7 +121,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 	return out
 }
 
-// writeState writes the rollout state of the planner into a status.
+// writeState writes the planner's rollout state to a status.
 func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 	s.Internal, s.DeprecatedSequence = &v1alpha1.MicroserviceInternal{Sequence: l.Sequence}, 0
 	s.ReleaseGroups = nil

@@ -15,7 +15,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestRolloutStateIsKept checks that a rollout state is the same after it was written to the status, encoded as JSON, and read.
+// TestRolloutStateIsKept checks that a rollout state is the same after it has been written to the status,
+// encoded as JSON, and read.
 func TestRolloutStateIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,8 +49,8 @@ func TestRolloutStateIsKept(t *testing.T) {
 	})
 }
 
-// TestEarlierStatusIsRead checks that fields of earlier versions are read like the fields of this version, and that the
-// next write removes the old fields.
+// TestEarlierStatusIsRead checks that fields of earlier versions are read like this version's fields, and
+// that the next write removes the old fields.
 func TestEarlierStatusIsRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -81,8 +82,8 @@ func TestEarlierStatusIsRead(t *testing.T) {
 	})
 }
 
-// TestRolloutStateFitsItsSchema checks that edited labels do not produce values that the schema of the status rejects:
-// the API server would reject the whole rollout state, and with it each abort.
+// TestRolloutStateFitsItsSchema checks that edited labels do not produce values that the status schema
+// rejects. The API server would reject the whole rollout state, and with it each abort.
 func TestRolloutStateFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ level, number, want string }{
@@ -164,8 +165,8 @@ func row(t *rapid.T) release.Row {
 	return r
 }
 
-// TestStoredStatus checks that a status of an earlier version is read with the values of this version without loss, and
-// that conditions that no longer exist are removed.
+// TestStoredStatus checks that a status of an earlier version is converted to this version's values without
+// loss, and that conditions that no longer exist are removed.
 func TestStoredStatus(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/stored-status.json")
@@ -191,7 +192,7 @@ func TestStoredStatus(t *testing.T) {
 	setConditions(&pass{observed: observed{ms: ms}}, nil)
 	for _, c := range ms.Status.Conditions {
 		if c.Type == "NoTraffic" || c.Type == "TogetherHeld" {
-			t.Errorf("condition %s is still there", c.Type)
+			t.Errorf("condition %s still exists", c.Type)
 		}
 	}
 }

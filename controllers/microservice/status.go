@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the rollout state, the conditions and the summary in a single write, and then records
-// the events. refused is the error of a release that could not be created.
+// report writes the rollout state, the conditions, and the summary in a single write, and then records the
+// events. refused is the error of a release that could not be created.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
 	if w.plan.Changed {
@@ -49,30 +49,30 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// silence is how long the first status of a new Microservice may be delayed while nothing is
-// decided.
+// silence is how long the first status of a new Microservice may be delayed while no decision is made.
 const silence = 10 * time.Second
 
-// silent returns the time for which the status need not be written, or 0. It need not be written while
-// a Microservice is new, has no problem, and nothing is decided because its ImagePolicy is being scanned.
+// silent returns the time for which the status need not be written, or 0. The status need not be written
+// while a Microservice is new, has no problem, and no decision is made because its ImagePolicy is being
+// scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
 		return 0
 	}
 	left := w.ms.CreationTimestamp.Add(silence).Sub(now)
-	if left > silence { // The clocks of API server and manager differ.
+	if left > silence { // The clocks of the API server and the manager differ.
 		return 0
 	}
 	return max(0, left)
 }
 
-// sourceSilence is how long an ImagePolicy may take for a scan with its current specification before
-// condition Ready shows that the scan is not complete.
+// sourceSilence is how long an ImagePolicy's scan with its current specification may take before condition
+// Ready shows that the scan is not complete.
 const sourceSilence = 5 * time.Second
 
-// noteSource records whether the specification of the ImagePolicy has just changed. If a Microservice is
-// not Ready, its condition Ready shows the missing scan immediately.
+// noteSource records whether the ImagePolicy's specification has just changed. If a Microservice is not
+// Ready, its condition Ready shows the missing scan immediately.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))
@@ -94,8 +94,8 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write makes the only status write of a reconcile, and reports whether the status changed. The write
-// applies only if the rollout state has not changed since it was read.
+// write performs a reconcile's only status write, and reports whether the status changed. The write takes
+// effect only if the rollout state has not changed since it was read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {
@@ -111,13 +111,13 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 // reasonStateRefused is the reason for a rollout state that the API server rejects.
 const reasonStateRefused = "StateRefused"
 
-// afterStateRefused is the time after which a rejected rollout state is written again.
+// afterStateRefused is the time until a rejected rollout state is written again.
 const afterStateRefused = time.Minute
 
 // reportStateRefused reports in condition Ready that the API server rejects the rollout state. The
-// Microservice is not processed until the API server accepts it. Apart from the condition, the status
-// does not change. The returned error contains the time of the next attempt. Other errors of a write
-// are returned unchanged.
+// Microservice is not processed until the API server accepts the rollout state. Except for the condition, the
+// status does not change. The returned error contains the time of the next attempt. Other write errors are
+// returned unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err

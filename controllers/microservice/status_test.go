@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting makes a cause outside the release block the rollout of a group.
+// waiting makes a cause outside the release block a group's rollout.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
@@ -124,7 +124,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Approval: 1.1.0 waits for Continue",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Approval", Groups: "1/1"}},
-		"canary is measured": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis")}, nil, nil, shown{Conditions: []string{
+		"the canary is being measured": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Analysis: 1.1.0 is waiting for its analysis",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
@@ -145,7 +145,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 1.1.0 is not healthy: the gateway is gone",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
-		"nothing to measure": {canaries(), []release.Note{{Reason: "AnalysisNoTraffic", Message: "1.1.0 waits for requests", Warning: true}}, nil, nil, shown{Conditions: []string{
+		"no traffic to measure": {canaries(), []release.Note{{Reason: "AnalysisNoTraffic", Message: "1.1.0 waits for requests", Warning: true}}, nil, nil, shown{Conditions: []string{
 			"AnalysisInconclusive True AnalysisNoTraffic: 1.1.0 waits for requests",
 			"Progressing True Analysis: 1.1.0 waits for requests",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -169,7 +169,7 @@ func TestConditions(t *testing.T) {
 			`ConfigurationLost True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
+		"after the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
 			"Progressing True Canary: the rollout of 1.1.0 in group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 50% step 2/2", Groups: "1/1"}},
@@ -181,7 +181,7 @@ func TestConditions(t *testing.T) {
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 			"ReleaseFailed True ReleaseFailed: 1.1.0 (CrashLoopBackOff)",
 		}, Active: "1.0.0", Groups: "1/1", Failed: "1.1.0 (CrashLoopBackOff)"}},
-		"the first one failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 error 0")}, nil, nil, nil, shown{Conditions: []string{
+		"the first release failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 error 0")}, nil, nil, nil, shown{Conditions: []string{
 			"Ready False ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
 			"ReleaseFailed True ReleaseFailed: 1.0.0 (CrashLoopBackOff)",
 			"Stalled True ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
@@ -211,7 +211,7 @@ func TestConditions(t *testing.T) {
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
+		"the source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true
 		}, shown{Conditions: []string{
 			"Ready False SourcePending: the ImagePolicy has not been scanned with its current specification yet",
@@ -221,19 +221,19 @@ func TestConditions(t *testing.T) {
 			"Ready False NameConflict: rename it",
 			"Stalled True NameConflict: rename it",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"waiting": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewWaiting("Terminating", 1, errors.New("it is going")), nil, shown{Conditions: []string{
-			"Ready False Terminating: it is going",
-			"Reconciling True Terminating: it is going",
+		"waiting": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewWaiting("Terminating", 1, errors.New("it is being deleted")), nil, shown{Conditions: []string{
+			"Ready False Terminating: it is being deleted",
+			"Reconciling True Terminating: it is being deleted",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"pins without effect and an effective pin": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
-			state("Pinned", "group 1.x is pinned to 1.0.0"), {Reason: "PinsConflict", Message: "both name 3.x", Warning: true},
+			state("Pinned", "group 1.x is pinned to 1.0.0"), {Reason: "PinsConflict", Message: "both select 3.x", Warning: true},
 			{Reason: "PinnedVersionMissing", Message: "there is no group 2.X", Warning: true},
 		}, nil, nil, shown{Conditions: []string{
-			"Pinned False PinnedVersionMissing: there is no group 2.X; both name 3.x; group 1.x is pinned to 1.0.0",
-			"Ready False PinsConflict: both name 3.x",
-			"Stalled True PinsConflict: both name 3.x",
+			"Pinned False PinnedVersionMissing: there is no group 2.X; both select 3.x; group 1.x is pinned to 1.0.0",
+			"Ready False PinsConflict: both select 3.x",
+			"Stalled True PinsConflict: both select 3.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"a pin of a pull request that is not open stalls nothing": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
+		"a pin to a pull request that is not open does not cause Stalled": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("PinnedVersionMissing", "the pin waits"),
 		}, nil, nil, shown{Conditions: []string{
 			"Pinned False PinnedVersionMissing: the pin waits",
@@ -241,7 +241,7 @@ func TestConditions(t *testing.T) {
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"states of several groups": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), state("Pinned", "group 2.x is pinned to 2.0.0"),
-			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Superseded", Message: "this happened", Event: true},
+			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Superseded", Message: "1.0.0 was superseded", Event: true},
 		}, nil, nil, shown{Conditions: []string{
 			"Pinned True Pinned: group 1.x is pinned to 1.0.0; group 2.x is pinned to 2.0.0",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -266,7 +266,7 @@ func TestConditions(t *testing.T) {
 			same(t, "shown", show(ms), test.want)
 			for _, c := range ms.Status.Conditions {
 				if c.ObservedGeneration != 3 {
-					t.Errorf("%s is about generation %d", c.Type, c.ObservedGeneration)
+					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
 				}
 			}
 			before := ms.DeepCopy()

@@ -29,7 +29,7 @@ func (s *story) inProgress() *v1alpha1.Rollout {
 	return nil
 }
 
-// outcome writes the status of a version like the VersionedMicroservice controller.
+// outcome writes a version's status like the VersionedMicroservice controller.
 func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.Rollout)) {
 	s.Helper()
 	c := s.release(version)
@@ -58,14 +58,14 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
 		if run.WaitingSince == nil {
-			s.Fatalf("the rollout state has no time from which step %d is measured", run.Step)
+			s.Fatalf("the rollout state has no start time for the measurements of step %d", run.Step)
 		}
 		st.Analysis = &v1alpha1.ReleaseAnalysis{Run: run.Sequence, Step: run.Step, Since: *run.WaitingSince, Phase: phase, Message: message, SpecHash: analysis.SpecHash(s.ms().Spec.UpdateStrategy.Canary.Analysis)}
 	})
 }
 
-// rest reconciles and simulates the neighbors until nothing changes, without advancing the clock to the next
-// requeue time: for rollouts that wait for an answer.
+// rest reconciles and simulates the other controllers until nothing changes, without advancing the clock to
+// the next requeue time. Use it for rollouts that wait for an answer.
 func (s *story) rest() {
 	s.Helper()
 	for range 20 {
@@ -112,7 +112,7 @@ func TestGates(t *testing.T) {
 		s.rest()
 		run := s.inProgress()
 		if run == nil || run.Gate != at.gate || run.GateTime == nil {
-			t.Fatalf("the run is at %+v, want gate %s: %s", run, at.gate, s.rolloutState())
+			t.Fatalf("the rollout is at %+v, want gate %s: %s", run, at.gate, s.rolloutState())
 		}
 		if !s.until(at.row)() {
 			t.Fatalf("at %s: %s", at.gate, s.rolloutState())
@@ -140,7 +140,7 @@ func TestGates(t *testing.T) {
 		}
 	}
 	s.rest()
-	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.1.0")
+	same(t, "active at the end", s.active().Spec.SemVer.Version, "1.1.0")
 }
 
 // TestVerdicts checks that the result of an analysis passes its step, stops it, or rolls the release back.
@@ -201,7 +201,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestMatchesCopiesScaleAndWindows checks that a canary with scale MatchWeight grows with its weight, gets
-// requests by matches without a weight, and waits in a closed window.
+// matching requests without a weight, and waits while its window is closed.
 func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -270,7 +270,7 @@ func TestUnknownTimeZone(t *testing.T) {
 	})
 	s.play()
 	same(t, "active", s.active().Spec.SemVer.Version, "1.1.0")
-	same(t, "Stalled in the end", condition(s.ms(), "Stalled"), "")
+	same(t, "Stalled at the end", condition(s.ms(), "Stalled"), "")
 }
 
 // TestRollbackHook checks that a Rollback hook rolls the release back only in its own rollout.
@@ -288,7 +288,7 @@ func TestRollbackHook(t *testing.T) {
 	asks := func(run int64) {
 		s.outcome("1.1.0", func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.Rollout) {
 			now := metav1.NowMicro()
-			st.Hooks = []v1alpha1.HookStatus{{Name: "back", Type: "Rollback", ID: "x", Run: run, Phase: "Open", Time: &now, Message: "orders fall"}}
+			st.Hooks = []v1alpha1.HookStatus{{Name: "back", Type: "Rollback", ID: "x", Run: run, Phase: "Open", Time: &now, Message: "orders are dropping"}}
 		})
 		s.rest()
 	}
@@ -302,8 +302,9 @@ func TestRollbackHook(t *testing.T) {
 	}
 }
 
-// TestFirstReleaseOfAGateWithoutItsRecord checks that a first release that has not passed its hooks has a mark, so that it
-// does not become active when the status of the Microservice is lost. A release that was active has no mark, and stays active.
+// TestFirstReleaseOfAGateWithoutItsRecord checks that a first release that has not passed its hooks has a
+// mark, so that it does not become active when the Microservice's status is lost. A release that was active
+// has no mark, and remains active.
 func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -339,8 +340,8 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	}
 }
 
-// TestFailedReleaseWithoutItsRecord checks that a failed release takes its steps again when the status of the Microservice is
-// lost, and does not count as active, because its own status shows the failure.
+// TestFailedReleaseWithoutItsRecord checks that, when the Microservice's status is lost, a failed release
+// takes its steps again and does not count as active, because its own status shows the failure.
 func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}}}}))

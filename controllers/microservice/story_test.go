@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// upgrade simulates the usual rollouts of a service, and calls check in each stable state.
+// upgrade simulates a service's usual rollouts, and calls check in each stable state.
 func (s *story) upgrade(check func(version, rolloutState string)) {
 	s.Helper()
 	s.route()
@@ -93,7 +93,7 @@ func TestUpgrades(t *testing.T) {
 			t.Errorf("a stable service causes writes: %q", s.writes[writes:])
 		}
 	})
-	t.Run("another generation leaves the rollout state alone", func(t *testing.T) {
+	t.Run("another generation does not change the rollout state", func(t *testing.T) {
 		groups, sequence, writes := s.ms().Status.ReleaseGroups, s.ms().Status.Sequence(), len(s.writes)
 		s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.ProgressDeadlineSeconds = 700 })
 		s.pass()
@@ -136,7 +136,7 @@ func TestCanary(t *testing.T) {
 	s.broken["1.1.0"] = true
 	s.kubelet()
 	s.play(s.until("1.1.0 error"))
-	same(t, "rollout state after the canary died", s.rolloutState(), lines(
+	same(t, "rollout state after the canary crashed", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.1.0 error 0% CrashLoopBackOff, 2 replicas",
 		"  1.0.0 active 100% First, 2 replicas",
@@ -185,7 +185,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	})
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "check"}, "alice")
 	s.play()
-	same(t, "the permission step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
+	same(t, "the approval step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
 	same(t, "rollout state", s.rolloutState(), rests["1.1.0"])
 
 	s.offer("1.2.0", "1.1.0", "1.0.0")
@@ -262,8 +262,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestProblems checks that a condition reports errors in the specification or a referenced object, and that live
-// releases stay live.
+// TestProblems checks that a condition reports errors in the specification or a referenced object, and that
+// live releases remain live.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -295,7 +295,7 @@ func TestProblems(t *testing.T) {
 				s.Fatal(err)
 			}
 		}, "False SourcePending: the ImagePolicy has not been scanned with its current specification yet", 0},
-		"the release is refused": {func(s *story) {
+		"the release is rejected": {func(s *story) {
 			s.before = func(what string) error {
 				if strings.HasPrefix(what, "create") {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "versionedmicroservices"}, "x", fmt.Errorf("exceeded quota: releases"))
@@ -344,7 +344,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestRefusedSuccessorBlocksNothing checks that a release that cannot be created does not prevent the rollback of a bad canary.
+// TestRefusedSuccessorBlocksNothing checks that a release that cannot be created does not prevent the
+// rollback of a failing canary.
 func TestRefusedSuccessorBlocksNothing(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -418,7 +419,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 		if what == "status" {
 			s.before = nil
 			ms := s.ms()
-			ms.Status.Summary.Failed = "another leader was here"
+			ms.Status.Summary.Failed = "another leader wrote the rollout state"
 			if err := env.Client.Status().Update(context.Background(), ms); err != nil {
 				s.Fatal(err)
 			}
@@ -427,7 +428,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	}
 	result, err := s.pass()
 	if err != nil || result.RequeueAfter == 0 {
-		t.Errorf("a conflict ends in %v, %v: want a quiet requeue", result, err)
+		t.Errorf("a conflict results in %v, %v: want a requeue without an error", result, err)
 	}
 	same(t, "rollout state", s.rolloutState(), before)
 	same(t, "events", len(s.events), events)
@@ -437,8 +438,8 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	}
 }
 
-// TestOwnLastWrite checks that a reconcile of a rollout state that is older than the last write of this process does
-// nothing, and that a reconcile of a rollout state that a user reset continues.
+// TestOwnLastWrite checks that a reconcile of a rollout state that is older than this process's last write
+// does nothing, and that a reconcile of a rollout state that a user reset continues.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -468,7 +469,7 @@ func TestOwnLastWrite(t *testing.T) {
 	))
 }
 
-// frozen is the client of an old leader: it reads an earlier state, and writes to the current state.
+// frozen is the client of an old leader: it reads an earlier state, but writes to the current state.
 type frozen struct {
 	client.Client
 	ms      *v1alpha1.Microservice
@@ -518,8 +519,8 @@ func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// TestOldLeader checks that an old leader that lost its Lease, and continues from an earlier state, neither scales down
-// nor deletes serving releases, and that the result is the same.
+// TestOldLeader checks that an old leader that lost its Lease and continues from an earlier state neither
+// scales down nor deletes serving releases, and that the result is the same.
 func TestOldLeader(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []int{1, 2, 4, 8} {
@@ -549,7 +550,7 @@ func TestOldLeader(t *testing.T) {
 	}
 }
 
-// serving returns the replicas of releases that are active, canary or in progress.
+// serving returns the replicas of releases that are active, canaries, or in progress.
 func (s *story) serving() map[string]int32 {
 	s.Helper()
 	serving, objects := map[string]int32{}, s.objects()
@@ -565,8 +566,8 @@ func (s *story) serving() map[string]int32 {
 	return serving
 }
 
-// TestCrashes checks that the result is the same if the manager stops at each write, before the write or with its
-// answer lost. Each subtest loses every fifth write.
+// TestCrashes checks that the result is the same if the manager stops at each write, either before the write
+// or after it, with the answer lost. Each subtest loses every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5

@@ -39,7 +39,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	s.broken["2.0.0"] = true
 	s.offerMajors("1.0.0", "2.0.0")
 	s.play()
-	same(t, "one that never starts", s.rolloutState(), lines(
+	same(t, "a release that never starts", s.rolloutState(), lines(
 		"2-x Live target ", "  2.0.0 error 0% CrashLoopBackOff, 0 replicas",
 		"1-x Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 	ready := condition(s.ms(), v1alpha1.ConditionReady)
@@ -48,7 +48,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	s.offerMajors("1.0.0", "2.0.0", "2.0.1")
 	s.play(s.until("2.0.1 canary 10%"))
 	run := s.ms().Status.ReleaseGroups[0].Rollout
-	same(t, "where the domains come from", run.From, "1-x")
+	same(t, "group from which the domains move", run.From, "1-x")
 	s.play(func() bool { return s.ms().Status.ReleaseGroups[0].Rollout.WaitingSince != nil })
 	s.restart()
 	ready = condition(s.ms(), v1alpha1.ConditionReady)

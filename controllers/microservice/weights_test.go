@@ -20,7 +20,7 @@ func TestWeightsNotSupported(t *testing.T) {
 		"no policy":                          {nil, false, ""},
 		"Services only":                      {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, false, "WeightsNotSupported"},
 		"one of two policies splits traffic": {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole), report("release", v1alpha1.SplitWeighted)}, false, ""},
-		"of another group":                   {[]v1alpha1.NetworkPolicy{report("preview", v1alpha1.SplitWhole)}, false, ""},
+		"a policy of another group":          {[]v1alpha1.NetworkPolicy{report("preview", v1alpha1.SplitWhole)}, false, ""},
 		"no steps":                           {[]v1alpha1.NetworkPolicy{report("release", v1alpha1.SplitWhole)}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,6 @@
-// Package notification notifies the receivers of NotificationPolicies of transitions of releases. It makes no decisions about
-// releases, and no other controller waits for it. docs/explanation/notifications.md explains which transitions are reported, and how often.
+// Package notification notifies the receivers in NotificationPolicies of release transitions. It makes no
+// decisions about releases, and no other controller waits for it. docs/explanation/notifications.md explains
+// which transitions are reported, and how often.
 //
 // A reconcile observes (observe.go), plans the due messages and the status that records accepted messages (plan.go, pure), writes
 // the status, and starts tasks, which send in the background and enqueue the policy again (tasks.go).
@@ -56,15 +57,17 @@ const (
 
 // Options of the controller.
 type Options struct {
-	// Namespace is the namespace of the manager. Only its policies may select other namespaces. If it is empty, no policy may.
+	// Namespace is the manager's namespace. Only policies in this namespace may select other namespaces. If
+	// it is empty, no policy may do so.
 	Namespace string
 	// Namespaces are the namespaces that the manager watches; empty means all.
 	Namespaces []string
 	// Outbound defines which addresses may be called.
 	Outbound *outbound.Policy
-	// GitHub is the pool of GitHub clients. It is required. Share it with all other users of GitHub, because it tracks rate limits.
+	// GitHub is the pool of GitHub clients. It is required. Share it with all other components that call
+	// GitHub, because it tracks rate limits.
 	GitHub *github.Pool
-	// UserAgent is the user agent of the calls.
+	// UserAgent is the user agent of all calls.
 	UserAgent string
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
@@ -102,11 +105,11 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	sender, err := notify.NewSender(o.Outbound, o.GitHub, o.UserAgent)
 	if err != nil {
-		return fmt.Errorf("make a client for notifications: %w", err)
+		return fmt.Errorf("create a client for notifications: %w", err)
 	}
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
-		return fmt.Errorf("register metrics of notifications: %w", err)
+		return fmt.Errorf("register notification metrics: %w", err)
 	}
 	r := &reconciler{
 		Client: mgr.GetClient(), secrets: secretReader{mgr.GetAPIReader()}, clock: o.Clock, namespace: o.Namespace, watched: o.Namespaces,
@@ -128,7 +131,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// Reconcile records the messages that receivers of one policy accepted, and starts to send the due messages.
+// Reconcile records the messages that one policy's receivers accepted, and starts sending the due messages.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NotificationPolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {

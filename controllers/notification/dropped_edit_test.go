@@ -9,9 +9,10 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit of the message was dropped because the
-// receiver did not accept it for 24 hours, for example because of an expired token. The end of the release, including its removal, is
-// then reported by an edit of this message, and a commit on GitHub does not stay pending forever.
+// TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit to the message
+// was dropped because the receiver did not accept it for 24 hours, for example because of an expired token.
+// The end of the release, including its removal, is then reported by another edit to this message, so that a
+// commit on GitHub does not remain pending permanently.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "github", Type: v1alpha1.ReceiverGitHubStatus})
@@ -41,5 +42,5 @@ func TestDroppedEditForgetsNoMessage(t *testing.T) {
 		}
 		t.Logf("%s edits %q", j.message.Title, j.edit)
 	}
-	t.Error("no entry names the commit whose status is pending")
+	t.Error("no entry contains the commit whose status is pending")
 }

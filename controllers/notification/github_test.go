@@ -80,7 +80,8 @@ func TestGitHubStatus(t *testing.T) {
 	if err := env.Client.Create(t.Context(), repository); err != nil {
 		t.Fatal(err)
 	}
-	// The message about the release without a commit is dropped immediately, and the receiver does not fail.
+	// The message about the release without a commit is dropped immediately, and the receiver does not count
+	// as failing.
 	await.Nil(t, func(context.Context) error {
 		for _, e := range events().Items {
 			if e.Reason == "NotificationDropped" && strings.Contains(e.Note, "the commit of the release is not known") {
@@ -136,7 +137,7 @@ func TestGitHubStatus(t *testing.T) {
 	}
 }
 
-// versionOf returns the object of a version in a history, in the given namespace.
+// versionOf returns a version's object from a history, in the given namespace.
 func versionOf(t *testing.T, story viewtest.Story, namespace, version string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	for i := range story.Input.Releases {

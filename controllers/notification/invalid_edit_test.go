@@ -11,8 +11,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestAcceptedDuringAnInvalidEdit checks that a message that a receiver accepted is recorded even if the policy became invalid, for
-// example because of a typo in a template. After the typo is corrected, the message is not sent again.
+// TestAcceptedDuringAnInvalidEdit checks that a message that a receiver accepted is recorded even if the
+// policy has become invalid, for example because of a typo in a template. After the typo is corrected, the
+// message is not sent again.
 func TestAcceptedDuringAnInvalidEdit(t *testing.T) {
 	t.Parallel()
 	story, _ := viewtest.Play("approval", "shop")

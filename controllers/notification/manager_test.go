@@ -116,7 +116,7 @@ func (s *server) got() []request {
 	return slices.Clone(s.requests)
 }
 
-// bodies waits until the last accepted body is last, and returns all accepted bodies.
+// bodies waits until the last accepted body equals last, and returns all accepted bodies.
 func (s *server) bodies(t *testing.T, last string) (out []string) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error {
@@ -132,7 +132,7 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write writes the Microservice at one point of a history into a namespace.
+// write writes the Microservice as it is at one point of a history to a namespace.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -191,7 +191,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at returns the first moment of a history at which the release of a version has a status.
+// at returns the first point of a history at which a version's release has a status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {
@@ -207,8 +207,9 @@ func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) view
 	return viewtest.Story{}
 }
 
-// TestNotify checks that signed messages of a rollout reach a real server, even after a restart of the manager and while another
-// receiver fails, that no message is sent twice, and that the status records the messages.
+// TestNotify checks that signed messages about a rollout reach a real server, even after a restart of the
+// manager and while another receiver fails, that no message is sent twice, and that the status records the
+// messages.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -296,7 +297,7 @@ func TestNotify(t *testing.T) {
 	stop()
 	version := p.ResourceVersion
 	manage(t, namespace, namespace)
-	// Another policy reports the active release. Its message follows the first reconcile of the older policy.
+	// Another policy reports the active release. Its message comes after the first reconcile of the older policy.
 	policyOf(t, namespace, chat.URL, func(p *v1alpha1.NotificationPolicy) {
 		p.Name, p.Spec.Receivers[0].Template = "other", "other: {{.title}}"
 	})
@@ -339,7 +340,8 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestNamespaceSelector checks that a policy of the manager's namespace reports the namespaces that it selects, with a Secret of its namespace.
+// TestNamespaceSelector checks that a policy in the manager's namespace reports the namespaces that it
+// selects, with a Secret from its own namespace.
 func TestNamespaceSelector(t *testing.T) {
 	t.Parallel()
 	namespace, own := env.Namespace(t), env.Namespace(t)

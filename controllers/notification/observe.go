@@ -36,7 +36,7 @@ type observed struct {
 	releases []view.ReleaseState
 	// services are the selected services that exist, by namespace and name.
 	services map[[2]string]bool
-	// existing are all services that exist in the namespaces of the policy.
+	// existing are all services that exist in the policy's namespaces.
 	existing map[[2]string]bool
 	// chosen reports whether a namespace is selected.
 	chosen func(namespace string) bool

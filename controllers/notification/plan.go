@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// maxDeliveries is the maximum length of status.deliveries, and maxBatch the maximum number of messages of
-	// one task.
+	// maxDeliveries is the maximum length of status.deliveries, and maxBatch the maximum number of messages
+	// in one task.
 	maxDeliveries = 512
 	maxBatch      = 16
-	// remembered is how long ends of rollouts are recorded individually. It is longer than the lag of a cache, and longer than
-	// the difference between the clocks of two managers.
+	// remembered is how long ends of rollouts are recorded individually. It is longer than any cache lag, and
+	// longer than the difference between the clocks of two managers.
 	remembered = 10 * time.Minute
-	// maxAge is the maximum age of the end of a rollout that is reported for the first time. It is longer than a message usually waits
-	// for other messages of its receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, because
-	// of a new label, may have ended its rollouts long ago.
+	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer
+	// than a message usually waits for other messages to the same receiver, each of which is tried for
+	// [maxTrying]. If a policy selects a Microservice later, because of a new label, the Microservice's
+	// rollouts may have ended long ago.
 	maxAge = 7 * maxTrying
 )
 
 // job is a message to send to a receiver.
 type job struct {
 	message notify.Message
-	// edit is the receiver's ID of the previous message to edit; empty for a new message.
+	// edit is the receiver's ID for the previous message, which is to be edited; empty for a new message.
 	edit string
 	fact notify.Fact
 	// delivery is the record of the message for the status.
@@ -95,8 +96,8 @@ func newPlan(o *observed, now time.Time) *plan {
 	return p
 }
 
-// rest plans for a policy that sends nothing. Transitions during a suspension are not reported later. For an invalid policy, the
-// messages that receivers accepted before are recorded.
+// rest plans for a policy that sends nothing. Transitions during a suspension are not reported later. For an
+// invalid policy, the messages that receivers accepted earlier are recorded.
 func (p *plan) rest(o *observed, now time.Time) {
 	if o.policy.Spec.Suspend && o.wrong == "" {
 		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
@@ -119,8 +120,8 @@ func (p *plan) requeue(after time.Duration) {
 	}
 }
 
-// receivers updates the receivers of the status from the specification. New receivers report ends of
-// rollouts from now on.
+// receivers updates the receivers in the status from the specification. For new receivers, ends of rollouts
+// are reported from now on.
 func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	var out []v1alpha1.ReceiverStatus
 	for _, r := range o.policy.Spec.Receivers {
@@ -139,7 +140,7 @@ func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 // records are the last reports to receivers, by receiver and release.
 type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
 
-// recordsOf returns the records from the list in the status of a policy. namespace is the namespace of the policy.
+// recordsOf returns the records from the list in a policy's status. namespace is the policy's namespace.
 func recordsOf(list []v1alpha1.NotificationDelivery, namespace string) records {
 	out := records{}
 	for _, d := range list {
@@ -226,8 +227,8 @@ func targetsOf(o *observed, records records) map[notify.Key]target {
 	return out
 }
 
-// gone reports whether a reported release no longer exists. A release that the policy merely no longer selects is not
-// gone.
+// gone reports whether a reported release no longer exists. A release that exists but that the policy no
+// longer selects is not gone.
 func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	name := [2]string{key.Namespace, d.Microservice}
 	if !o.chosen(key.Namespace) || o.existing[name] && !o.services[name] {
@@ -262,8 +263,8 @@ func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
 }
 
-// prune removes records of releases that can no longer be reported, and advances the time from which
-// receivers report ends of rollouts.
+// prune removes records of releases that can no longer be reported, and advances the time from which ends of
+// rollouts are reported to receivers.
 func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -338,7 +339,7 @@ func (p *plan) count() (n int) {
 	return n
 }
 
-// newJob returns the job of a message.
+// newJob returns the job for a message.
 func newJob(policy *v1alpha1.NotificationPolicy, receiver *v1alpha1.NotificationReceiver, t target, known *v1alpha1.NotificationDelivery, f notify.Fact) job {
 	d := v1alpha1.NotificationDelivery{Receiver: receiver.Name, Release: t.key.Release}
 	if t.key.Namespace != policy.Namespace {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// world is a policy with receivers that accept either all messages or none.
+// world is a policy with receivers that each accept either all messages or none.
 type world struct {
 	testing.TB
 	policy *v1alpha1.NotificationPolicy
@@ -82,8 +82,8 @@ func (w *world) titles(receiver string) (out []string) {
 	return out
 }
 
-// TestRestarts checks that a restart of the manager between any two moments loses no message, even if sent messages were not
-// recorded, and that a message that is sent again has the same ID.
+// TestRestarts checks that a restart of the manager between any two points of a history loses no message,
+// even if sent messages were not recorded, and that a message that is sent again has the same ID.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -116,7 +116,7 @@ func TestRestarts(t *testing.T) {
 				want = append(want, m.ID)
 			}
 			if diff := cmp.Diff(want, ids); diff != "" {
-				t.Errorf("ids of a manager that crashes: %s", diff)
+				t.Errorf("IDs from a manager that crashes: %s", diff)
 			}
 		})
 	}
@@ -138,7 +138,8 @@ func TestConditionAfterADrop(t *testing.T) {
 	}
 }
 
-// TestFailingReceiver checks that a receiver that fails for a while gets the last state of each release, and does not affect other receivers.
+// TestFailingReceiver checks that a receiver that fails for a while later gets the last state of each
+// release, and does not affect other receivers.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})
@@ -187,7 +188,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestRecordStaysSmall checks that records of rollouts that ended more than ten minutes ago are removed with the next write, and that these ends are not sent again.
+// TestRecordStaysSmall checks that records of rollouts that ended more than ten minutes ago are removed with
+// the next write, and that the ends of these rollouts are not reported again.
 func TestRecordStaysSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -243,7 +245,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestFullRecord checks that further releases wait while the record is full, and are reported later.
+// TestFullRecord checks that additional releases wait while the record is full, and are reported later.
 func TestFullRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The keys of Secrets to which receivers refer.
+// Keys in the Secrets to which receivers refer.
 const (
 	keyURL   = "url"
 	keyToken = "token"
@@ -28,7 +28,7 @@ const (
 // secretReader reads Secrets one at a time from the API server, and does not keep them.
 type secretReader struct{ live client.Reader }
 
-// credentials returns the credentials of a receiver of a policy, from Secrets in the policy's
+// credentials returns the credentials for one of a policy's receivers, from Secrets in the policy's
 // namespace.
 func (s secretReader) credentials(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.Type == v1alpha1.ReceiverGitHubStatus {
@@ -59,8 +59,8 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 	return c, nil
 }
 
-// gitHub returns the credentials of the GitHubRepository to which a receiver refers, in the namespace of the
-// policy.
+// gitHub returns the credentials of the GitHubRepository to which a receiver refers, in the policy's
+// namespace.
 func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.RepositoryRef == nil {
 		return c, errors.New("repositoryRef: set it to the name of a GitHubRepository")

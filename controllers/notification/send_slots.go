@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// The maximum numbers of concurrent messages: of the manager, of a namespace, to a host, and of a namespace to a host.
+// Maximum numbers of concurrent messages: in total, from a namespace, to a host, and from a namespace to a host.
 const maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
 
 // limits bound the number of concurrent messages, so that neither a namespace nor a host that does not respond delays other messages.
@@ -14,7 +14,7 @@ type limits struct {
 	scopes map[string]*scope
 }
 
-// scope is the scope of a limit. It is removed when it is unused.
+// scope is the scope of a limit. It is removed when it is no longer used.
 type scope struct {
 	slots chan struct{}
 	users int
@@ -22,7 +22,8 @@ type scope struct {
 
 func newLimits() *limits { return &limits{scopes: map[string]*scope{}} }
 
-// enter waits for a slot of each scope. It returns the function that releases the slots, which must be called once, or false if ctx ends first.
+// enter waits for a slot in each scope. It returns a function that releases the slots and must be called
+// exactly once, or false if ctx ends first.
 func (l *limits) enter(ctx context.Context, namespace, host string) (leave func(), ok bool) {
 	var held []func()
 	leave = func() {
@@ -44,7 +45,7 @@ func (l *limits) enter(ctx context.Context, namespace, host string) (leave func(
 	return leave, true
 }
 
-// take waits for a slot of a scope.
+// take waits for a slot in a scope.
 func (l *limits) take(ctx context.Context, name string, size int) (release func(), ok bool) {
 	l.mu.Lock()
 	s := l.scopes[name]

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// failureInterval is the minimum time between two status writes of the failure of a receiver.
+// failureInterval is the minimum time between two status writes about a receiver's failure.
 const failureInterval = 10 * time.Minute
 
 // reportFailure records in the status whether and why a receiver fails, at most once per failureInterval.
@@ -30,7 +30,7 @@ func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Tim
 	return true
 }
 
-// total adds up the counts of the receivers.
+// total adds up the receivers' counts.
 func (p *plan) total() {
 	p.status.Pending = 0
 	for i := range p.status.Receivers {
@@ -42,7 +42,8 @@ func (p *plan) total() {
 	}
 }
 
-// keepPending keeps the previous counts if the status does not differ otherwise, because a change of only the counts causes no write.
+// keepPending keeps the previous counts if nothing else in the status differs, because changes to the counts
+// alone must not cause a write.
 func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]

@@ -20,18 +20,18 @@ import (
 const (
 	// minBackoff is the wait after the first failure. It doubles with each failure up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// maxRejections is the number of retries of a message that its receiver rejects, and maxTrying the maximum
-	// time for which any message is retried.
+	// maxRejections is the number of retries for a message that its receiver rejects, and maxTrying the
+	// maximum time for which any message is retried.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
 // result is the result of a message that was accepted or dropped.
 type result struct {
 	job
-	// called is the receiver's ID of the message; empty if the message cannot be edited.
+	// called is the receiver's ID for the message; empty if the message cannot be edited.
 	called string
 	at     time.Time
-	// dropped reports that the message is not sent again. why is the reason.
+	// dropped reports that the message is not sent again, and why is the reason.
 	dropped bool
 	why     string
 }
@@ -42,8 +42,8 @@ type attempt struct {
 	rejections int
 }
 
-// receiverState is the state of a receiver in this process. It is lost at a restart, which costs attempts but no
-// messages.
+// receiverState is a receiver's state in this process. It is lost when the process restarts, which costs
+// attempts but no messages.
 type receiverState struct {
 	running bool
 	// receiver is the receiver with the settings of the current task.
@@ -61,7 +61,7 @@ type receiverState struct {
 	cancel   context.CancelFunc
 }
 
-// policyState is the state of a policy in this process.
+// policyState is a policy's state in this process.
 type policyState struct {
 	uid       types.UID
 	receivers map[string]*receiverState
@@ -97,7 +97,8 @@ func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.ctx, t.enqueue = ctx, enqueue
 }
 
-// state returns the states of the receivers of a policy, by name. It replaces the states of a deleted policy of the same name.
+// state returns the states of a policy's receivers, by name. It replaces the states of a deleted policy with
+// the same name.
 func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]receiverState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +115,9 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 	return out
 }
 
-// keep cancels the tasks of receivers that were changed or removed, or of all receivers of a suspended policy, and forgets removed receivers.
-// Messages that were not accepted are sent to the receivers of the current specification.
+// keep cancels the tasks of receivers that were changed or removed, or of all receivers of a suspended
+// policy, and forgets removed receivers. Messages that were not accepted are sent to the receivers in the
+// current specification.
 func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +136,9 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 }
 
-// renew forgets the failures of receivers that were changed, and the wait after these failures, because they belong to the previous
-// specification. If a task of the receiver is running, they are forgotten after the end of the task, which calls enqueue.
+// renew forgets the failures of changed receivers, and the wait after these failures, because they belong to
+// the previous specification. If one of the receiver's tasks is running, renew forgets the failures after the
+// end of the task, which calls enqueue.
 func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +155,7 @@ func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPo
 	}
 }
 
-// recorded removes the results that the status contains now.
+// recorded removes the results that the status now contains.
 func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +188,8 @@ func (t *tasks) drop(policy types.NamespacedName) {
 	delete(t.policies, policy)
 }
 
-// start starts a task that sends messages to one receiver, one after the other, unless a task of the receiver is running.
+// start starts a task that sends messages to one receiver, one after the other, unless one of the receiver's
+// tasks is already running.
 func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.NotificationReceiver, jobs []job, credentials func(context.Context) (notify.Credentials, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +285,9 @@ func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.No
 	return t.send(ctx, receiver, c, j.message, j.edit)
 }
 
-// backOff returns the wait after a number of failures. It doubles from minBackoff, plus up to a quarter, so that receivers that failed together are not retried together.
+// backOff returns the wait after a number of failures. The wait starts at minBackoff, doubles with each
+// failure, and is extended by up to a quarter, so that receivers that failed together are not retried
+// together.
 func backOff(failures int) time.Duration {
 	d := min(minBackoff<<min(max(failures-1, 0), 16), maxBackoff)
 	return d + rand.N(d/4)

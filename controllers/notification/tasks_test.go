@@ -38,7 +38,7 @@ func newLine(t *testing.T, answer func(id string) *notify.Error) *line {
 	return l
 }
 
-// play sends messages, and returns the state of the receiver.
+// play sends messages, and returns the receiver's state.
 func (l *line) play(t *testing.T, ids ...string) receiverState {
 	t.Helper()
 	var jobs []job
@@ -56,7 +56,8 @@ func failure(rejected bool) *notify.Error {
 	return e
 }
 
-// TestOrder checks that a failing receiver gets the remaining messages later, in order, and that a receiver that rejects a message gets the other messages.
+// TestOrder checks that a failing receiver gets the remaining messages later, in order, and that a receiver
+// that rejects one message gets all other messages.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(id string) *notify.Error {
@@ -85,7 +86,7 @@ func TestDropped(t *testing.T) {
 	for i := range maxRejections {
 		s := rejects.play(t, "bad")
 		if got, want := len(s.results), (i+1)/maxRejections; got != want {
-			t.Fatalf("after %d attempts %d are dropped", i+1, got)
+			t.Fatalf("after %d attempts, %d messages are dropped", i+1, got)
 		}
 	}
 	down := newLine(t, func(string) *notify.Error { return failure(false) })
@@ -109,7 +110,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestForget checks that the tasks of a deleted policy end, and that a policy of the same name has no state.
+// TestForget checks that a deleted policy's tasks end, and that a new policy with the same name has no state.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -128,8 +129,9 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestChangedReceiver checks that the task of a receiver that is changed, removed or suspended ends, so that the messages are sent to the
-// receivers of the specification, and that no state of a removed receiver remains.
+// TestChangedReceiver checks that the task of a receiver that is changed, removed, or suspended ends, so that
+// its messages are sent to the receivers in the current specification, and that no state of a removed
+// receiver remains.
 func TestChangedReceiver(t *testing.T) {
 	t.Parallel()
 	chat := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://old.example.com"}
@@ -174,7 +176,8 @@ func TestChangedReceiver(t *testing.T) {
 	}
 }
 
-// TestCorrectedReceiver checks that a receiver with a corrected specification is called without the wait after earlier failures, and has no failures.
+// TestCorrectedReceiver checks that a receiver with a corrected specification is called without the wait
+// after earlier failures, and that its failures are forgotten.
 func TestCorrectedReceiver(t *testing.T) {
 	t.Parallel()
 	wrong := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://wrong.example.com"}
@@ -193,6 +196,6 @@ func TestCorrectedReceiver(t *testing.T) {
 	right.URL = "https://right.example.com"
 	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{right}})
 	if s := l.state(team, "uid")["chat"]; s.next.After(l.clock.Now()) || s.failure != "" || s.failures > 0 || len(s.attempts) > 0 {
-		t.Errorf("the corrected receiver has the failure %q of the wrong URL, and is first called in %s", s.failure, s.next.Sub(l.clock.Now()).Round(time.Second))
+		t.Errorf("the corrected receiver has the failure %q from the wrong URL, and is first called in %s", s.failure, s.next.Sub(l.clock.Now()).Round(time.Second))
 	}
 }

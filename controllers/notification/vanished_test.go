@@ -8,9 +8,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestWaitingMessageDoesNotVanish checks a message that waits for its receiver, whose token expired on Friday evening, because two
-// earlier messages are tried for 24 h each. The message is sent when the token is renewed on Monday, or is dropped with an event,
-// but never disappears without an event.
+// TestWaitingMessageDoesNotVanish checks a message to a receiver whose token expired on Friday evening. The
+// message waits because two earlier messages are tried for 24 h each. It is either sent when the token is
+// renewed on Monday, or dropped with an event, but never disappears without an event.
 func TestWaitingMessageDoesNotVanish(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// settleDelay is the time between a change and the reconcile of a policy, so that one reconcile reads several changes in quick succession.
+// settleDelay is the time between a change and a policy's reconcile, so that one reconcile reads several
+// changes in quick succession.
 const settleDelay = 300 * time.Millisecond
 
 // soon enqueues the policies that a change affects.
@@ -39,8 +40,8 @@ func soon(about func(context.Context, client.Object) []ctrl.Request) handler.Eve
 	}
 }
 
-// about returns requests for the policies that may select an object: the policies of its namespace, and the policies of the
-// manager's namespace that select namespaces. For a Namespace it returns only the latter.
+// about returns requests for the policies that may select an object: the policies in its namespace, and the
+// policies in the manager's namespace that select namespaces. For a Namespace, it returns only the latter.
 func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 	namespaces := []string{o.GetNamespace()}
 	if r.selects() && !slices.Contains(namespaces, r.namespace) {
@@ -54,7 +55,7 @@ func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctr
 		err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 		var early *cache.ErrResourceNotCached
 		if errors.As(err, &early) {
-			return nil // Policies are not watched yet. When the watch starts, each is reconciled.
+			return nil // Policies are not watched yet. When the watch starts, each policy is reconciled.
 		}
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "list the NotificationPolicies of a namespace", "namespace", namespace)
@@ -70,8 +71,8 @@ func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctr
 	return requests
 }
 
-// selects reports whether policies of the manager's namespace may select other namespaces. This requires that the manager's
-// namespace is known and watched.
+// selects reports whether policies in the manager's namespace may select other namespaces. This requires that
+// the manager's namespace is known and watched.
 func (r *reconciler) selects() bool {
 	return r.namespace != "" && (len(r.watched) == 0 || slices.Contains(r.watched, r.namespace))
 }

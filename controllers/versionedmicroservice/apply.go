@@ -23,8 +23,8 @@ import (
 
 // applied is the result of the writes of a reconcile.
 type applied struct {
-	// deploymentWritten reports that the Deployment was written. The observed Deployment is
-	// then outdated.
+	// deploymentWritten reports that the Deployment was written. If it is true, the observed Deployment is
+	// outdated.
 	deploymentWritten bool
 	// template is the hash of the Deployment's pod template, if the template was written.
 	template string
@@ -34,11 +34,11 @@ type applied struct {
 	budget *status.Error
 	// autoscaler is the error of the write of the HorizontalPodAutoscaler, or nil.
 	autoscaler *status.Error
-	// jobs is the error of the creation or deletion of Jobs of hooks, or nil.
+	// jobs is the error of creating or deleting Jobs for hooks, or nil.
 	jobs *status.Error
 }
 
-// errors returns the errors of all child objects, the most important first.
+// errors returns the errors of all child objects, most important first.
 func (o applied) errors() []*status.Error {
 	return []*status.Error{o.deployment, o.jobs, o.autoscaler, o.budget}
 }
@@ -119,9 +119,9 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 	return moved, nil
 }
 
-// createDeployment creates the Deployment, and does not change an existing Deployment of the same
-// name. The response contains the template as the server stores it. Its hash is kept in memory
-// until it is in status.templateHash. If the process exits before that, the hash is not known, and
+// createDeployment creates the Deployment, and does not change an existing Deployment with the same name. The
+// response contains the template as the server stores it. The template's hash is kept in memory until
+// status.templateHash contains it. If the process exits before that, the hash is not known, and
 // restoreTemplate compares the templates with a dry run.
 func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
@@ -138,19 +138,20 @@ func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.Ver
 	return nil
 }
 
-// createdDeployment records a Deployment that this process created: its UID, the time of the creation, and the hash of its template.
+// createdDeployment records a Deployment that this process created: its UID, its creation time, and the hash
+// of its template.
 type createdDeployment struct {
 	uid  types.UID
 	hash string
 	at   time.Time
 }
 
-// createdLag is how long the cache may not contain a Deployment after its creation. The event of the
-// creation triggers the next reconcile.
+// createdLag is how long a Deployment may be missing from the cache after its creation. The creation event
+// triggers the next reconcile.
 const createdLag = 2 * time.Second
 
-// awaitsDeployment returns the remaining time for which the cache may not contain the Deployment of a
-// release. It returns 0 if the cache contains the Deployment, or if the Deployment was deleted.
+// awaitsDeployment returns the remaining time for which a release's Deployment may be missing from the cache.
+// It returns 0 if the cache contains the Deployment, or if the Deployment was deleted.
 func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
 	if !ok || o.deployment != nil {
@@ -163,8 +164,8 @@ func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	return max(0, left)
 }
 
-// createdTemplate returns the hash of the template of a Deployment that this process created, or
-// "". It forgets the hash when the status contains it.
+// createdTemplate returns the template hash of a Deployment that this process created, or "". It forgets the
+// hash when the status contains it.
 func (r *reconciler) createdTemplate(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) string {
 	key := client.ObjectKeyFromObject(release)
 	if release.Status.TemplateHash != "" {
@@ -198,9 +199,9 @@ func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.Version
 	return fmt.Errorf("create Deployment %q: %w", d.Name, err)
 }
 
-// restoreTemplate restores the template of the release if the Deployment was edited. It first
-// compares the templates with a dry run: new defaults of the server or of client libraries, and
-// changes by admission, are not edits and must not restart pods.
+// restoreTemplate restores the release's template if the Deployment was edited. It first compares the
+// templates with a dry run. New defaults of the server or of client libraries, and changes by admission, are
+// not edits and must not restart pods.
 func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored *appsv1.Deployment) error {
 	trial := restored.DeepCopy()
 	err := r.client.Patch(ctx, trial, client.MergeFrom(o.deployment), client.DryRunAll, client.FieldOwner(fieldOwner))
@@ -279,7 +280,7 @@ func (r *reconciler) applyAutoscaler(ctx context.Context, o *observed, p plan) e
 	return nil
 }
 
-// classify maps errors of the Deployment to the values of status.failure.
+// classify maps Deployment errors to the values of status.failure.
 func classify(err error) *status.Error {
 	class := status.Classify(err)
 	if class == nil {
@@ -311,14 +312,14 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// The maximum delays of the write of a status that differs only in fields copied from the
-// Microservice. While the rollout continues without an approval, the next write includes these fields.
+// Maximum delays for writing a status that differs only in fields copied from the Microservice. While the
+// rollout continues without an approval, the next write includes these fields.
 const (
 	repeatsWait     = 2 * time.Second
 	repeatsWaitLong = 30 * time.Second
 )
 
-// waitToWrite returns the delay of the write of a changed status, or 0.
+// waitToWrite returns the delay before a changed status is written, or 0.
 func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
 	release, now := o.release, r.clock.Now()
 	first := r.differsSince(release, now)
@@ -346,15 +347,15 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	return r.journal.Wait(release, now)
 }
 
-// difference records when the computed status of a release was first found to differ from the stored
-// status, and the generation of the release.
+// difference records when a release's computed status was first found to differ from the stored status, and
+// the release's generation.
 type difference struct {
 	generation int64
 	since      time.Time
 }
 
-// differsSince returns the time at which the status of a release began to differ. A new generation, such as
-// a change to the replicas, starts a new difference.
+// differsSince returns the time at which a release's status began to differ. A new generation, for example
+// because of a change to the replicas, starts a new difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
@@ -370,8 +371,8 @@ func drainOf(ms *v1alpha1.Microservice) time.Duration {
 	return drain
 }
 
-// writeStatus writes the status if it differs. If the write is delayed, because the difference is
-// not a transition, writeStatus returns the remaining delay.
+// writeStatus writes the status if it differs. If the write is delayed because the difference is not a
+// transition, writeStatus returns the remaining delay.
 func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
 	release, before := o.release, o.release.Status
 	if equality.Semantic.DeepEqual(before, next) {
@@ -383,7 +384,7 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1
 	}
 	now := release.DeepCopy()
 	now.Status = next
-	// A status of an older state, or of an older leader, must not replace the current status.
+	// A status from an older state, or from an older leader, must not replace the current status.
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

@@ -43,9 +43,9 @@ func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reco
 
 var errWebhookDown = apierrors.NewInternalError(errors.New(`failed calling webhook "x": connection refused`))
 
-// TestStatusThoughAWriteIsRefused checks that a release reports the loss of all its pods while its
-// PodDisruptionBudget or autoscaler cannot be written because a webhook is unavailable, and that the write
-// is retried with back-off.
+// TestStatusThoughAWriteIsRefused checks that a release reports the loss of all its pods even while its
+// PodDisruptionBudget or autoscaler cannot be written because a webhook is unavailable, and that the write is
+// retried with back-off.
 func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	t.Parallel()
 	refuse := func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -53,14 +53,14 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	}
 	one := intstr.FromInt32(1)
 	for name, edit := range map[string]func(*observed){
-		"of a budget": func(o *observed) {
+		"write of a budget": func(o *observed) {
 			o.release.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 		},
-		"of an autoscaler": autoscaled(2),
+		"write of an autoscaler": autoscaled(2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := scene(2, 0) // all pods are gone
+			o := scene(2, 0) // all pods were lost
 			edit(o)
 			o.release.Status = v1alpha1.VersionedMicroserviceStatus{
 				ObservedGeneration: o.release.Generation, Available: 2, Replicas: 2,
@@ -115,12 +115,12 @@ func TestOutdatedDeploymentStatusIsNotReported(t *testing.T) {
 	}{
 		"settled":                            {scene(2, 2), applied{}, false},
 		"written":                            {scene(2, 2), applied{deploymentWritten: true}, true},
-		"not seen yet":                       {edited, applied{}, true},
+		"not observed yet":                   {edited, applied{}, true},
 		"refused":                            {scene(2, 2), applied{deployment: down}, false},
 		"rejected, not observed yet":         {edited, applied{deployment: down}, true},
-		"refused, of another size":           {scene(2, 1), applied{deployment: down, deploymentWritten: true}, false},
+		"rejected, with another size":        {scene(2, 1), applied{deployment: down, deploymentWritten: true}, false},
 		"rejected permanently, not observed": {edited, applied{deployment: status.NewTerminal("Invalid", errWebhookDown)}, false},
-		"refused, with no Deployment ":       {&observed{release: scene(1, 0).release}, applied{deployment: down, deploymentWritten: true}, false},
+		"rejected, without a Deployment":     {&observed{release: scene(1, 0).release}, applied{deployment: down, deploymentWritten: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +131,8 @@ func TestOutdatedDeploymentStatusIsNotReported(t *testing.T) {
 	}
 }
 
-// TestBudgetIsDeletedOnce checks that the deletion of a PodDisruptionBudget causes no conflict, although
-// its status is written with each pod, and that a lagging cache causes no second deletion.
+// TestBudgetIsDeletedOnce checks that the deletion of a PodDisruptionBudget causes no conflict, although its
+// status is written for each pod, and that a lagging cache causes no second deletion.
 func TestBudgetIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	o := scene(2, 2)

@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// autoscaledRelease returns a release that requests 100 millicores per pod. The target of its
-// autoscaler is half of this.
+// autoscaledRelease returns a release that requests 100 millicores per pod. Its autoscaler's target is half
+// of this request.
 func autoscaledRelease(t *testing.T, replicas int32, autoscaling *v1alpha1.Autoscaling) (*v1alpha1.VersionedMicroservice, *atomic.Int64) {
 	t.Helper()
 	release := newRelease(namespace(t, nil), replicas)
@@ -38,13 +38,13 @@ func halfUsed(most int32) *v1alpha1.Autoscaling {
 	}}}
 }
 
-// sizes are the numbers of replicas in the specification of a Deployment, in their order.
+// sizes are the successive numbers of replicas in a Deployment's specification.
 type sizes struct {
 	mu   sync.Mutex
 	seen []int32
 }
 
-// follow records the sizes of the Deployment of a release from now on.
+// follow records the sizes of a release's Deployment from now on.
 func follow(t *testing.T, release *v1alpha1.VersionedMicroservice) *sizes {
 	t.Helper()
 	w, err := world.env.Client.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(release.Namespace))
@@ -105,8 +105,7 @@ func autoscalerOf(release *v1alpha1.VersionedMicroservice) *autoscalingv2.Horizo
 	return a
 }
 
-// held waits until the autoscaler has read the load and is prevented from using fewer replicas than
-// its minimum.
+// held waits until the autoscaler has read the load, and its minimum prevents it from using fewer replicas.
 func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	t.Helper()
 	a := autoscalerOf(release)
@@ -115,25 +114,25 @@ func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 			return text
 		}
 		if *a.Spec.MinReplicas != least {
-			return fmt.Sprintf("its least is %d, want %d", *a.Spec.MinReplicas, least)
+			return fmt.Sprintf("its minimum is %d, want %d", *a.Spec.MinReplicas, least)
 		}
 		for _, c := range a.Status.Conditions {
 			if c.Type == autoscalingv2.ScalingLimited && c.Status == corev1.ConditionTrue && c.Reason == "TooFewReplicas" && a.Status.DesiredReplicas == least {
 				return ""
 			}
 		}
-		return fmt.Sprintf("the autoscaler is not held: %+v", a.Status)
+		return fmt.Sprintf("the autoscaler is not limited by its minimum: %+v", a.Status)
 	})
 }
 
-// TestAutoscalingSwitchedOn tests protocol rule 6 (a): an autoscaler that is enabled, edited and disabled
+// TestAutoscalingSwitchedOn tests protocol rule 6 (a): an autoscaler that is enabled, edited, and disabled
 // does not reset the replicas.
 func TestAutoscalingSwitchedOn(t *testing.T) {
 	t.Parallel()
 	release, load := autoscaledRelease(t, 3, nil)
 	size(t, release, 3)
 	seen := follow(t, release)
-	load.Store(290) // 97 % of three pods, 58 % of five, 48 % of six: from every size it ends at six
+	load.Store(290) // 97 % of three pods, 58 % of five, 48 % of six: it reaches six from any size
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(6) })
 	size(t, release, 6)
 
@@ -143,7 +142,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	eventually(t, func() string {
 		fetch(t, a)
 		if a.Spec.MaxReplicas != 8 {
-			return "its most is not 8"
+			return "its maximum is not 8"
 		}
 		if n := len(world.writes.in(release.Namespace)); n < written+2 {
 			return fmt.Sprintf("%d writes", n-written)
@@ -152,27 +151,27 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	})
 	size(t, release, 6)
 	if all := seen.all(); slices.Min(all) < 3 || !slices.IsSorted(all) {
-		t.Errorf("while it scaled from 3 to 6 replicas it had %v", all)
+		t.Errorf("while scaling from 3 to 6 replicas, it had %v", all)
 	}
 
-	// The load changes nothing, so that any writes of a reconcile are noticed.
+	// The load changes nothing, so any writes by a reconcile are noticed.
 	steady(t, release)
 
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
 	eventually(t, func() string {
 		if fetch(t, a) == "" {
-			return "the autoscaler is still there"
+			return "the autoscaler still exists"
 		}
 		return ""
 	})
 	size(t, release, 6)
 	if all := seen.all(); !slices.IsSorted(all) {
-		t.Errorf("switched off at 6 replicas: it had %v", all)
+		t.Errorf("disabled at 6 replicas: it had %v", all)
 	}
 }
 
-// TestIdleCanaryKeepsItsCapacity tests protocol rule 6 (b): the autoscaler of an idle canary does not
-// remove the capacity that the canary gets before its traffic.
+// TestIdleCanaryKeepsItsCapacity tests protocol rule 6 (b): the autoscaler of an idle canary does not remove
+// the capacity that the canary gets before it receives traffic.
 func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 1, halfUsed(4))
@@ -189,8 +188,9 @@ func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 	}
 }
 
-// TestActiveKeepsItsCapacity tests protocol rule 6 (c): the autoscaler of the active release does not
-// remove capacity that an abort of the canary requires. After the rollout only the autoscaler scales down.
+// TestActiveKeepsItsCapacity tests protocol rule 6 (c): the autoscaler of the active release does not remove
+// capacity that would be required if the canary was aborted. After the rollout, only the autoscaler scales
+// down.
 func TestActiveKeepsItsCapacity(t *testing.T) {
 	t.Parallel()
 	release, load := autoscaledRelease(t, 2, halfUsed(8))
@@ -207,7 +207,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 
 	seen.mark()
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 2 })
-	size(t, release, 3) // the load requires three: the controller does not scale below
+	size(t, release, 3) // the load requires three: the controller does not scale below this number
 	if all := seen.all(); slices.Min(all) < 3 {
 		t.Errorf("after the rollout: %v replicas", all)
 	}
@@ -227,7 +227,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 }
 
 // TestAutoscalerIsKept checks that an autoscaler that a user edits or deletes is restored, and that an
-// autoscaler of another user is not changed.
+// autoscaler that belongs to a user is not changed.
 func TestAutoscalerIsKept(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 2, halfUsed(4))

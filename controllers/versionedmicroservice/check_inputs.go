@@ -10,18 +10,18 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// rollout contains the input of analyses and hooks about the rollout of a release.
+// rollout contains the input about a release's rollout for analyses and hooks.
 type rollout struct {
 	place *hook.Rollout
 	// point is the wait during which the release is measured; nil if nothing is measured.
 	point *analysis.Point
-	// spec is the analysis, or nil if there are only hooks. template is the name of the template that
-	// defines it, if any.
+	// spec is the analysis, or nil if there are only hooks. template is the name of the template that defines
+	// the analysis, if any.
 	spec     *v1alpha1.CanaryAnalysis
 	template string
 	// request is the request of a round, without its time. It is used if there is an analysis.
 	request analysis.Request
-	// podsDue is when the pods of an ending preview should have ended; zero if no pod is terminating.
+	// podsDue is the time by which the pods of an ending preview should have ended; zero if no pod is terminating.
 	podsDue time.Time
 }
 

@@ -16,19 +16,19 @@ import (
 
 // checker runs analyses and hooks in the background. None of its methods blocks.
 type checker interface {
-	// Round returns the measurements of a round, or starts them and returns false.
+	// Round returns a round's measurements, or starts them and returns false.
 	Round(release types.NamespacedName, request analysis.Request) (analysis.Round, bool)
-	// StopMeasuring ends the measurements of a release.
+	// StopMeasuring ends a release's measurements.
 	StopMeasuring(release types.NamespacedName)
-	// Outcomes returns the results of hook calls of a release, by ID.
+	// Outcomes returns the results of a release's hook calls, by ID.
 	Outcomes(release types.NamespacedName) map[string]hook.Outcome
-	// Ask requests calls of hooks, and returns the time at which the next call is due.
+	// Ask requests hook calls, and returns the time at which the next call is due.
 	Ask(release types.NamespacedName, questions, due []hook.Call) time.Time
-	// Forget ends all analyses and hook calls of a release.
+	// Forget ends all of a release's analyses and hook calls.
 	Forget(release types.NamespacedName)
 }
 
-// checks are the results of analyses and hooks so far.
+// checks are the results so far of analyses and hooks.
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
@@ -38,7 +38,7 @@ type checks struct {
 	requeueAt time.Time
 }
 
-// runChecks collects the results of analyses and hooks, and requests the due measurements and calls.
+// runChecks collects the results of analyses and hooks, and requests the measurements and calls that are due.
 // It returns the same results until they are written to the status.
 func runChecks(ask checker, o *observed, now time.Time) checks {
 	key := client.ObjectKeyFromObject(o.release)
@@ -98,9 +98,9 @@ func (h *checks) requeueBy(t time.Time) {
 	}
 }
 
-// roundOf returns the time at which the current round of hooks began. With metrics it is the start
-// of the measured interval, so that a hook can generate the traffic that is measured.
-// Without metrics it is the time at which the round is due, which is immediately in a new step.
+// roundOf returns the time at which the current round of hooks began. With metrics, it is the start of the
+// measured interval, so that a hook can generate the traffic that is measured. Without metrics, it is the
+// time at which the round is due. In a new step, the round is due immediately.
 func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {
 	if s.Phase == v1alpha1.AnalysisFailed {
 		return time.Time{}
@@ -142,16 +142,16 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 	return analysis.Fold(h.analysis, w.spec, *w.point, round)
 }
 
-// hookResults summarizes the hooks of a round.
+// hookResults summarizes a round's hooks.
 type hookResults struct {
-	// failures are the reasons of hooks that reject the release, and errors the reasons of hooks
-	// that could not be called.
+	// failures are the reasons given by hooks that reject the release, and errors the reasons why hooks could
+	// not be called.
 	failures, errors []string
 	// incomplete reports that a result is missing.
 	incomplete bool
 }
 
-// resultsOf returns the results of the hooks of this round.
+// resultsOf returns the hook results of this round.
 func resultsOf(known []v1alpha1.HookStatus, questions []hook.Call) hookResults {
 	var out hookResults
 	for _, q := range questions {

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// answers is a fake of the pools: it returns the results that a test sets, and records requests.
+// answers fakes the pools: it returns the results that a test sets, and records requests.
 type answers struct {
 	round    *analysis.Round // nil means that there is no result yet
 	outcomes map[string]hook.Outcome
@@ -67,7 +67,7 @@ func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	return o
 }
 
-// see sets the rollout of a scene without a client. There are no Services.
+// see sets a scene's rollout without a client. There are no Services.
 func see(o *observed) *observed {
 	o.rollout = nil
 	if place := hook.RolloutOf(o.microservice, o.release); place != nil {
@@ -92,7 +92,7 @@ func hooked(types ...v1alpha1.HookType) func(*v1alpha1.Microservice) {
 	}
 }
 
-// TestListenAsks checks that the requests depend only on the state of the rollout.
+// TestListenAsks checks that the requests depend only on the rollout's state.
 func TestListenAsks(t *testing.T) {
 	t.Parallel()
 	both := func(more ...func(*v1alpha1.Microservice)) func(*v1alpha1.Microservice) {
@@ -123,14 +123,14 @@ func TestListenAsks(t *testing.T) {
 		"a step without traffic":             {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight = 0 })), time.Minute, "measure nothing rollback event"},
 		"a step with a match":                {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
 		"a step with a mirror":               {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
-		"paused at a gate, measured on":      {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
+		"paused at a gate, still measured":   {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
 		"stable":                             {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
 		"another release is in progress":     {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
 		"no row":                             {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
 		"hooks without an analysis":          {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
 		"neither":                            {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
 		"an analysis without hooks":          {measured, time.Second, ""},
-		"no canary strategy any more":        {func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
+		"no longer a canary strategy":        {func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = nil }, time.Minute, "measure nothing"},
 		"events do not delay the next check": {hooked(v1alpha1.HookEvent, v1alpha1.HookPostRollout), time.Minute, "measure nothing event"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,13 +145,13 @@ func TestListenAsks(t *testing.T) {
 				t.Errorf("the Microservice was changed:\n%s", diff)
 			}
 			if !h.requeueAt.IsZero() && !h.requeueAt.After(noon.Add(test.after)) {
-				t.Errorf("wants to be requeued at %s, which is over", h.requeueAt)
+				t.Errorf("requeued at %s, which is in the past", h.requeueAt)
 			}
 		})
 	}
 }
 
-// player simulates reconciles: each writes the results of the previous reconcile.
+// player simulates reconciles, each of which writes the results of the previous reconcile.
 type player struct {
 	*testing.T
 	o      *observed
@@ -172,7 +172,7 @@ func (p *player) pass(after time.Duration) string {
 	p.result = runChecks(p.a, p.o, p.now)
 	see(p.o)
 	if again := runChecks(p.a, p.o, p.now); !cmp.Equal(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})) {
-		p.Errorf("the same reconcile again has another result:\n%s", cmp.Diff(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
+		p.Errorf("repeating the reconcile has another result:\n%s", cmp.Diff(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
 	}
 	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.result.analysis, p.result.hooks
 	var words []string
@@ -192,7 +192,7 @@ func (p *player) want(after time.Duration, want string) {
 	}
 }
 
-// answer sets the answer to the current call of a hook.
+// answer sets the answer to a hook's current call.
 func (p *player) answer(name string, yes bool) {
 	p.Helper()
 	see(p.o)
@@ -208,7 +208,7 @@ func (p *player) answer(name string, yes bool) {
 	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "its answer"}
 }
 
-// unanswered sets that the current call of a hook gets no answer.
+// unanswered makes a hook's current call fail without an answer.
 func (p *player) unanswered(name string) {
 	p.Helper()
 	p.answer(name, false)
@@ -229,7 +229,7 @@ func (p *player) step(n int32, since time.Duration) {
 	p.o.microservice.Status.ReleaseGroups[1].Rollout.Step, p.o.microservice.Status.ReleaseGroups[1].Rollout.WaitingSince = n, &at
 }
 
-// TestRoundOfMetricsAndHooks checks that a round requires the measurements and the answer of each hook.
+// TestRoundOfMetricsAndHooks checks that a round requires the measurements and an answer from each hook.
 func TestRoundOfMetricsAndHooks(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) })
@@ -257,11 +257,11 @@ func TestMetricsWithoutHooks(t *testing.T) {
 	p := playWay(t, measured)
 	p.want(0, "step 1 Running 0/0")
 	if want := noon.Add(time.Minute); !p.result.requeueAt.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.result.requeueAt, want)
+		t.Errorf("requeued at %s, want %s", p.result.requeueAt, want)
 	}
 	p.want(time.Minute, "step 1 Running 0/0")
 	if !p.result.requeueAt.IsZero() {
-		t.Errorf("wants to look at %s while it waits for an answer", p.result.requeueAt)
+		t.Errorf("requeued at %s while it waits for an answer", p.result.requeueAt)
 	}
 	p.measure(v1alpha1.MeasurementFailed)
 	p.want(61*time.Second, "step 1 Failed 0/1")
@@ -279,7 +279,7 @@ func TestHooksWithoutMetrics(t *testing.T) {
 		t.Errorf("within the interval: %q", p.a.asked)
 	}
 	if want := noon.Add(65 * time.Second); !p.result.requeueAt.Equal(want) {
-		t.Errorf("wants to look at %s, want %s", p.result.requeueAt, want)
+		t.Errorf("requeued at %s, want %s", p.result.requeueAt, want)
 	}
 	if p.pass(66 * time.Second); len(p.a.asked) == 0 {
 		t.Error("the second round calls no receiver")
@@ -288,7 +288,7 @@ func TestHooksWithoutMetrics(t *testing.T) {
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
 }
 
-// TestHookWithoutAnAnswer checks that a round in which a hook gets no answer counts as not measured.
+// TestHookWithoutAnAnswer checks that a round in which a hook call gets no answer counts as not measured.
 func TestHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
@@ -302,8 +302,8 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 	p.want(67*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
-// TestMetricsNextToAHookWithoutAnAnswer checks that a failing metric counts while a hook gets no answer, and
-// that an answer within the round counts too.
+// TestMetricsNextToAHookWithoutAnAnswer checks that a failing metric counts while a hook call gets no answer,
+// and that an answer within the round also counts.
 func TestMetricsNextToAHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	both := func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) }
@@ -334,7 +334,8 @@ func TestHooksForAnotherStep(t *testing.T) {
 	p.want(61*time.Second, "step 3 Running 0/0")
 }
 
-// TestFailuresAreOfTheRun checks that failures count for all steps of a rollout, and that another rollout starts without failures.
+// TestFailuresAreOfTheRun checks that failures count across all steps of a rollout, and that another rollout
+// starts without failures.
 func TestFailuresAreOfTheRun(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
@@ -377,6 +378,6 @@ func TestGateDoesNotCountAsFailure(t *testing.T) {
 	p.answer("confirmpromotion", false)
 	p.want(4*time.Minute, "step 1 Passed 4/0, confirmpromotion Open")
 	if slices.Contains(p.a.asked, "confirmpromotion") {
-		t.Error("an open gate is called again")
+		t.Error("the hook of an open gate is called again")
 	}
 }

@@ -1,10 +1,10 @@
-// Package versionedmicroservice runs releases. Each VersionedMicroservice owns one
-// Deployment and, if configured, a HorizontalPodAutoscaler, a PodDisruptionBudget and the
-// Jobs of hooks. Its status reports whether it is available, or why not.
+// Package versionedmicroservice runs releases. Each VersionedMicroservice owns one Deployment and, if
+// configured, a HorizontalPodAutoscaler, a PodDisruptionBudget, and the Jobs of hooks. Its status reports
+// whether the release is available, or why it is not.
 //
-// Analyses and hooks of a release in a rollout run in the background: a reconcile records
-// the available results, and requests missing results. The Microservice controller reads
-// the results from the status of the release.
+// During a release's rollout, its analyses and hooks run in the background: a reconcile records the available
+// results, and requests missing results. The Microservice controller reads the results from the release's
+// status.
 //
 //	controller.go        setup, RBAC, Reconcile
 //	observe.go           the input of a reconcile
@@ -65,14 +65,14 @@ import (
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
-// The name of the controller, and the field manager of its writes.
+// Name of the controller, and field manager of its writes.
 const (
 	name       = "versionedmicroservice"
 	fieldOwner = "heighliner-" + name
 )
 
-// statusInterval is the minimum time between two status writes of one release that do not
-// report a transition.
+// statusInterval is the minimum time between two status writes for one release that do not report a
+// transition.
 const statusInterval = time.Second
 
 // Options of the controller.
@@ -87,7 +87,7 @@ type Options struct {
 	// Outbound restricts the addresses that analyses and hooks may call. If nil, the
 	// default restrictions apply.
 	Outbound *outbound.Policy
-	// UserAgent is the user agent of the requests of analyses and hooks. Defaults to heighliner.
+	// UserAgent is the user agent for the requests of analyses and hooks. Defaults to heighliner.
 	UserAgent string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
@@ -102,13 +102,14 @@ type reconciler struct {
 	events  status.Recorder
 	journal *status.Journal
 	checks  checker
-	// created contains the Deployments that this process created, by name of the release.
+	// created contains the Deployments that this process created, by the name of their release.
 	created sync.Map
-	// exclusive contains the releases that wait for the end of the pods of other releases.
+	// exclusive contains the releases that wait for the pods of other releases to end.
 	exclusive exclusiveGroups
-	// ending contains the releases that wait for the end of the pods of their previews.
+	// ending contains the releases that wait for the pods of their previews to end.
 	ending podWaits
-	// differs contains the time at which the status of a release began to differ from the stored status, by name of the release.
+	// differs contains the times at which the status of releases began to differ from the stored status, by
+	// the name of the release.
 	differs sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues

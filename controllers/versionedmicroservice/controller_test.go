@@ -41,7 +41,7 @@ func newRelease(namespace string, replicas int32) *v1alpha1.VersionedMicroservic
 	}
 }
 
-// create creates the release like the Microservice controller.
+// create creates the release as the Microservice controller does.
 func create(t *testing.T, release *v1alpha1.VersionedMicroservice) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	if err := world.Create(t.Context(), release); err != nil {
@@ -69,7 +69,8 @@ func deploymentOf(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
 }
 
-// reads waits until the status of the release, in the form "<ready> <condition>=<status> … failure", is the wanted text.
+// reads waits until the release's status, in the form "<ready> <condition>=<status> … failure", equals the
+// wanted text.
 func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -90,7 +91,7 @@ func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	})
 }
 
-// play simulates the kubelet for all pods of a release, as soon as there are n pods.
+// play simulates the kubelet for all of a release's pods, as soon as there are n pods.
 func play(t *testing.T, release *v1alpha1.VersionedMicroservice, n int, edit func(*corev1.Pod)) {
 	t.Helper()
 	eventually(t, func() string {
@@ -197,7 +198,7 @@ func TestImageFailures(t *testing.T) {
 	play(t, release, 1, waitingPod("ImagePullBackOff", `Back-off pulling image "registry.example.com/shop:1.0.0": ErrImagePull: failed to resolve reference "registry.example.com/shop:1.0.0": registry.example.com/shop:1.0.0: not found`))
 	pass(t, release, 2)
 	if n := len(world.writes.in(release.Namespace)); n != written {
-		t.Errorf("the back-off of the kubelet cost %d writes", n-written)
+		t.Errorf("the back-off of the kubelet caused %d writes", n-written)
 	}
 }
 
@@ -208,7 +209,7 @@ func TestPodsRefused(t *testing.T) {
 		release := create(t, newRelease(namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), 1))
 		reads(t, release, "0/1 "+failing(v1alpha1.FailurePodSecurityViolation))
 		if strings.Contains(release.Status.Message, releaseName) || !strings.HasPrefix(release.Status.Message, "violates PodSecurity") {
-			t.Errorf("message %q names a pod that never existed", release.Status.Message)
+			t.Errorf("message %q contains the name of a pod that never existed", release.Status.Message)
 		}
 	})
 	t.Run("by a quota", func(t *testing.T) {
@@ -253,9 +254,9 @@ func TestDeploymentIsKept(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"scaled by hand": func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) },
-		"paused":         func(d *appsv1.Deployment) { d.Spec.Paused = true },
-		"labels removed": func(d *appsv1.Deployment) { d.Labels = nil },
+		"scaled manually": func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) },
+		"paused":          func(d *appsv1.Deployment) { d.Spec.Paused = true },
+		"labels removed":  func(d *appsv1.Deployment) { d.Labels = nil },
 		"strategy changed": func(d *appsv1.Deployment) {
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 		},
@@ -293,8 +294,8 @@ func TestDeploymentIsKept(t *testing.T) {
 	})
 }
 
-// TestRevivedReleaseRefusesOldScaleDown checks that a scale-down by an old leader fails after the
-// release is revived (protocol rule 2).
+// TestRevivedReleaseRefusesOldScaleDown checks that a scale-down by an old leader fails after the release has
+// been revived (protocol rule 2).
 func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
@@ -315,7 +316,7 @@ func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 }
 
 // TestAnotherHashRollsNothing checks that pods are not restarted if a new version of Heighliner or of its
-// libraries computes another hash of the same template.
+// libraries computes a different hash for the same template.
 func TestAnotherHashRollsNothing(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
@@ -341,7 +342,7 @@ func TestAnotherHashRollsNothing(t *testing.T) {
 		})
 	}
 	if revision := d.Annotations["deployment.kubernetes.io/revision"]; revision != "1" {
-		t.Errorf("revision %s: the pods were rolled", revision)
+		t.Errorf("revision %s: the pods were restarted", revision)
 	}
 	reads(t, release, "1/1 "+isAvailable)
 }
@@ -358,7 +359,7 @@ func TestForeignDeployment(t *testing.T) {
 	release := create(t, newRelease(ns, 2))
 	reads(t, release, strings.ReplaceAll("0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", v1alpha1.FailureNameConflict))
 	if !strings.Contains(release.Status.Message, `Deployment "`+releaseName+`" exists`) {
-		t.Errorf("message %q does not name the object", release.Status.Message)
+		t.Errorf("message %q does not contain the name of the object", release.Status.Message)
 	}
 	live := deploymentOf(release)
 	fetch(t, live)
@@ -399,7 +400,7 @@ func TestBudget(t *testing.T) {
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.DisruptionBudget = nil })
 	eventually(t, func() string {
 		if err := world.Get(t.Context(), client.ObjectKeyFromObject(budget), budget); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Sprintf("the budget is still there: %v", err)
+			return fmt.Sprintf("the budget still exists: %v", err)
 		}
 		return ""
 	})
@@ -444,8 +445,8 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 	})
 }
 
-// TestReadinessFailing checks that a release whose container runs and never becomes ready reports the failed
-// probe and its answer before the deadline, and also after its pods are deleted.
+// TestReadinessFailing checks that a release whose container runs but never becomes ready reports the failed
+// probe and its answer before the deadline, and even after its pods are deleted.
 func TestReadinessFailing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -474,7 +475,7 @@ func TestReadinessFailing(t *testing.T) {
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
-	// The rollback is written before the release is scaled down, like in the Microservice controller.
+	// The rollback is written before the release is scaled down, as in the Microservice controller.
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{
 		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: v1alpha1.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: v1alpha1.FailureReadinessFailing}}}}
 	if err := world.Status().Update(t.Context(), ms); err != nil {
@@ -483,7 +484,7 @@ func TestReadinessFailing(t *testing.T) {
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", v1alpha1.FailureReadinessFailing))
 	if release.Status.Message != want {
-		t.Errorf("message %q when the pods are gone, want %q", release.Status.Message, want)
+		t.Errorf("message %q after the pods were deleted, want %q", release.Status.Message, want)
 	}
 }
 

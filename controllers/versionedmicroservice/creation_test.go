@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pending returns a pod of the given age on a node, with the statuses of its containers.
+// pending returns a pod with the given age on a node, with the statuses of its containers.
 func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age))},
@@ -32,9 +32,9 @@ func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }
 
-// TestCauseOfAPodThatDoesNotStart checks that the following causes are external, because every other version
-// would have them too: a node that has no address for a pod, cannot attach its volume or is slow to pull its image, an
-// unavailable scheduler, and a queue that keeps pods waiting with a scheduling gate.
+// TestCauseOfAPodThatDoesNotStart checks that the following causes are external, because they would affect
+// every other version too: a node that has no address for a pod, cannot attach its volume, or is slow to pull
+// its image; an unavailable scheduler; and a queue that keeps pods waiting with a scheduling gate.
 func TestCauseOfAPodThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	withInit := func(pod corev1.Pod, containers ...corev1.ContainerStatus) corev1.Pod {
@@ -84,14 +84,14 @@ func TestCauseOfAPodThatDoesNotStart(t *testing.T) {
 			}
 		})
 	}
-	t.Run("its own failures come first", func(t *testing.T) {
+	t.Run("the release's own failures come first", func(t *testing.T) {
 		t.Parallel()
 		o := &observed{release: newRelease("default", 2), pods: []corev1.Pod{pending(time.Hour, waits("shop", "ContainerCreating")), pending(time.Hour, runs("shop", time.Hour))}}
 		if got := diagnose(o, rolloutState{}, noon); got.reason != v1alpha1.FailureReadinessFailing {
 			t.Errorf("%q (%s), want %q", got.reason, got.message, v1alpha1.FailureReadinessFailing)
 		}
 	})
-	t.Run("in half of a short deadline", func(t *testing.T) {
+	t.Run("after half of a short deadline", func(t *testing.T) {
 		t.Parallel()
 		o := &observed{release: newRelease("default", 1), pods: []corev1.Pod{pending(31*time.Second, waits("shop", "ContainerCreating"))}}
 		o.microservice = &v1alpha1.Microservice{}
@@ -102,7 +102,7 @@ func TestCauseOfAPodThatDoesNotStart(t *testing.T) {
 	})
 }
 
-// TestNativeSidecarThatIsNeverReady checks that an init container that keeps running and does not become
+// TestNativeSidecarThatIsNeverReady checks that an init container that keeps running but does not become
 // ready is a failure of the release, even if another pod cannot be scheduled.
 func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 	}{
 		"its startup probe fails":   {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing"))}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
 		"its readiness probe fails": {[]corev1.Pod{pod(sidecar(time.Hour, true), ready)}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its readiness probe fails`},
-		"it starts":                 {[]corev1.Pod{pod(sidecar(time.Second, false), waits("shop", "PodInitializing"))}, "", ""},
+		"it is starting":            {[]corev1.Pod{pod(sidecar(time.Second, false), waits("shop", "PodInitializing"))}, "", ""},
 		"its startup probe fails, another pod cannot be scheduled": {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing")), noRoom}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,13 +83,13 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
 }
 
-// wasActive reports whether a release was active. Only then an event records that the release is available
-// again. Events of the Microservice record the successful start of a new release.
+// wasActive reports whether a release was active. Only for such a release does an event record that it is
+// available again. Events of the Microservice record the successful start of a new release.
 func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive
 }
 
-// hookEvents returns the events of decisions of hooks, and of hooks that cannot be called.
+// hookEvents returns the events for hook decisions, and for hooks that cannot be called.
 func hookEvents(before, now []v1alpha1.HookStatus) []status.Event {
 	var events []status.Event
 	for _, h := range now {
@@ -112,7 +112,7 @@ func hookEvents(before, now []v1alpha1.HookStatus) []status.Event {
 	return events
 }
 
-// analysisEvents returns the events of a new result of the analysis.
+// analysisEvents returns the events for a new result of the analysis.
 func analysisEvents(before, now *v1alpha1.ReleaseAnalysis) []status.Event {
 	if now == nil || before != nil && before.Run == now.Run && before.Step == now.Step && before.Phase == now.Phase {
 		return nil

@@ -18,10 +18,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// exclusiveGroups prevents releases of an exclusive group from running at the same time. The Microservice decides which release
-// should have pods (protocol rule 47). Before the controller creates the first pod of this release, it checks at the API server, not
-// in the cache, that no other release of the group should have pods or has pods, including terminating pods. The lock of the group
-// prevents two workers from starting two releases after such checks.
+// exclusiveGroups prevents releases of an exclusive group from running at the same time. The Microservice
+// decides which release should have pods (protocol rule 47). Before the controller creates this release's
+// first pod, it checks with the API server, not the cache, that no other release of the group should have
+// pods or has pods, including terminating pods. The group's lock prevents two workers from starting two
+// releases after such checks.
 //
 // The zero value is ready to use.
 type exclusiveGroups struct {
@@ -29,7 +30,7 @@ type exclusiveGroups struct {
 	podWaits
 }
 
-// errChanged is the cause of a conflict error if the specification of a release has changed.
+// errChanged is the cause of a conflict error if a release's specification has changed.
 var errChanged = errors.New("its specification changed")
 
 // lock returns the lock of a group. Several groups may share a lock.
@@ -42,9 +43,9 @@ func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 // predecessor is another release whose pods an exclusive release waits for.
 type predecessor struct {
 	release string
-	// pod is the first pod that should have ended, and node its node; empty if no pod is terminating.
+	// pod is the pod that should end first, and node its node; empty if no pod is terminating.
 	pod, node string
-	// late is the time at which this pod should have ended; zero if no pod is terminating.
+	// late is the time by which this pod should have ended; zero if no pod is terminating.
 	late time.Time
 }
 
@@ -76,9 +77,10 @@ func (o *observed) startsExclusive() bool {
 	return o.deployment == nil || o.own() != nil && o.deployment.Spec.Replicas != nil && *o.deployment.Spec.Replicas == 0
 }
 
-// awaitExclusive sets o.predecessor to the release whose pods a release of an exclusive group waits for before it gets its first
-// pods. The caller must call the returned function after it has requested the pods. The error is a conflict if the release changed
-// in the meantime: it may no longer be the release that should have pods.
+// awaitExclusive sets o.predecessor to the release whose pods must end before a release of an exclusive group
+// gets its first pods. The caller must call the returned function after it has requested the pods. The error
+// is a conflict if the release changed in the meantime, because it may no longer be the release that should
+// have pods.
 func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func(), err error) {
 	release, none := o.release, func() {}
 	name := client.ObjectKeyFromObject(release)

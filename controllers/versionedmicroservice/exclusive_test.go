@@ -29,7 +29,7 @@ func exclusiveRelease(namespace string, n int, replicas int32) *v1alpha1.Version
 	return release
 }
 
-// podsOf returns the pods of a release.
+// podsOf returns a release's pods.
 func podsOf(t *testing.T, release *v1alpha1.VersionedMicroservice) []corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList
@@ -102,14 +102,14 @@ func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 			return text
 		}
 		if n := *d.Spec.Replicas; n != 0 {
-			return fmt.Sprintf("the Deployment of a release that waits has %d replicas", n)
+			return fmt.Sprintf("the Deployment of a waiting release has %d replicas", n)
 		}
 		return ""
 	})
 }
 
-// TestExclusiveInvalidTemplate checks that a release whose Deployment the API server rejects reports this error, and not that it waits
-// for the other release, so that the other release keeps its pods.
+// TestExclusiveInvalidTemplate checks that a release whose Deployment the API server rejects reports this
+// error, and does not report that it waits for the other release, so that the other release keeps its pods.
 func TestExclusiveInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -160,8 +160,9 @@ func TestExclusiveEvictedPod(t *testing.T) {
 	reads(t, next, "1/1 "+isAvailable)
 }
 
-// TestExclusiveNeverOverlaps checks that pods of two releases of a group never exist at the same time, for any order in which three
-// releases are scaled, and even if plans from outdated facts let two releases have pods.
+// TestExclusiveNeverOverlaps checks that pods of two releases of a group never exist at the same time,
+// regardless of the order in which three releases are scaled, and even if plans based on outdated facts let
+// two releases have pods.
 func TestExclusiveNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -219,7 +220,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 		if random.IntN(3) == 0 {
 			eventually(t, func() string {
 				if n := len(podsOf(t, b)); n == 0 {
-					return "the only release that is to have pods has none"
+					return "the only release that should have pods has none"
 				}
 				return ""
 			})
@@ -232,7 +233,8 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveReads checks that without an exclusive release nothing is read from the API server, and no release waits.
+// TestExclusiveReads checks that, without an exclusive release, nothing is read from the API server, and no
+// release waits.
 func TestExclusiveReads(t *testing.T) {
 	release := exclusiveRelease("shop", 0, 1)
 	scaled, kept := int32(0), int32(1)
@@ -242,12 +244,12 @@ func TestExclusiveReads(t *testing.T) {
 		live      *appsv1.Deployment
 		want      bool
 	}{
-		"a first pod":                    {1, true, nil, true},
-		"a first pod after a scale-down": {1, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, true},
-		"more pods":                      {2, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &kept}}, false},
-		"no pods":                        {0, true, nil, false},
-		"a usual release":                {1, false, nil, false},
-		"a foreign Deployment ":          {1, true, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}, Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, false},
+		"a first pod":                     {1, true, nil, true},
+		"a first pod after a scale-down":  {1, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, true},
+		"more pods":                       {2, true, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &kept}}, false},
+		"no pods":                         {0, true, nil, false},
+		"a release that is not exclusive": {1, false, nil, false},
+		"a foreign Deployment ":           {1, true, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}, Spec: appsv1.DeploymentSpec{Replicas: &scaled}}, false},
 	} {
 		r := release.DeepCopy()
 		r.UID, r.Spec.Replicas, r.Spec.Availability.Exclusive = "1", c.replicas, c.exclusive
@@ -255,7 +257,7 @@ func TestExclusiveReads(t *testing.T) {
 			c.live.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(r, v1alpha1.GroupVersion.WithKind("VersionedMicroservice"))}
 		}
 		if got := (&observed{release: r, deployment: c.live}).startsExclusive(); got != c.want {
-			t.Errorf("%s: asks for other releases: %t, want %t", name, got, c.want)
+			t.Errorf("%s: lists other releases: %t, want %t", name, got, c.want)
 		}
 	}
 }

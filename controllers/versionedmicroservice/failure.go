@@ -14,13 +14,12 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// failure is the cause why a release is not available. The zero failure means that no cause is
-// known yet.
+// failure is the reason why a release is not available. The zero failure means that no cause is known yet.
 type failure struct {
 	// reason is one of the values of status.failure.
 	reason string
-	// message describes the cause. It contains no counts, names or delays that change while the
-	// cause remains the same.
+	// message describes the cause. It contains no counts, names, or delays that change while the cause
+	// remains the same.
 	message string
 	// requeueAt is the end of the grace period of a starting container; zero if no container
 	// is in its grace period.
@@ -52,12 +51,12 @@ var ranks = map[string]int{
 const (
 	// rankTried is the rank of pods that run and do not become ready, if enough pods ran.
 	rankTried = 9
-	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers
-	// ran: a pod may require other pods to become ready, and a container other containers.
+	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers ran. A pod
+	// may require other pods to become ready, and a container may require other containers.
 	rankNotTried = 15
 )
 
-// diagnose returns the most specific failure of the pods of a release.
+// diagnose returns the most specific failure of a release's pods.
 func diagnose(o *observed, state rolloutState, now time.Time) failure {
 	all, tried := []failure{replicaFailure(o.own())}, 0
 	for i := range o.pods {
@@ -93,9 +92,9 @@ func diagnose(o *observed, state rolloutState, now time.Time) failure {
 	return worst
 }
 
-// terminated reports whether a pod is being deleted or has ended. The pods of a Deployment
-// always restart their containers. A pod in a final phase was therefore evicted, or its node is
-// gone. It remains until it is garbage collected, and another pod replaces it.
+// terminated reports whether a pod is being deleted or has ended. The pods of a Deployment always restart
+// their containers. A pod in a final phase was therefore evicted, or its node no longer exists. The pod
+// remains until it is garbage collected, and another pod replaces it.
 func terminated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
@@ -106,8 +105,8 @@ func containersReady(pod *corev1.Pod) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
-// complete reports whether all containers of a pod are running, and from what time. The
-// restart of a container after its exit does not change this time.
+// complete reports whether all of a pod's containers are running, and since when. The restart of a container
+// after its exit does not change this time.
 func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		running, end := c.State.Running, c.LastTerminationState.Terminated
@@ -135,13 +134,12 @@ func replicaFailure(deployment *appsv1.Deployment) failure {
 	return failure{}
 }
 
-// denied matches the decision of an admission webhook or policy. The rest of its message
-// is free text.
+// denied matches the decision of an admission webhook or policy. The rest of the message is free text.
 var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
 
-// undecided matches errors of a server that could not decide whether to admit the pod: because a
-// webhook is unavailable or returns invalid responses, or because of an error of the server. The
-// ReplicaSet records only the text of such an error.
+// undecided matches errors of a server that could not decide whether to admit the pod, because a webhook is
+// unavailable or returns invalid responses, or because of an internal error. The ReplicaSet records only the
+// text of such an error.
 var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed calling webhook\b|^Timeout: |\brequest did not complete within\b|` +
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
@@ -173,7 +171,8 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 		f := notRunning(c, "init container")
 		if f.reason == "" && isSidecar(o.release, c.Name) {
 			f = notReady(o, state, c, since, now)
-			// The next containers start when the startup probe of the sidecar succeeds. The probe cannot depend on these containers.
+			// The next containers start when the sidecar's startup probe succeeds. The probe cannot depend on
+			// these containers.
 			f.notTried = !whole && c.Started != nil && *c.Started
 		}
 		found = append(found, f)
@@ -189,7 +188,7 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 	return found
 }
 
-// notScheduled returns why a pod has no node: no node is suitable, or no scheduler has assigned a
+// notScheduled returns why a pod has no node. Either no node is suitable, or no scheduler has assigned a
 // node, because of a scheduling gate or because no scheduler responds.
 func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	var scheduled corev1.PodCondition
@@ -210,8 +209,8 @@ func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureUnschedulable, message: cmp.Or(scheduled.Message, "no scheduler has assigned the pod to a node")}
 }
 
-// notCreated returns a failure if the node of a pod does not create its network, its volumes or a
-// container. The containers that could show a failure of the release have not started then.
+// notCreated returns a failure if a pod's node does not create the pod's network, its volumes, or one of its
+// containers. In this case, the containers that could show a failure of the release have not started.
 func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	since := pod.CreationTimestamp.Time
 	if start := pod.Status.StartTime; start != nil && start.After(since) {
@@ -253,12 +252,13 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureContainerCreating, message: what + "; the events of the pod show the cause"}
 }
 
-// hasStatuses reports whether the kubelet of a node has reported the containers of a pod.
+// hasStatuses reports whether a node's kubelet has reported a pod's containers.
 func hasStatuses(pod *corev1.Pod) bool {
 	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
 }
 
-// isSidecar reports whether an init container is a sidecar, which runs as long as the other containers: its restartPolicy is Always.
+// isSidecar reports whether an init container is a sidecar, which runs as long as the other containers
+// because its restartPolicy is Always.
 func isSidecar(release *v1alpha1.VersionedMicroservice, name string) bool {
 	return slices.ContainsFunc(release.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -286,9 +286,9 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 	return crash(c, who)
 }
 
-// pulls classifies errors of registries and container runtimes for failed pulls. The first match
-// counts. Missing permissions come first, because registries and token servers also answer "not
-// found" to clients that may not pull an image.
+// pulls classifies the errors that registries and container runtimes return for failed pulls. The first match
+// counts. Missing permissions come first, because registries and token servers also answer "not found" to
+// clients that may not pull an image.
 var pulls = []struct {
 	matches *regexp.Regexp
 	reason  string
@@ -299,14 +299,14 @@ var pulls = []struct {
 	{regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`), v1alpha1.FailureImageNotFound},
 }
 
-// address matches the URLs of requests in a message.
+// address matches the request URLs in a message.
 var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 
 // backOff matches the prefix that the kubelet adds to the cause while it waits to retry.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
-// pullFailure classifies a failed pull. Only a definite problem of the image is a failure of the
-// release. Missing credentials and an unavailable registry are external causes.
+// pullFailure classifies a failed pull. Only a definite problem with the image is a failure of the release.
+// Missing credentials and an unavailable registry are external causes.
 func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
 	f := failure{reason: v1alpha1.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}
@@ -314,7 +314,7 @@ func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 		f.reason = v1alpha1.FailureImageUnusable
 		return f
 	}
-	// The user chooses the name of the image. The name may contain any of the words.
+	// The user chooses the image's name, which may contain any of these words.
 	text := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
 	for _, pull := range pulls {
 		if pull.matches.MatchString(text) {
@@ -345,8 +345,8 @@ func crash(c corev1.ContainerStatus, who string) failure {
 	return failure{reason: v1alpha1.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
 }
 
-// exitUnknown reports whether the exit of a container was not observed, because its node or the
-// container runtime failed.
+// exitUnknown reports whether a container's exit was not observed, because its node or the container runtime
+// failed.
 func exitUnknown(end *corev1.ContainerStateTerminated) bool {
 	return end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown"
 }
@@ -355,7 +355,7 @@ func exitUnknown(end *corev1.ContainerStateTerminated) bool {
 // exactly this time.
 const grace = 30 * time.Second
 
-// graceOf returns the grace period: at most half of the progress deadline, so that the cause is
+// graceOf returns the grace period, which is at most half of the progress deadline, so that the cause is
 // known when the deadline passes.
 func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
@@ -364,8 +364,8 @@ func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// creationTime returns how long a node may take to create a container, including the pull of its
-// image: at most half of the progress deadline, so that the cause is known when the deadline passes.
+// creationTime returns how long a node may take to create a container, including pulling its image. This is
+// at most half of the progress deadline, so that the cause is known when the deadline passes.
 func creationTime(ms *v1alpha1.Microservice) time.Duration {
 	const most = 5 * time.Minute
 	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
@@ -374,9 +374,9 @@ func creationTime(ms *v1alpha1.Microservice) time.Duration {
 	return min(most, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// notReady returns the failure of a container that runs and has not become ready within the time
-// that its probes allow. The time starts when all containers of the pod run. The containers of
-// a failed release get no more time.
+// notReady returns the failure of a container that is running but has not become ready within the time that
+// its probes allow. The time starts when all of the pod's containers are running. The containers of a failed
+// release get no more time.
 func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
 		return failure{}
@@ -398,7 +398,7 @@ func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, 
 		reason:  v1alpha1.FailureReadinessFailing,
 		message: fmt.Sprintf("container %q runs, but its %s probe fails", c.Name, probe),
 	}
-	// Keep the first message: later ones differ only in addresses.
+	// Keep the first message: later messages differ only in addresses.
 	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message) {
 		f.message = old.Message
 		return f

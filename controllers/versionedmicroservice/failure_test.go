@@ -63,7 +63,7 @@ func TestDiagnose(t *testing.T) {
 		want       failure
 	}{
 		"nothing known":         {},
-		"a pod that goes":       {pods: []corev1.Pod{going}},
+		"a terminating pod":     {pods: []corev1.Pod{going}},
 		"just created":          {pods: []corev1.Pod{waiting("ContainerCreating", "")}},
 		"image 404":             {pods: []corev1.Pod{waiting("ErrImagePull", `failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
 		"image 404 later":       {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1": ErrImagePull: failed to pull: r/shop:1: not found`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": failed to pull: r/shop:1: not found`}},
@@ -71,10 +71,10 @@ func TestDiagnose(t *testing.T) {
 		"old back-off":          {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
 		"registry is down":      {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
 		"no permission to pull": {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
-		"bad image name":        {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: v1alpha1.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
+		"invalid image name":    {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: v1alpha1.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
 		"no ConfigMap":          {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: v1alpha1.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
 		"no such command":       {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: v1alpha1.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
-		"crash, next try":       {pods: []corev1.Pod{pod(again)}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
+		"crash, next attempt":   {pods: []corev1.Pod{pod(again)}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `container "shop" exited with code 2 (Error): no database` + "\n"}},
 		"init fails":            {pods: []corev1.Pod{initPod}, want: failure{reason: v1alpha1.FailureCrashLoopBackOff, message: `init container "migrate" exited with code 2 (Error): no database` + "\n"}},
 		"init done":             {pods: []corev1.Pod{initDone}, want: failure{requeueAt: noon.Add(29 * time.Second)}},
 		"no node":               {pods: []corev1.Pod{unschedulable}, want: failure{reason: v1alpha1.FailureUnschedulable, message: "0/1 nodes are available"}},
@@ -126,8 +126,9 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestCauseOfMissingCapacity checks that a release of four pods, some of which cannot be scheduled, waits for
-// capacity unless the scheduled pods show that the release would not become available with more capacity.
+// TestCauseOfMissingCapacity checks that a release with four pods, some of which cannot be scheduled, waits
+// for capacity unless the scheduled pods show that the release would not become available even with more
+// capacity.
 func TestCauseOfMissingCapacity(t *testing.T) {
 	t.Parallel()
 	shop := func(c corev1.ContainerStatus) corev1.Pod {
@@ -153,23 +154,23 @@ func TestCauseOfMissingCapacity(t *testing.T) {
 	}{
 		"no pod is scheduled":                                    {"----", "", v1alpha1.FailureUnschedulable},
 		"all scheduled pods are ready":                           {"rrr-", "", v1alpha1.FailureUnschedulable},
-		"all scheduled pods start":                               {"sss-", "", v1alpha1.FailureUnschedulable},
+		"all scheduled pods are starting":                        {"sss-", "", v1alpha1.FailureUnschedulable},
 		"one cannot be scheduled, the others are never ready":    {"uuu-", "", v1alpha1.FailureReadinessFailing},
 		"half of them are scheduled, and are never ready":        {"uu--", "", v1alpha1.FailureReadinessFailing},
 		"half of them are scheduled, and one is never ready":     {"ru--", "", v1alpha1.FailureReadinessFailing},
 		"one is scheduled, and may need the others":              {"u---", "", v1alpha1.FailureUnschedulable},
 		"one is never ready, another cannot be scheduled":        {"rru-", "", v1alpha1.FailureReadinessFailing},
-		"one is never ready, others start":                       {"uss-", "", v1alpha1.FailureUnschedulable},
+		"one is never ready, others are starting":                {"uss-", "", v1alpha1.FailureUnschedulable},
 		"one crashes, the others cannot be scheduled":            {"c---", "", v1alpha1.FailureCrashLoopBackOff},
 		"one crashes, others are ready, one cannot be scheduled": {"rrc-", "", v1alpha1.FailureCrashLoopBackOff},
-		"the quota refuses one, the others are ready":            {"rrr", quota, v1alpha1.FailureQuotaExceeded},
-		"the quota refuses one, others are never ready":          {"uuu", quota, v1alpha1.FailureReadinessFailing},
-		"the quota refuses all but one":                          {"u", quota, v1alpha1.FailureQuotaExceeded},
+		"the quota rejects one, the others are ready":            {"rrr", quota, v1alpha1.FailureQuotaExceeded},
+		"the quota rejects one, others are never ready":          {"uuu", quota, v1alpha1.FailureReadinessFailing},
+		"the quota rejects all but one":                          {"u", quota, v1alpha1.FailureQuotaExceeded},
 		"a webhook is down, the others are never ready":          {"uuu", down, v1alpha1.FailureReadinessFailing},
 		"a webhook is down, the others are ready":                {"rrr", down, v1alpha1.FailureAdmissionUnavailable},
 		"one cannot be pulled, the others are never ready":       {"uuui", "", v1alpha1.FailureReadinessFailing},
 		"one cannot be pulled, the others are ready":             {"rrri", "", v1alpha1.FailureImagePullBackOff},
-		"policy refuses one, another cannot be pulled":           {"rri", `pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' denied request: no`, v1alpha1.FailurePodRejected},
+		"a policy rejects one, another cannot be pulled":         {"rri", `pods "shop-x1" is forbidden: ValidatingAdmissionPolicy 'images' denied request: no`, v1alpha1.FailurePodRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,9 +192,9 @@ func TestCauseOfMissingCapacity(t *testing.T) {
 	}
 }
 
-// TestCauseOfAMissingSidecar checks a container that does not become ready and may require another container of
-// its pod. While an external cause prevents the other container from running, the release waits, for any number of
-// replicas. Complete pods show the failure as before.
+// TestCauseOfAMissingSidecar checks a container that does not become ready and may require another container
+// of its pod. While an external cause prevents the other container from running, the release waits,
+// regardless of the number of replicas. Complete pods still show the failure.
 func TestCauseOfAMissingSidecar(t *testing.T) {
 	t.Parallel()
 	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {
@@ -245,39 +246,39 @@ func TestCauseOfAMissingSidecar(t *testing.T) {
 		pods string // one letter of kinds for each replica
 		want string
 	}{
-		"the sidecar cannot be pulled, one replica":                                 {"p", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, two replicas":                                {"pp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, four replicas":                               {"pppp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar cannot be pulled, the application is ready":                    {"PP", v1alpha1.FailureImagePullBackOff},
-		"the application cannot be pulled, and its sidecar needs it":                {"a", v1alpha1.FailureImagePullBackOff},
-		"half have no sidecar, the others are ready":                                {"rrpp", v1alpha1.FailureImagePullBackOff},
-		"one of two has no sidecar, the other is ready":                             {"rp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others are ready":                                  {"rrrp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others start":                                      {"sssp", v1alpha1.FailureImagePullBackOff},
-		"one has no sidecar, the others are complete and never ready":               {"uuup", v1alpha1.FailureReadinessFailing},
-		"half are complete and never ready":                                         {"uupp", v1alpha1.FailureReadinessFailing},
-		"one of two is complete and never ready":                                    {"up", v1alpha1.FailureReadinessFailing},
-		"half are complete, and one of them is never ready":                         {"rupp", v1alpha1.FailureReadinessFailing},
-		"one of four is complete and never ready, and may need them all":            {"uppp", v1alpha1.FailureImagePullBackOff},
-		"half have no sidecar, the others cannot be scheduled":                      {"pp--", v1alpha1.FailureImagePullBackOff},
-		"the image of the sidecar does not exist":                                   {"x", v1alpha1.FailureImageNotFound},
-		"one registry of four reports that the sidecar does not exist":              {"pppx", v1alpha1.FailureImageNotFound},
-		"the application crashes without its sidecar":                               {"c", v1alpha1.FailureCrashLoopBackOff},
-		"the application of one crashes without its sidecar":                        {"pppc", v1alpha1.FailureCrashLoopBackOff},
-		"the sidecar is being created, with no other cause":                         {"mm", v1alpha1.FailureReadinessFailing},
-		"the sidecar of half is being created, the others cannot be scheduled":      {"mm--", v1alpha1.FailureUnschedulable},
-		"the sidecar of half is being created, and cannot be pulled for the others": {"mmpp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar was pulled at last, and the application has time":              {"bb", ""},
-		"the sidecar of one was pulled at last":                                     {"pppb", v1alpha1.FailureImagePullBackOff},
-		"a sidecar that starts again gives the application no more time":            {"B", v1alpha1.FailureReadinessFailing},
-		"an init container waits for its image, one replica":                        {"n", v1alpha1.FailureImagePullBackOff},
-		"an init container waits for its image, four replicas":                      {"nnnn", v1alpha1.FailureImagePullBackOff},
-		"an init container of half waits, the others are ready":                     {"rrnn", v1alpha1.FailureImagePullBackOff},
-		"an init container of half waits, the others are never ready":               {"uunn", v1alpha1.FailureReadinessFailing},
-		"an init container of all but one waits, one is never ready":                {"unnn", v1alpha1.FailureImagePullBackOff},
-		"the image of an init container does not exist":                             {"nnnN", v1alpha1.FailureImageNotFound},
-		"a native sidecar is lost, and cannot be pulled again":                      {"o", v1alpha1.FailureImagePullBackOff},
-		"native sidecars are lost, and cannot be pulled again":                      {"rroo", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, one replica":                                          {"p", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, two replicas":                                         {"pp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, four replicas":                                        {"pppp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar cannot be pulled, the application is ready":                             {"PP", v1alpha1.FailureImagePullBackOff},
+		"the application cannot be pulled, and its sidecar needs it":                         {"a", v1alpha1.FailureImagePullBackOff},
+		"half have no sidecar, the others are ready":                                         {"rrpp", v1alpha1.FailureImagePullBackOff},
+		"one of two has no sidecar, the other is ready":                                      {"rp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others are ready":                                           {"rrrp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others are starting":                                        {"sssp", v1alpha1.FailureImagePullBackOff},
+		"one has no sidecar, the others are complete and never ready":                        {"uuup", v1alpha1.FailureReadinessFailing},
+		"half are complete and never ready":                                                  {"uupp", v1alpha1.FailureReadinessFailing},
+		"one of two is complete and never ready":                                             {"up", v1alpha1.FailureReadinessFailing},
+		"half are complete, and one of them is never ready":                                  {"rupp", v1alpha1.FailureReadinessFailing},
+		"one of four is complete and never ready, and may need them all":                     {"uppp", v1alpha1.FailureImagePullBackOff},
+		"half have no sidecar, the others cannot be scheduled":                               {"pp--", v1alpha1.FailureImagePullBackOff},
+		"the image of the sidecar does not exist":                                            {"x", v1alpha1.FailureImageNotFound},
+		"for one of four pods, the registry reports that the sidecar's image does not exist": {"pppx", v1alpha1.FailureImageNotFound},
+		"the application crashes without its sidecar":                                        {"c", v1alpha1.FailureCrashLoopBackOff},
+		"the application of one crashes without its sidecar":                                 {"pppc", v1alpha1.FailureCrashLoopBackOff},
+		"the sidecar is being created, with no other cause":                                  {"mm", v1alpha1.FailureReadinessFailing},
+		"the sidecars of half are being created, the others cannot be scheduled":             {"mm--", v1alpha1.FailureUnschedulable},
+		"the sidecars of half are being created, and cannot be pulled for the others":        {"mmpp", v1alpha1.FailureImagePullBackOff},
+		"the sidecar was finally pulled, and the application has time":                       {"bb", ""},
+		"the sidecar of one was finally pulled":                                              {"pppb", v1alpha1.FailureImagePullBackOff},
+		"a sidecar that starts again gives the application no more time":                     {"B", v1alpha1.FailureReadinessFailing},
+		"an init container waits for its image, one replica":                                 {"n", v1alpha1.FailureImagePullBackOff},
+		"an init container waits for its image, four replicas":                               {"nnnn", v1alpha1.FailureImagePullBackOff},
+		"an init container of half waits, the others are ready":                              {"rrnn", v1alpha1.FailureImagePullBackOff},
+		"an init container of half waits, the others are never ready":                        {"uunn", v1alpha1.FailureReadinessFailing},
+		"an init container of all but one waits, one is never ready":                         {"unnn", v1alpha1.FailureImagePullBackOff},
+		"the image of an init container does not exist":                                      {"nnnN", v1alpha1.FailureImageNotFound},
+		"a native sidecar is lost, and cannot be pulled again":                               {"o", v1alpha1.FailureImagePullBackOff},
+		"native sidecars are lost, and cannot be pulled again":                               {"rroo", v1alpha1.FailureImagePullBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,16 +318,16 @@ func TestEndedFromOutside(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"evicted, and its successor cannot be scheduled":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted while it was killed for its memory":       {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, the pod cannot be scheduled":  {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, and it ended well":            {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted long ago, its successor is starting":      {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
-		"evicted, and its successor crashes":               {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, the container starts":         {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
-		"the container runtime lost it":                    {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
-		"its end was not observed, and it ended too often": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, and the container ends":       {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"evicted, and its successor cannot be scheduled":          {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted while it was killed because of its memory usage": {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, the pod cannot be scheduled":         {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, and it ended successfully":           {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted long ago, its successor is starting":             {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
+		"evicted, and its successor crashes":                      {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, the container starts":                {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
+		"the container runtime lost it":                           {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
+		"its end was not observed, and it ended too often":        {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, and the container ends":              {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

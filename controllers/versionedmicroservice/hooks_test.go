@@ -98,8 +98,8 @@ type stage struct {
 	t       *testing.T
 	ms      *v1alpha1.Microservice
 	release *v1alpha1.VersionedMicroservice
-	// older is the group from which domains move to the release; nil if the release is not the
-	// first release of its group.
+	// older is the group from which domains move to the release; nil if the release is not the first in its
+	// group.
 	older *v1alpha1.ReleaseGroup
 }
 
@@ -120,7 +120,7 @@ func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 	return s
 }
 
-// write writes a rollout state: the row of the release, and its rollout.
+// write writes a rollout state: the release's row, and its rollout.
 func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	s.t.Helper()
 	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
@@ -149,7 +149,7 @@ func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	})
 }
 
-// hook waits for the phase of a hook in the status of the release.
+// hook waits until a hook has a phase in the release's status.
 func (s *stage) hook(name string, want v1alpha1.HookPhase) v1alpha1.HookStatus {
 	s.t.Helper()
 	var got v1alpha1.HookStatus
@@ -177,7 +177,7 @@ func (s *stage) called(r *receiver, name string, n int) {
 	})
 }
 
-// TestHooksOfARelease tests the rollout of a release with gates, a check and messages on an API server.
+// TestHooksOfARelease tests a release's rollout with gates, a check, and messages on an API server.
 func TestHooksOfARelease(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -195,7 +195,7 @@ func TestHooksOfARelease(t *testing.T) {
 	s.called(r, "confirmrollout", 2)
 	closed := s.hook("confirmrollout", v1alpha1.HookWaiting)
 	if closed.Run != 5 || closed.Step != 0 || !closed.Since.Time.Equal(at.Truncate(time.Microsecond)) {
-		t.Errorf("the gate's status %+v does not name run, step and gate time", closed)
+		t.Errorf("the gate's status %+v does not contain the rollout, step, and gate time", closed)
 	}
 	s.hook("rollback", v1alpha1.HookWaiting)
 	s.hook("event", v1alpha1.HookDelivered)
@@ -215,7 +215,7 @@ func TestHooksOfARelease(t *testing.T) {
 		return ""
 	})
 
-	t.Log("it opens, and is asked no more")
+	t.Log("it opens, and its hook is no longer called")
 	r.say("confirmrollout", 200)
 	open := s.hook("confirmrollout", v1alpha1.HookOpen)
 	if open.ID != closed.ID || open.Message != "HTTP 200" || open.Attempts < 3 {
@@ -223,7 +223,7 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 	calls = len(r.of("confirmrollout"))
 
-	t.Log("a check that fails is final")
+	t.Log("a failed check is final")
 	at2 := metav1.NowMicro()
 	s.write(pending, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GatePreRollout, GateTime: &at2})
 	s.hook("prerollout", v1alpha1.HookFailed)
@@ -235,7 +235,7 @@ func TestHooksOfARelease(t *testing.T) {
 		t.Errorf("an open gate was called %d more times", n-calls)
 	}
 
-	t.Log("the end is reported once, and nothing else is asked")
+	t.Log("the end is reported once, and no other hook is called")
 	failed := v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "HookFailed", LastTransitionTime: metav1.NowMicro()}
 	r.say("postrollout", 200)
 	s.write(failed, nil)
@@ -253,7 +253,7 @@ func TestHooksOfARelease(t *testing.T) {
 		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: v1alpha1.ReleaseError, Reason: "HookFailed", Passed: []string{"confirmrollout"},
 		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
-		t.Errorf("the end was reported so (-want +got):\n%s", diff)
+		t.Errorf("the end was reported as follows (-want +got):\n%s", diff)
 	}
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
@@ -265,8 +265,8 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 }
 
-// TestHooksAfterARestart checks that another manager continues from the status: it repeats calls without
-// an answer, with the same ID, and no calls with an answer.
+// TestHooksAfterARestart checks that another manager continues from the status: it repeats calls without an
+// answer, with the same ID, but does not repeat calls with an answer.
 func TestHooksAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -312,7 +312,7 @@ func TestHooksAfterARestart(t *testing.T) {
 		t.Errorf("one call has the IDs %v", ids)
 	}
 	if n := len(asks.hooks.Outcomes(client.ObjectKeyFromObject(s.release))); n != 1 {
-		t.Errorf("the next manager has asked %d questions, want the open one", n)
+		t.Errorf("the next manager has made %d calls, want only the unanswered one", n)
 	}
 }
 
@@ -365,8 +365,8 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// TestHookThatCannotBeCalled checks that a hook that the manager must not call is reported once, and that a
-// corrected hook is called immediately, regardless of its interval.
+// TestHookThatCannotBeCalled checks that a hook that the manager must not call is reported only once, and
+// that a corrected hook is called immediately, regardless of its interval.
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -393,8 +393,8 @@ func TestHookThatCannotBeCalled(t *testing.T) {
 	})
 }
 
-// TestAnalysisOfARelease checks that a bad canary is measured with a server that simulates Prometheus, and
-// that the status contains the result and the measurements.
+// TestAnalysisOfARelease checks that a failing canary is measured with a server that simulates Prometheus,
+// and that the status contains the result and the measurements.
 func TestAnalysisOfARelease(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -440,7 +440,7 @@ func TestAnalysisOfARelease(t *testing.T) {
 		t.Errorf("the result is %+v", a)
 	}
 	if a.LastTime.Time.Before(since.Add(10 * time.Second)) {
-		t.Errorf("the first round is of %s, less than an interval after %s", a.LastTime, since)
+		t.Errorf("the first round is at %s, less than an interval after %s", a.LastTime, since)
 	}
 	if s.release.Status.Step != "1/2 Analysis" {
 		t.Errorf("step %q", s.release.Status.Step)
@@ -448,12 +448,12 @@ func TestAnalysisOfARelease(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if want := `errors{release="` + releaseName + `",service=~"inside|outside"}`; len(queries) != 1 || queries[0] != want {
-		t.Errorf("asked %q, want %q once", queries, want)
+		t.Errorf("queried %q, want %q once", queries, want)
 	}
 }
 
-// TestAnalysisFromAnOlderGroup checks that the first release of a group to which domains move from an older
-// group is measured like any canary, and compared with the active release of the older group.
+// TestAnalysisFromAnOlderGroup checks that, if domains move from an older group to a new group, the new
+// group's first release is measured like any canary, and compared with the active release of the older group.
 func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -517,7 +517,8 @@ type noMetrics struct{ prometheus.Registerer }
 func (noMetrics) Register(prometheus.Collector) error  { return nil }
 func (noMetrics) MustRegister(...prometheus.Collector) {}
 
-// TestHooksOfTheEndOfAPreview checks that the hooks are called once, when no pod of the group remains.
+// TestHooksOfTheEndOfAPreview checks that the hooks for the end of a preview are called once, when none of
+// the group's pods remain.
 func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -554,7 +555,7 @@ func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	}
 	change(t, pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	if got := s.hook("postpreview", v1alpha1.HookDelivered); got.Since == nil || !got.Since.Time.Equal(since.Time) {
-		t.Errorf("the status of the hook is %+v, want that it is for %s", got, since)
+		t.Errorf("the status of the hook is %+v, want a status for %s", got, since)
 	}
 	steady(t, s.release)
 	if n := len(r.of("postpreview")); n != 1 {

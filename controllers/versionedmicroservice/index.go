@@ -26,8 +26,8 @@ import (
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// CacheByObject configures a manager's cache for this controller: it contains only objects with
-// the label of a release, and only the fields of pods that explain why they are not ready.
+// CacheByObject configures a manager's cache for this controller. The cache contains only objects with the
+// label of a release, and only those fields of pods that explain why the pods are not ready.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimPod keeps a pod's names, labels and status.
+// trimPod keeps a pod's names, labels, and status.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -77,8 +77,8 @@ func budgetChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// autoscalerChanged admits edits. It ignores the status, which changes with each read of the
-// metrics. It does not use the generation, which not all versions of Kubernetes set for this kind.
+// autoscalerChanged admits edits. It ignores the status, which changes each time the metrics are read. It
+// does not use the generation, because not all versions of Kubernetes set it for this kind.
 func autoscalerChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -134,7 +134,7 @@ func statesToReleases() handler.EventHandler {
 	}
 }
 
-// templateToReleases enqueues the releases in rollouts whose analysis is defined by a template.
+// templateToReleases enqueues the releases that are being rolled out and whose analysis is defined by a template.
 func (r *reconciler) templateToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
 		var list v1alpha1.MicroserviceList
@@ -192,7 +192,7 @@ func relaxed(before, now *corev1.ResourceQuota) bool {
 	return len(before.Status.Hard) == 0 && len(now.Status.Hard) > 0 // a quota rejects all pods until its status contains the limits
 }
 
-// quotaToReleases enqueues the releases of a namespace that a ResourceQuota blocks.
+// quotaToReleases enqueues the releases in a namespace that are blocked by a ResourceQuota.
 func (r *reconciler) quotaToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, quota client.Object) []ctrl.Request {
 		var releases v1alpha1.VersionedMicroserviceList

@@ -15,7 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestTimeoutOfACachedJob checks that job.timeout decides when a Job counts as not started, even for a Job from the cache.
+// TestTimeoutOfACachedJob checks that job.timeout determines when a Job counts as not started, even for a Job
+// from the cache.
 func TestTimeoutOfACachedJob(t *testing.T) {
 	t.Parallel()
 	job := resources.Job(newRelease("default", 1), hook.Call{
@@ -29,12 +30,13 @@ func TestTimeoutOfACachedJob(t *testing.T) {
 	}
 	at, ok := hook.NotStartedBy(cached.(*batchv1.Job))
 	if !ok || !at.Equal(noon.Add(2*time.Hour)) {
-		t.Errorf("the timeout is 2h, and the Job counts as one that does not start after %s", at.Sub(noon))
+		t.Errorf("the timeout is 2h, but the Job counts as not started after %s", at.Sub(noon))
 	}
 }
 
-// TestJobWithAPodThatIsNotReady checks that a pod with a node counts as started although it is not ready: init containers run, a native
-// sidecar is not ready, or the pod has just ended. A migration is then not deleted, and a round does not count as unanswered.
+// TestJobWithAPodThatIsNotReady checks that a pod with a node counts as started although it is not ready,
+// because init containers are running, a native sidecar is not ready, or the pod has just ended. The
+// migration must then not be deleted, and the round must not count as unanswered.
 func TestJobWithAPodThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(11 * time.Minute)
@@ -45,7 +47,7 @@ func TestJobWithAPodThatIsNotReady(t *testing.T) {
 		"no pod":                        {nil, true},
 		"a pod without a node":          {func(*corev1.Pod) {}, true},
 		"a pod of another Job":          {func(p *corev1.Pod) { p.Spec.NodeName, p.OwnerReferences = "node", nil }, true},
-		"init containers run":           {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodPending }, false},
+		"init containers are running":   {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodPending }, false},
 		"the pod has just ended":        {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodSucceeded }, false},
 		"a failed pod that was counted": {func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase, p.Finalizers = "node", corev1.PodFailed, nil }, true},
 		"the node of the pod is lost":   {func(p *corev1.Pod) { p.Spec.NodeName, p.DeletionTimestamp = "node", &metav1.Time{Time: noon} }, true},
@@ -75,7 +77,7 @@ func TestJobWithAPodThatIsNotReady(t *testing.T) {
 			}
 			round := hook.JobOutcome(o.jobs[0].Job, v1alpha1.Hook{Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{}}, "", now)
 			if round.Unanswered != test.deleted {
-				t.Errorf("for a round the outcome is %+v", round)
+				t.Errorf("for a round, the outcome is %+v", round)
 			}
 		})
 	}

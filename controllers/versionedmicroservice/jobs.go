@@ -21,17 +21,17 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// hookJob is a Job of the release for a call of a hook.
+// hookJob is one of the release's Jobs, for a hook call.
 type hookJob struct {
 	*batchv1.Job
-	// log is the termination message of the last pod. It is read when the Job has ended.
+	// log is the last pod's termination message. It is read when the Job has ended.
 	log string
 }
 
 // call returns the ID of the call for which the Job was created.
 func (j hookJob) call() string { return j.Annotations[v1alpha1.AnnotationHookCall] }
 
-// observeJobs reads the Jobs of the release, and the messages of Jobs that ended since the last status write.
+// observeJobs reads the release's Jobs, and the messages of Jobs that have ended since the last status write.
 func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	var list batchv1.JobList
 	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}); err != nil {
@@ -77,12 +77,12 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// podsMargin is the maximum time between the read of the pods of Jobs and the plan for the Jobs.
+// podsMargin is the maximum time between reading the pods of Jobs and planning the Jobs.
 const podsMargin = time.Minute
 
-// findPods reads, from the API server, the pods of the Jobs that would count as not started. The cache does not contain these pods. A pod
-// with a node counts as ready: its init containers may run, a native sidecar may not be ready, or it may have just ended. The kubelet ends
-// the pod after its timeout.
+// findPods reads, from the API server, the pods of the Jobs that would count as not started. The cache does
+// not contain these pods. A pod with a node counts as started: its init containers may be running, a native
+// sidecar may not be ready, or the pod may have just ended. The kubelet ends the pod after its timeout.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	for _, job := range o.jobs {
 		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
@@ -99,7 +99,8 @@ func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// started reports whether a pod of a Job has a node, is not being deleted, and is not yet counted as ended in the status of the Job.
+// started reports whether a Job's pod has a node, is not being deleted, and is not yet counted as ended in
+// the Job's status.
 func started(pod *corev1.Pod) bool {
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && (!over || slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer))
@@ -115,7 +116,7 @@ func (o *observed) activeJobs() (n int32) {
 	return n
 }
 
-// awaitsResult reports whether the result of a Job is not in the status yet.
+// awaitsResult reports whether a Job's result is not in the status yet.
 func (o *observed) awaitsResult(job hookJob) bool {
 	for _, h := range o.release.Status.Hooks {
 		if h.ID == job.call() && h.Phase != v1alpha1.HookWaiting {
@@ -125,11 +126,12 @@ func (o *observed) awaitsResult(job hookJob) bool {
 	return true
 }
 
-// maxJobPods is the maximum number of pods of a Job that are read: one more than the maximum of backoffLimit.
+// maxJobPods is the maximum number of a Job's pods that are read: one more than the maximum of backoffLimit.
 const maxJobPods = 11
 
-// jobLog returns the termination message of the pod of a Job that ended last. It reads from the API server, because the cache does not contain
-// these pods. container is the container of the release. Without the message the result is less specific.
+// jobLog returns the termination message of the Job's pod that ended last. It reads from the API server,
+// because the cache does not contain these pods. container is the release's container. Without the message,
+// the result is less specific.
 func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) string {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.Limit(maxJobPods), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
@@ -150,8 +152,9 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) 
 	return last.Message
 }
 
-// explains returns the termination state of the container that explains how a pod ended: the container of the release, or the first container
-// that failed, such as an init container. Native sidecars end after these containers.
+// explains returns the termination state of the container that explains how a pod ended: the release's
+// container, or the first container that failed, such as an init container. Native sidecars end after these
+// containers.
 func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerStateTerminated) {
 	for _, c := range slices.Concat(pod.InitContainerStatuses, pod.ContainerStatuses) {
 		end := c.State.Terminated
@@ -166,7 +169,8 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of calls with Jobs, by ID, including calls that are no longer required and have no result yet.
+// jobOutcomes returns the outcomes of calls with Jobs, by ID, including calls that are no longer required but
+// have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
 	for _, s := range o.release.Status.Hooks {
@@ -192,7 +196,7 @@ func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]
 	return out
 }
 
-// jobPlan contains the writes of Jobs for hooks.
+// jobPlan contains the writes to the Jobs of hooks.
 type jobPlan struct {
 	// create are the calls whose Jobs do not exist.
 	create []hook.Call
@@ -209,7 +213,8 @@ func (p *jobPlan) by(at time.Time) {
 	}
 }
 
-// keptRounds is the number of finished Jobs of a Rollout hook to keep. There is one Job for each round. CronJobs keep the same number by default.
+// keptRounds is the number of a Rollout hook's finished Jobs to keep. There is one Job for each round.
+// CronJobs keep the same number by default.
 const keptRounds = 3
 
 // ofRound reports whether the Job belongs to a round.
@@ -230,9 +235,10 @@ func newestFirst(jobs []hookJob) []hookJob {
 	})
 }
 
-// awaitJobs makes calls wait for Jobs of calls that are no longer required and have not ended. A migration and its reverse, or two Jobs of one
-// hook, must never run at the same time, and the hooks of the end of a preview remove objects that its other Jobs create. A Job of a round ends
-// with its step. Hooks of type Rollback and Event do not wait, because they do not change the objects that a Job may be changing.
+// awaitJobs makes calls wait for Jobs that have not ended and whose calls are no longer required. A migration
+// and its reverse, or two Jobs of one hook, must never run at the same time, and the hooks for the end of a
+// preview remove objects that the preview's other Jobs create. A round's Job ends with its step. Hooks of
+// type Rollback and Event do not wait, because they do not change the objects that a Job may be changing.
 func (o *observed) awaitJobs(questions []hook.Call) {
 	asked := func(job hookJob) bool {
 		return slices.ContainsFunc(questions, func(q hook.Call) bool { return q.Body.ID == job.call() })
@@ -250,8 +256,8 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 	}
 }
 
-// strayJobs plans the Jobs of a release that is not in the rollout state. The release is deleted when the Jobs have ended. Jobs of rounds end
-// with the rollout.
+// strayJobs plans the Jobs of a release that is not in the rollout state. The release is deleted when its
+// Jobs have ended. Jobs of rounds end with the rollout.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {
 		switch at, ok := hook.NotStartedBy(job.Job); {
@@ -268,7 +274,7 @@ func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	return p
 }
 
-// planJobs plans the Jobs of the calls that are due. It is pure.
+// planJobs plans the Jobs for the calls that are due. It is pure.
 func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	var p jobPlan
 	exists, kept := map[string]bool{}, map[string]int{}
@@ -305,8 +311,9 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	return p
 }
 
-// applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created, or cannot create yet, and the first error to
-// retry. It adds created Jobs to the observed Jobs, because the cache may not contain them before the status is written.
+// applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created or could not create
+// yet, and the first error to retry. It adds created Jobs to the observed Jobs, because the cache may not
+// contain them before the status is written.
 func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map[string]hook.Outcome, error) {
 	outcomes := map[string]hook.Outcome{}
 	var failed error
@@ -331,8 +338,9 @@ func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map
 	return outcomes, failed
 }
 
-// createJob creates a Job exactly once. The name of the Job depends only on the call, so that a stale cache,
-// or a process that ends between its writes, does not cause a second run. It returns the existing Job, if any.
+// createJob creates a Job exactly once. The Job's name depends only on the call, so a stale cache, or a
+// process that ends between its writes, does not cause a second run. createJob returns the existing Job, if
+// any.
 func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) (*batchv1.Job, error) {
 	if err := controllerutil.SetControllerReference(release, job, r.client.Scheme()); err != nil {
 		return nil, fmt.Errorf("set owner of Job %q: %w", job.Name, err)

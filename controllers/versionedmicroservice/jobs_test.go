@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// jobs returns the Jobs of the namespace of a stage.
+// jobs returns the Jobs in a stage's namespace.
 func (s *stage) jobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
@@ -70,8 +70,9 @@ func (s *stage) gate() {
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started"}, &v1alpha1.Rollout{Sequence: 5, Gate: v1alpha1.GateConfirmRollout, GateTime: &at})
 }
 
-// TestJobOpensAGate checks that the Job of a gate is created once, even after a restart of the manager, that its pod is built from
-// the release and not selected by any selector of the release, and that the gate opens when the Job succeeds.
+// TestJobOpensAGate checks that a gate's Job is created once, even after a restart of the manager, that its
+// pod is built from the release but is not matched by any of the release's selectors, and that the gate opens
+// when the Job succeeds.
 func TestJobOpensAGate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())
@@ -90,20 +91,20 @@ func TestJobOpensAGate(t *testing.T) {
 	job := jobs[0]
 	pod := job.Spec.Template
 	if _, found := pod.Labels[v1alpha1.LabelRelease]; found || pod.Labels["app"] != "" {
-		t.Errorf("selectors of the release, or of users, find the pod: %v", pod.Labels)
+		t.Errorf("selectors of the release or of users match the pod: %v", pod.Labels)
 	}
 	c := pod.Spec.Containers[0]
 	if c.Image != s.release.Spec.Template.Spec.Containers[0].Image || fmt.Sprint(c.Command) != "[/app migrate]" || *pod.Spec.ActiveDeadlineSeconds != 120 || *job.Spec.BackoffLimit != 0 {
 		t.Errorf("the Job runs %+v", pod.Spec)
 	}
 
-	t.Log("another manager, whose cache does not have the Job")
+	t.Log("another manager, whose cache does not contain the Job")
 	next := &reconciler{client: world.Client, live: world.Client, writer: apply.Writer{Client: world.Client, Live: world.Client}, clock: clock.RealClock{}}
 	q := hook.Call{Hook: s.ms.Spec.UpdateStrategy.Canary.Hooks[0], Body: hook.Body{ID: waiting.ID, Release: s.release.Name}}
 	fetch(t, s.release)
 	s.release.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("VersionedMicroservice"))
 	if outcomes, err := next.applyJobs(t.Context(), &observed{release: s.release}, jobPlan{create: []hook.Call{q}}); err != nil || !outcomes[q.Body.ID].Running || outcomes[q.Body.ID].Job != job.Name {
-		t.Errorf("the existing Job is a failure: %+v %v", outcomes, err)
+		t.Errorf("the existing Job counts as a failure: %+v %v", outcomes, err)
 	}
 	if n := len(s.jobs()); n != 1 {
 		t.Errorf("%d Jobs after a restart", n)
@@ -147,7 +148,7 @@ func TestJobEndsAGate(t *testing.T) {
 	}
 }
 
-// TestJobOfAForkShowsNoLog checks that the status does not show the log of the code of a fork.
+// TestJobOfAForkShowsNoLog checks that the status does not show the log of a fork's code.
 func TestJobOfAForkShowsNoLog(t *testing.T) {
 	t.Parallel()
 	release := newRelease("a", 1)
@@ -177,7 +178,8 @@ func TestJobOfAForkShowsNoLog(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForQuota checks that a Job that a quota rejects is not a failure of the release, and that the status shows the quota.
+// TestJobWaitsForQuota checks that a Job that a quota rejects does not count as a failure of the release, and
+// that the status shows the quota.
 func TestJobWaitsForQuota(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())

@@ -13,15 +13,16 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// migrationJob returns the Job of a call of the scene, which has not ended.
+// migrationJob returns the Job for one of the scene's calls. The Job has not ended.
 func migrationJob(o *observed, q hook.Call) hookJob {
 	job := resources.Job(o.release, q)
 	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o.release, v1alpha1.GroupVersion.WithKind("VersionedMicroservice"))}
 	return hookJob{Job: job}
 }
 
-// TestDropWaitsForCreate checks a pull request that is closed while the Job that creates its schema has no node. The Job that drops the schema
-// must not be created before the first Job has ended: otherwise the schema would be created after the drop.
+// TestDropWaitsForCreate checks a pull request that is closed while the Job that creates its schema has no
+// node. The Job that drops the schema must not be created before the first Job has ended. Otherwise, the
+// schema would be created after the drop.
 func TestDropWaitsForCreate(t *testing.T) {
 	t.Parallel()
 	o := scene(0, 0)
@@ -46,7 +47,7 @@ func TestDropWaitsForCreate(t *testing.T) {
 	}
 	second := runChecks(&answers{}, see(o), noon.Add(time.Minute))
 	for _, q := range second.jobs.create {
-		t.Errorf("Job of %s is created, and Job %s has not ended", q.Hook.Name, o.jobs[0].Name)
+		t.Errorf("the Job of %s is created, but Job %s has not ended", q.Hook.Name, o.jobs[0].Name)
 	}
 }
 

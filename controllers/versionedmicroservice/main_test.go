@@ -31,17 +31,17 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// world is an API server with the controllers of Deployments and ReplicaSets, and
-// with this controller. There is no kubelet: tests simulate the pods.
+// world is an API server with the Deployment and ReplicaSet controllers, and with this controller. There is
+// no kubelet: tests simulate the pods.
 var world struct {
-	client.Client // reads and writes like a user, uncached and uncounted
+	client.Client // reads and writes as a user does, uncached and uncounted
 	env           *apiserver.Env
 	manager       ctrl.Manager
 	loopback      *outbound.Policy // the addresses that analyses and hooks may call
 	writes        writes
 }
 
-// writes counts the writes of the controller by namespace.
+// writes counts the controller's writes by namespace.
 type writes struct {
 	mu   sync.Mutex
 	seen map[string][]string
@@ -164,15 +164,15 @@ func cached(t *testing.T, obj client.Object) {
 	})
 }
 
-// steady waits until reconciles write nothing. The state that a test waited for may be visible before
-// the last write that results from it. A reconcile that writes each time is never steady.
+// steady waits until reconciles write nothing. The state that a test waited for may be visible before the
+// last write that results from it. If each reconcile writes, the state is never steady.
 func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {
 		before := world.writes.in(release.Namespace)
 		pass(t, release, 5)
 		if now := world.writes.in(release.Namespace); len(now) > len(before) {
-			return fmt.Sprintf("five reconciles of a stable state wrote %v", now[len(before):])
+			return fmt.Sprintf("five reconciles in a stable state wrote %v", now[len(before):])
 		}
 		return ""
 	})
@@ -218,7 +218,7 @@ func eventually(t *testing.T, check func() string) {
 	})
 }
 
-// fetch reads into obj, or returns the text of the error.
+// fetch reads an object into obj, or returns the text of the error.
 func fetch(t *testing.T, obj client.Object) string {
 	if err := world.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err.Error()

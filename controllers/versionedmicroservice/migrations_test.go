@@ -56,7 +56,7 @@ func (j hookJob) end(at time.Time) {
 	j.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}}
 }
 
-// startJob simulates the API server and the kubelet: the only created Job, which is for a hook, runs.
+// startJob simulates the API server and the kubelet: the only created Job, which belongs to a hook, is running.
 func (o *observed) startJob(t *testing.T, name string, at time.Time) {
 	t.Helper()
 	c := runChecks(&answers{}, see(o), at)
@@ -68,18 +68,18 @@ func (o *observed) startJob(t *testing.T, name string, at time.Time) {
 	o.release.Status.Hooks, o.jobs = c.hooks, append(o.jobs, job)
 }
 
-// createsNone fails a test if a Job is created while another one runs.
+// createsNone fails a test if a Job is created while another Job is running.
 func (o *observed) createsNone(t *testing.T, now time.Time) []v1alpha1.HookStatus {
 	t.Helper()
 	c := runChecks(&answers{}, see(o), now)
 	for _, q := range c.jobs.create {
-		t.Errorf("the Job of %s is created, with HLNR_STATUS %s and HLNR_REASON %s, while Job %s runs", q.Hook.Name, q.Body.Phase, q.Body.Reason, o.jobs[0].Name)
+		t.Errorf("the Job of %s is created, with HLNR_STATUS %s and HLNR_REASON %s, while Job %s is running", q.Hook.Name, q.Body.Phase, q.Body.Reason, o.jobs[0].Name)
 	}
 	return c.hooks
 }
 
-// TestRevertWaitsForMigration checks that the reverse of a running migration starts only after the migration has ended, if a user decides
-// Deprecate or a Rollback hook answers yes.
+// TestRevertWaitsForMigration checks that, if a user decides Deprecate or a Rollback hook answers yes, the
+// reverse of a running migration starts only after the migration has ended.
 func TestRevertWaitsForMigration(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -95,7 +95,8 @@ func TestRevertWaitsForMigration(t *testing.T) {
 	o.startJob(t, "revert", noon.Add(2*time.Minute))
 }
 
-// TestMigrationWaitsForRevert checks a Retry by a user while the reverse migration of the failed attempt runs.
+// TestMigrationWaitsForRevert checks that, after a user's decision Retry, the migration waits while the
+// reverse migration of the failed attempt is running.
 func TestMigrationWaitsForRevert(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -112,7 +113,7 @@ func TestMigrationWaitsForRevert(t *testing.T) {
 	o.startJob(t, "migrate", at.Add(time.Minute))
 }
 
-// TestRenamedHookWaitsForItsJob checks a hook that is renamed while its Job runs.
+// TestRenamedHookWaitsForItsJob checks that a hook that is renamed while its Job is running waits for the Job.
 func TestRenamedHookWaitsForItsJob(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -122,8 +123,8 @@ func TestRenamedHookWaitsForItsJob(t *testing.T) {
 	o.startJob(t, "migrate-up", noon.Add(2*time.Minute))
 }
 
-// TestCallsThatDoNotWaitForJobs checks that two Jobs of one gate run at the same time, that the result of a Job counts while the Job of a removed
-// hook runs, and that messages do not wait for Jobs.
+// TestCallsThatDoNotWaitForJobs checks that two Jobs of one gate can run at the same time, that the result of
+// a Job counts while the Job of a removed hook is running, and that messages do not wait for Jobs.
 func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -142,8 +143,9 @@ func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	}
 }
 
-// TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it created a Job counts the Job and contains its name, although
-// the Job is not in the cache. The release is then not deleted with the Job, and a reverse migration does not start next to it.
+// TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it created a Job counts
+// the Job and contains its name, although the Job is not in the cache. The release is therefore not deleted
+// with the Job, and a reverse migration does not start while the Job is running.
 func TestCreatedJobIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -161,12 +163,12 @@ func TestCreatedJobIsInTheStatus(t *testing.T) {
 	}
 	o.release.Status, o.jobs = next, nil
 	if err := r.findJobs(t.Context(), o); err != nil || len(o.jobs) != 1 {
-		t.Errorf("a reconcile whose cache does not have the Job finds %d, %v", len(o.jobs), err)
+		t.Errorf("a reconcile whose cache does not contain the Job finds %d, %v", len(o.jobs), err)
 	}
 }
 
-// TestJobThatIsNotInTheStatus checks a process that ended after it created a Job and before the Job was in the status. The release has no row when
-// the next process starts.
+// TestJobThatIsNotInTheStatus checks a process that ended after it created a Job but before the Job was in
+// the status. The release has no row when the next process starts.
 func TestJobThatIsNotInTheStatus(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -182,7 +184,7 @@ func TestJobThatIsNotInTheStatus(t *testing.T) {
 	}
 }
 
-// revertCommand returns the script in the guide about migrations that decides whether to revert a migration.
+// revertCommand returns the script from the guide about migrations that decides whether to revert a migration.
 func revertCommand(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to/database-migration.md")
@@ -198,8 +200,9 @@ func revertCommand(t *testing.T) string {
 	return strings.ReplaceAll(script, "/app/shop migrate down", "echo reverted")
 }
 
-// TestRevertOfTheGuide checks that the script of the guide reverts only migrations that have succeeded, for each end of a rollout. The reason
-// of the release is not sufficient: HookFailed is the same for each gate, and Aborted is the same before and after the migration.
+// TestRevertOfTheGuide checks that the script from the guide reverts only migrations that have succeeded, for
+// each possible end of a rollout. The release's reason is not sufficient: HookFailed is the same for each
+// gate, and Aborted is the same before and after the migration.
 func TestRevertOfTheGuide(t *testing.T) {
 	t.Parallel()
 	script := revertCommand(t)
@@ -259,12 +262,12 @@ func TestRevertOfTheGuide(t *testing.T) {
 			pass(o)
 			fail(o, "Aborted")
 		}, true},
-		"aborted while the migration ran, which succeeded": {func(o *observed) {
+		"aborted while the migration was running, which then succeeded": {func(o *observed) {
 			fail(o, "Aborted")
 			pass(o)
 			o.jobs[0].end(at)
 		}, true},
-		"aborted while the migration ran, which failed": {func(o *observed) {
+		"aborted while the migration was running, which then failed": {func(o *observed) {
 			fail(o, "Aborted")
 			pass(o)
 			o.jobs[0].Status = batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}
@@ -279,7 +282,7 @@ func TestRevertOfTheGuide(t *testing.T) {
 			fail(o, "Aborted")
 			o.jobs = nil
 		}, false},
-		"the migration succeeded, the traffic was given back, and the analysis failed": {func(o *observed) {
+		"the migration succeeded, the traffic was returned to the active release, and the analysis failed": {func(o *observed) {
 			o.jobs[0].end(at)
 			pass(o)
 			gate(o, "", 9, at)
@@ -287,7 +290,7 @@ func TestRevertOfTheGuide(t *testing.T) {
 			pass(o)
 			fail(o, "AnalysisFailed")
 		}, true},
-		"the smoke test was called again after the traffic was given back, and failed": {func(o *observed) {
+		"the smoke test was called again after the traffic was returned to the active release, and failed": {func(o *observed) {
 			o.jobs[0].end(at)
 			pass(o)
 			gate(o, v1alpha1.GatePreRollout, 9, at)
@@ -342,7 +345,7 @@ func TestRevertOfTheGuide(t *testing.T) {
 			fail(o, "Aborted")
 			o.jobs = nil
 		}, false},
-		"aborted while the migration ran, retried during a pause, and aborted after the migration": {func(o *observed) {
+		"aborted while the migration was running, retried during a pause, and aborted after the migration": {func(o *observed) {
 			fail(o, "Aborted")
 			pass(o)
 			retry(o)

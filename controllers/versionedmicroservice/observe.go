@@ -26,15 +26,15 @@ import (
 // observed contains the objects that a reconcile reads before it plans.
 type observed struct {
 	release       *v1alpha1.VersionedMicroservice
-	deployment    *appsv1.Deployment                     // nil if absent
+	deployment    *appsv1.Deployment                     // nil if it does not exist
 	template      string                                 // hash of its template, known from its creation until it is in the status
-	budget        *policyv1.PodDisruptionBudget          // nil if absent
-	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if absent
-	microservice  *v1alpha1.Microservice                 // nil if absent
+	budget        *policyv1.PodDisruptionBudget          // nil if it does not exist
+	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if it does not exist
+	microservice  *v1alpha1.Microservice                 // nil if it does not exist
 	pods          []corev1.Pod                           // read only while they may explain a failure
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
-	jobs          []hookJob                              // of hooks, with and without results in the status
+	jobs          []hookJob                              // Jobs of hooks, with and without results in the status
 	lostJobs      map[string]bool                        // names of Jobs that were deleted, without results in the status
 	uncached      bool                                   // a Job has lost its labels, and is not watched
 	predecessor   *predecessor                           // the release that an exclusive release waits for; nil if there is none
@@ -102,7 +102,7 @@ func (o *observed) asksHooks() bool {
 	return o.microservice != nil && o.microservice.Spec.UpdateStrategy.Canary != nil && len(o.microservice.Spec.UpdateStrategy.Canary.Hooks) > 0
 }
 
-// own returns the Deployment if this release controls it, otherwise nil.
+// own returns the Deployment if this release controls it, and otherwise nil.
 func (o *observed) own() *appsv1.Deployment {
 	if o.deployment == nil || !metav1.IsControlledBy(o.deployment, o.release) {
 		return nil
@@ -130,20 +130,20 @@ func (o *observed) missingReplicas() bool {
 	return available < o.release.Spec.Replicas
 }
 
-// failedByPods reports whether the rollout failed because of the pods of the release.
+// failedByPods reports whether the rollout failed because of the release's pods.
 func (o *observed) failedByPods(state rolloutState) bool {
 	return state.release == v1alpha1.ReleaseError && (state.reason == "ProgressDeadlineExceeded" || state.reason == "AvailabilityLost")
 }
 
-// deploymentObserved reports whether the Deployment has the desired replicas, and a status of its
-// current generation.
+// deploymentObserved reports whether the Deployment has the desired replicas, and a status for its current
+// generation.
 func (o *observed) deploymentObserved() bool {
 	d := o.own()
 	return d != nil && d.Status.ObservedGeneration >= d.Generation && hasReplicas(o.release, d)
 }
 
-// hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an
-// autoscaler it may be higher, because the autoscaler controls the replicas above the minimum.
+// hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an autoscaler, it may
+// be higher, because the autoscaler controls the replicas above the minimum.
 func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) bool {
 	if d.Spec.Replicas == nil {
 		return false
@@ -154,9 +154,9 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 	return *d.Spec.Replicas == release.Spec.Replicas
 }
 
-// probeMessages returns why probes of containers fail. Only the kubelet's events report this. It
-// reads the events once per failure and from the API server, because a cache would contain the
-// events of all pods. Without the events the message of the failure is less specific.
+// probeMessages returns why the probes of containers fail. Only the kubelet's events report these reasons.
+// probeMessages reads the events once per failure and from the API server, because a cache would contain the
+// events of all pods. Without the events, the message of the failure is less specific.
 func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
 	found := map[string]string{}
 	for i := range o.pods {
@@ -232,8 +232,8 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	return w, nil
 }
 
-// observeAnalysis reads the analysis of a rollout. While its template cannot be used, nothing is measured, and the Microservice
-// reports the reason.
+// observeAnalysis reads a rollout's analysis. While its template cannot be used, nothing is measured, and the
+// Microservice reports the reason.
 func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	var err error
 	w.spec, w.template, err = analysistemplate.Read(ctx, r.client, w.place.Microservice)
@@ -262,8 +262,7 @@ func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1a
 	return t, nil
 }
 
-// observeAddresses reads the Services and the URL of a release, for the bodies of its
-// hooks.
+// observeAddresses reads a release's Services and URL for the bodies of its hook calls.
 func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Rollout) error {
 	ms := place.Microservice
 	if canary := ms.Spec.UpdateStrategy.Canary; canary == nil || len(canary.Hooks) == 0 {

@@ -21,10 +21,10 @@ type plan struct {
 	create *appsv1.Deployment
 	// update is the desired Deployment, except for its template and replicas.
 	update *appsv1.Deployment
-	// restore is the Deployment with the template of the release. It is written only if
-	// the server finds that it changes the stored template.
+	// restore is the Deployment with the release's template. It is written only if a dry run shows that it
+	// changes the stored template.
 	restore *appsv1.Deployment
-	// retryAt is the time of the next requested retry of the ReplicaSet; zero if it is not known yet.
+	// retryAt is the time at which to request the next retry of the ReplicaSet; zero if it is not known yet.
 	retryAt time.Time
 	// scale is the number of replicas to set.
 	scale *int32
@@ -49,7 +49,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if live == nil {
 		p.create = resources.Deployment(o.release)
 		if o.predecessor != nil {
-			p.create.Spec.Replicas = new(int32(0)) // With no replicas, so that the API server checks the template before the pods of the other release end.
+			p.create.Spec.Replicas = new(int32(0)) // Create it without replicas, so that the API server checks the template before the pods of the other release end.
 		}
 		return
 	}
@@ -72,9 +72,8 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	}
 }
 
-// edited reports whether the pod template may differ from the template that this controller wrote.
-// A user who edits the template may also edit the annotation, but not the status of the
-// release.
+// edited reports whether the pod template may differ from the template that this controller wrote. A user who
+// edits the template may also edit the annotation, but not the release's status.
 //
 // known is the hash in the status, or the hash in memory since the creation of the Deployment, or "".
 // The annotation contains the hash if the template was restored, or if an earlier version of
@@ -98,8 +97,8 @@ func planBudget(o *observed, p *plan) {
 	}
 }
 
-// starts reports whether a release has no traffic yet and is not available. Its pods then require no
-// protection from evictions.
+// starts reports whether a release has no traffic yet and is not available. The pods of such a release
+// require no protection from evictions.
 func starts(o *observed) bool {
 	state := rolloutStateOf(o.microservice, o.release.Name)
 	if o.microservice == nil || state.promoted || state.release != "" && state.release != v1alpha1.ReleasePending {

@@ -11,7 +11,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestBudgetOfANewRelease checks that the budget of a new release is created with its last pod, and not later than its first traffic.
+// TestBudgetOfANewRelease checks that the budget of a new release is created when its last pod is available,
+// and no later than its first traffic.
 func TestBudgetOfANewRelease(t *testing.T) {
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "shop-1"}}
 	release.Spec.Replicas = 2
@@ -29,15 +30,15 @@ func TestBudgetOfANewRelease(t *testing.T) {
 		o    observed
 		want bool
 	}{
-		"before its Deployment":          {observed{microservice: row(v1alpha1.ReleasePending, 0)}, false},
-		"before the rollout state":       {observed{microservice: &v1alpha1.Microservice{}, deployment: available(0)}, false},
-		"with one pod of two":            {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1)}, false},
-		"available":                      {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(2)}, true},
-		"with traffic, and one pod":      {observed{microservice: row(v1alpha1.ReleaseCanary, 0), deployment: available(1)}, true},
-		"back after it was active":       {observed{microservice: row(v1alpha1.ReleasePending, 1), deployment: available(0)}, true},
-		"active without a pod":           {observed{microservice: row(v1alpha1.ReleaseActive, 1), deployment: available(0)}, true},
-		"an existing budget is kept":     {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1), budget: &policyv1.PodDisruptionBudget{}}, true},
-		"a release without Microservice": {observed{}, true},
+		"before its Deployment":              {observed{microservice: row(v1alpha1.ReleasePending, 0)}, false},
+		"before the rollout state":           {observed{microservice: &v1alpha1.Microservice{}, deployment: available(0)}, false},
+		"with one pod of two":                {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1)}, false},
+		"available":                          {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(2)}, true},
+		"with traffic, and one pod":          {observed{microservice: row(v1alpha1.ReleaseCanary, 0), deployment: available(1)}, true},
+		"starting again after it was active": {observed{microservice: row(v1alpha1.ReleasePending, 1), deployment: available(0)}, true},
+		"active without a pod":               {observed{microservice: row(v1alpha1.ReleaseActive, 1), deployment: available(0)}, true},
+		"an existing budget is kept":         {observed{microservice: row(v1alpha1.ReleasePending, 0), deployment: available(1), budget: &policyv1.PodDisruptionBudget{}}, true},
+		"a release without Microservice":     {observed{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.o.release = release

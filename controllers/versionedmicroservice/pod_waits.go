@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// podWaits contains the releases that wait for the end of pods of their group. The zero value is ready to use.
+// podWaits contains the releases that wait for pods in their group to end. The zero value is ready to use.
 type podWaits struct {
 	mu sync.Mutex
 	// groups are the groups of the waiting releases.
@@ -29,7 +29,7 @@ func groupOf(obj client.Object) groupKey {
 	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
 }
 
-// wait records that a release waits for the end of pods of its group. forget reverts it.
+// wait records that a release waits for pods in its group to end. forget reverts it.
 func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,7 +45,7 @@ func (e *podWaits) forget(release types.NamespacedName) {
 	delete(e.groups, release)
 }
 
-// releases returns the waiting releases of a group.
+// releases returns a group's waiting releases.
 func (e *podWaits) releases(group groupKey) []types.NamespacedName {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,7 +58,7 @@ func (e *podWaits) releases(group groupKey) []types.NamespacedName {
 	return names
 }
 
-// othersToWaiting enqueues the waiting releases of a group when a release of the group, or a Deployment or pod of the group, changes
+// othersToWaiting enqueues a group's waiting releases when a release, Deployment, or pod in the group changes
 // or is deleted.
 func (r *reconciler) othersToWaiting() handler.EventHandler {
 	enqueue := func(obj client.Object, q workQueue) {
@@ -74,7 +74,8 @@ func (r *reconciler) othersToWaiting() handler.EventHandler {
 	}
 }
 
-// observeEnd records whether pods of an ending preview are still running. The hooks of the end of the preview are called when the pods are gone.
+// observeEnd records whether pods of an ending preview are still running. The hooks for the end of the
+// preview are called when none of these pods remain.
 func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) error {
 	name := client.ObjectKeyFromObject(o.release)
 	if end := w.place.Group.End; end == nil || end.Release != o.release.Name {

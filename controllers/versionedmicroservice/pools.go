@@ -33,7 +33,7 @@ func newPools(mgr ctrl.Manager, opts Options) (*pools, error) {
 	}
 	calls, err := newCallMetrics(opts.Metrics)
 	if err != nil {
-		return nil, fmt.Errorf("register metrics of hooks: %w", err)
+		return nil, fmt.Errorf("register hook metrics: %w", err)
 	}
 	// Lists need an informer even if no other controller starts one.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Service{}); err != nil {

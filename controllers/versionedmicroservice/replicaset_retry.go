@@ -17,12 +17,12 @@ import (
 // retryInterval is the minimum time between two retries of a ReplicaSet.
 const retryInterval = 15 * time.Second
 
-// A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even
-// if the cause is gone. A write to the ReplicaSet makes it retry immediately, and the
-// Deployment controller copies annotations of a Deployment to its ReplicaSet. Therefore this
-// controller changes an annotation of the Deployment: after a change to the ResourceQuotas,
-// or after each retryInterval while admission is unavailable, because no watch reports its
-// end. It does so only while pods are rejected for one of these causes.
+// A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even if the cause no
+// longer exists. A write to the ReplicaSet makes it retry immediately, and the Deployment controller copies a
+// Deployment's annotations to its ReplicaSet. Therefore, this controller changes an annotation on the
+// Deployment: after a change to the ResourceQuotas, or after each retryInterval while admission is
+// unavailable, because no watch reports when admission is available again. It does so only while pods are
+// rejected because of one of these causes.
 
 // retry is a requested retry.
 type retry struct {
@@ -35,7 +35,7 @@ func (r retry) String() string {
 	return strings.TrimSpace(r.at.UTC().Format(time.RFC3339) + " " + r.quota)
 }
 
-// retryOf reads the annotation of a Deployment. It returns the zero retry if there is no valid annotation.
+// retryOf reads a Deployment's annotation. It returns the zero retry if there is no valid annotation.
 func retryOf(d *appsv1.Deployment) retry {
 	at, quota, _ := strings.Cut(d.Annotations[resources.AnnotationRetry], " ")
 	t, err := time.Parse(time.RFC3339, at)
@@ -58,7 +58,7 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	}
 	since := last.at
 	for _, c := range d.Status.Conditions {
-		// At first the ReplicaSet itself retries often enough.
+		// At first, the ReplicaSet itself retries often enough.
 		if c.Type == appsv1.DeploymentReplicaFailure && c.LastTransitionTime.After(since) {
 			since = c.LastTransitionTime.Time
 		}

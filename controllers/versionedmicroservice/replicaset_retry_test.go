@@ -29,19 +29,19 @@ func TestDecideRetry(t *testing.T) {
 		want    *retry
 		requeue time.Time
 	}{
-		"nothing is refused":             {since: time.Hour},
-		"denied by a webhook":            {message: `admission webhook "x" denied the request`, since: time.Hour},
-		"webhook just went down":         {message: webhook, since: time.Second, requeue: noon.Add(14 * time.Second)},
-		"webhook is down":                {message: webhook, since: retryInterval, want: &retry{at: noon}},
-		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, requeue: noon.Add(10 * time.Second)},
-		"webhook is down, retried":       {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryInterval)}, want: &retry{at: noon}},
-		"webhook is down again":          {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, requeue: noon.Add(14 * time.Second)},
-		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, requeue: noon.Add(retryInterval)},
-		"quota, just refused":            {message: quota, since: 0, room: "full", requeue: noon.Add(retryInterval)},
-		"quota, not retried yet":         {message: quota, since: time.Hour, room: "full", want: &retry{noon, "full"}},
-		"quota, nothing changed":         {message: quota, since: time.Hour, room: "full", last: &retry{noon.Add(-time.Hour), "full"}},
-		"quota, changed":                 {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Hour), "full"}, want: &retry{noon, "more"}},
-		"quota, changed again and again": {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Second), "full"}, requeue: noon.Add(14 * time.Second)},
+		"nothing is rejected":                  {since: time.Hour},
+		"denied by a webhook":                  {message: `admission webhook "x" denied the request`, since: time.Hour},
+		"webhook just became unavailable":      {message: webhook, since: time.Second, requeue: noon.Add(14 * time.Second)},
+		"webhook is unavailable":               {message: webhook, since: retryInterval, want: &retry{at: noon}},
+		"webhook is unavailable, just retried": {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, requeue: noon.Add(10 * time.Second)},
+		"webhook is unavailable, retried":      {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryInterval)}, want: &retry{at: noon}},
+		"webhook is unavailable again":         {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, requeue: noon.Add(14 * time.Second)},
+		"the clock was set back":               {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, requeue: noon.Add(retryInterval)},
+		"quota, just rejected":                 {message: quota, since: 0, room: "full", requeue: noon.Add(retryInterval)},
+		"quota, not retried yet":               {message: quota, since: time.Hour, room: "full", want: &retry{noon, "full"}},
+		"quota, nothing changed":               {message: quota, since: time.Hour, room: "full", last: &retry{noon.Add(-time.Hour), "full"}},
+		"quota, changed":                       {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Hour), "full"}, want: &retry{noon, "more"}},
+		"quota, changed repeatedly":            {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Second), "full"}, requeue: noon.Add(14 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +64,7 @@ func TestDecideRetry(t *testing.T) {
 			if due != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
 				if again, _ := planRetry(o, noon.Add(time.Second)); again != nil {
-					t.Errorf("a second retry a second later: %v", again)
+					t.Errorf("a second retry one second later: %v", again)
 				}
 			}
 		})
@@ -90,11 +90,11 @@ func TestGrew(t *testing.T) {
 		"the same":                {quota("2", "2"), quota("2", "2"), false},
 		"raised":                  {quota("2", "2"), quota("3", "2"), true},
 		"lowered":                 {quota("3", "2"), quota("2", "2"), false},
-		"a pod went":              {quota("2", "2"), quota("2", "1"), true},
-		"a pod came":              {quota("2", "1"), quota("2", "2"), false},
+		"a pod was deleted":       {quota("2", "2"), quota("2", "1"), true},
+		"a pod was created":       {quota("2", "1"), quota("2", "2"), false},
 		"the limit was removed":   {quota("2", "2"), quota("", ""), true},
 		"a new limit is enforced": {quota("", ""), quota("2", "0"), true},
-		"of other pods":           {quota("2", "2"), scoped, true},
+		"for other pods":          {quota("2", "2"), scoped, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,8 +105,8 @@ func TestGrew(t *testing.T) {
 	}
 }
 
-// asked waits until a retry of the ReplicaSet of a release was requested. The ReplicaSet retries
-// immediately, regardless of its back-off.
+// asked waits until a retry of a release's ReplicaSet has been requested. The ReplicaSet retries immediately,
+// regardless of its back-off.
 func asked(t *testing.T, release *v1alpha1.VersionedMicroservice, unlike string) string {
 	t.Helper()
 	var last string
@@ -139,9 +139,9 @@ func running(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	}
 }
 
-// TestRetryAfterAQuotaIsRaised checks a quota that is exceeded, and that changes while the back-off of the
-// ReplicaSet is long: a retry is requested, and another retry only if the quota admits more of a resource.
-// When the quota admits a pod, the release runs.
+// TestRetryAfterAQuotaIsRaised checks an exceeded quota that changes while the back-off of the ReplicaSet is
+// long. A retry is requested, and another retry only if the quota admits more of a resource. When the quota
+// admits a pod, the release runs.
 func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	t.Parallel()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace(t, nil)}}
@@ -177,8 +177,8 @@ func retryOfText(text string) retry {
 	return retryOf(d)
 }
 
-// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and answers again while the
-// back-off of the ReplicaSet is long: the cause is external, and a retry is requested.
+// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable and then responds again while
+// the back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
 func TestRetryWhileAWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -199,13 +199,13 @@ func TestRetryWhileAWebhookIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = world.Delete(context.WithoutCancel(t.Context()), hook) })
-	// The API server calls a webhook only some time after its creation.
+	// The API server starts calling a webhook only some time after the webhook was created.
 	eventually(t, func() string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trial"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		if err := world.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			return ""
 		}
-		return "the webhook is not asked yet"
+		return "the webhook is not called yet"
 	})
 	release := create(t, newRelease(ns, 1))
 	reads(t, release, "0/1 "+failing(v1alpha1.FailureAdmissionUnavailable))

@@ -10,21 +10,22 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// rolloutState is the state of one release in the status of a Microservice. The status of the
-// release contains a copy of some fields for users.
+// rolloutState is the state of one release in a Microservice's status. The release's status contains a copy
+// of some fields for users.
 type rolloutState struct {
 	release  v1alpha1.ReleaseStatus
 	reason   string
 	promoted bool
 	step     string
 	decision *v1alpha1.HandledDecision
-	// attempt, run and generation identify the rollout for analyses and hooks.
+	// attempt, run, and generation identify the rollout for analyses and hooks.
 	attempt    int32
 	run        *v1alpha1.Rollout
 	generation int64
 	// approval reports whether the step waits for an approval.
 	approval bool
-	// end is the time from which the release calls the hooks of the end of its preview; nil if it does not call them.
+	// end is the time from which the release calls the hooks for the end of its preview; nil if it does not
+	// call them.
 	end *metav1.MicroTime
 }
 
@@ -105,8 +106,7 @@ func (m rolloutState) equal(other rolloutState) bool {
 		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run) && equality.Semantic.DeepEqual(m.end, other.end)
 }
 
-// into copies the state into a status. Fields that the Microservice no longer records keep their
-// last value.
+// into copies the state to a status. Fields that the Microservice no longer records keep their last values.
 func (m rolloutState) into(s *v1alpha1.VersionedMicroserviceStatus) {
 	s.Step = m.step
 	s.Release = cmp.Or(m.release, s.Release)

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestURLOfARelease checks that the URL in the body of a hook is a URL at which only the release answers.
+// TestURLOfARelease checks that the URL in the body of a hook call is a URL at which only the release answers.
 func TestURLOfARelease(t *testing.T) {
 	t.Parallel()
 	to := func(url string, programmed bool, releases ...string) v1alpha1.DomainStatus {
@@ -31,14 +31,14 @@ func TestURLOfARelease(t *testing.T) {
 		policies []v1alpha1.NetworkPolicy
 		want     string
 	}{
-		"no policy":             {nil, ""},
-		"its own domain":        {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "old", "new"), to("https://canary", true, "new"))}, "https://canary"},
-		"not programmed":        {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", false, "new"))}, ""},
-		"of another release":    {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true, "old"))}, ""},
-		"with another release":  {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "new", "old"))}, ""},
-		"without a backend":     {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true))}, ""},
-		"without an address":    {[]v1alpha1.NetworkPolicy{policy("a", to("", true, "new"))}, ""},
-		"the same in any order": {[]v1alpha1.NetworkPolicy{policy("b", to("https://b", true, "new")), policy("a", to("https://a", true, "new"))}, "https://a"},
+		"no policy":                     {nil, ""},
+		"its own domain":                {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "old", "new"), to("https://canary", true, "new"))}, "https://canary"},
+		"not programmed":                {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", false, "new"))}, ""},
+		"a domain of another release":   {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true, "old"))}, ""},
+		"shared with another release":   {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "new", "old"))}, ""},
+		"without a backend":             {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true))}, ""},
+		"without an address":            {[]v1alpha1.NetworkPolicy{policy("a", to("", true, "new"))}, ""},
+		"the same domains in any order": {[]v1alpha1.NetworkPolicy{policy("b", to("https://b", true, "new")), policy("a", to("https://a", true, "new"))}, "https://a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := urlOf(test.policies, "new"); got != test.want {
@@ -48,7 +48,7 @@ func TestURLOfARelease(t *testing.T) {
 	}
 }
 
-// TestHooksKnowWhereTheReleaseIs checks that the body of a hook contains the addresses of the release.
+// TestHooksKnowWhereTheReleaseIs checks that the body of a hook call contains the release's addresses.
 func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")

@@ -15,12 +15,12 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// loaded adds a load test in each round, as a Job.
+// loaded adds a load test to each round, as a Job.
 func loaded(ms *v1alpha1.Microservice) {
 	ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "load", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Command: []string{"/load"}}}}
 }
 
-// jobFor returns the Job of a call.
+// jobFor returns the Job for a call.
 func jobFor(id string) hookJob {
 	return hookJob{Job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job-" + id, Labels: map[string]string{v1alpha1.LabelHook: "load"}, Annotations: map[string]string{
 		v1alpha1.AnnotationHookCall: id, v1alpha1.AnnotationHookType: string(v1alpha1.HookRollout),
@@ -44,7 +44,8 @@ func TestFinishedJobsOfRounds(t *testing.T) {
 	}
 }
 
-// TestRequeueForAJobWithoutANode checks that the release is requeued, because no event reports that a pod still has no node when it should have ended.
+// TestRequeueForAJobWithoutANode checks that the release is requeued, because no event reports that a pod
+// that should have ended still has no node.
 func TestRequeueForAJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(loaded)
@@ -65,12 +66,12 @@ func TestRequeueForAJobWithoutANode(t *testing.T) {
 	}
 	calls[0].Hook.Job = nil // edited to a URL
 	if at := planJobs(o, calls, calls, noon.Add(time.Minute)).next; !at.IsZero() {
-		t.Errorf("for a URL the next reconcile is at %v", at)
+		t.Errorf("for a URL, the next reconcile is at %v", at)
 	}
 }
 
-// TestLogOfAJob checks that a Job reports the message of the container of the release, or of a failed init container of the release. A native
-// sidecar, which ends after these containers, reports nothing.
+// TestLogOfAJob checks that a Job reports the message of the release's container, or of one of its failed
+// init containers. A native sidecar, which ends after these containers, reports nothing.
 func TestLogOfAJob(t *testing.T) {
 	t.Parallel()
 	ended := func(name string, code int32, message string, after time.Duration) corev1.ContainerStatus {
@@ -81,13 +82,13 @@ func TestLogOfAJob(t *testing.T) {
 		init, containers []corev1.ContainerStatus
 		want             string
 	}{
-		"an init container fails":             {[]corev1.ContainerStatus{ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
-		"it fails next to a sidecar":          {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second), ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
-		"it fails after another one":          {[]corev1.ContainerStatus{ended("read", 0, "read", 0), ended("wait", 1, "no database", time.Second)}, []corev1.ContainerStatus{waiting}, "no database"},
-		"a sidecar ends last":                 {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 1, "locked", 0)}, "locked"},
-		"it succeeds next to a sidecar":       {[]corev1.ContainerStatus{ended("proxy", 0, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 0, "3 tables", 0)}, "3 tables"},
-		"an injected container, which failed": {nil, []corev1.ContainerStatus{ended("mesh", 1, "reset", -time.Second), ended("shop", 0, "3 tables", 0)}, "3 tables"},
-		"no container has ended":              {nil, []corev1.ContainerStatus{waiting}, ""},
+		"an init container fails":                   {[]corev1.ContainerStatus{ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"an init container fails next to a sidecar": {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second), ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"an init container fails after another one": {[]corev1.ContainerStatus{ended("read", 0, "read", 0), ended("wait", 1, "no database", time.Second)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"a sidecar ends last":                       {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 1, "locked", 0)}, "locked"},
+		"the Job succeeds next to a sidecar":        {[]corev1.ContainerStatus{ended("proxy", 0, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 0, "3 tables", 0)}, "3 tables"},
+		"an injected container failed":              {nil, []corev1.ContainerStatus{ended("mesh", 1, "reset", -time.Second), ended("shop", 0, "3 tables", 0)}, "3 tables"},
+		"no container has ended":                    {nil, []corev1.ContainerStatus{waiting}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,8 +106,9 @@ func TestLogOfAJob(t *testing.T) {
 	}
 }
 
-// TestFailingMetricsBehindAJob checks that metrics outside of their ranges fail the canary, even while the Job of a Rollout hook has no node: "failed: any
-// metric is outside of its ranges" (docs/explanation/analysis.md).
+// TestFailingMetricsBehindAJob checks that metrics outside of their ranges fail the canary, even while a
+// Rollout hook's Job has no node: "failed: any metric is outside of its ranges"
+// (docs/explanation/analysis.md).
 func TestFailingMetricsBehindAJob(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(func(ms *v1alpha1.Microservice) { measured(ms); loaded(ms) })
@@ -119,11 +121,12 @@ func TestFailingMetricsBehindAJob(t *testing.T) {
 		}
 	}
 	if a := o.release.Status.Analysis; a.Phase != v1alpha1.AnalysisFailed {
-		t.Errorf("after %d rounds that measured a failing canary in an hour the analysis is %s, with %d failed rounds", len(ask.asked), a.Phase, a.Failures)
+		t.Errorf("after %d rounds that measured a failing canary within an hour, the analysis is %s, with %d failed rounds", len(ask.asked), a.Phase, a.Failures)
 	}
 }
 
-// TestRoundOfAReleaseWithoutARow checks that the load test of a superseded release is stopped, and that its migration runs to its end.
+// TestRoundOfAReleaseWithoutARow checks that the load test of a superseded release is stopped, but that its
+// migration runs to completion.
 func TestRoundOfAReleaseWithoutARow(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)

@@ -16,7 +16,7 @@ import (
 // secretReader reads Secrets one at a time from the API server, and does not keep them.
 type secretReader struct{ live client.Reader }
 
-// The keys of Secrets to which hooks refer.
+// Keys in the Secrets to which hooks refer.
 const (
 	keySign = "key"
 	keyCA   = "ca.crt"
@@ -38,7 +38,7 @@ func (s secretReader) Secret(ctx context.Context, namespace, name string) (map[s
 	return secret.Data, nil
 }
 
-// hook reads the credentials of a hook.
+// hook reads a hook's credentials.
 func (s secretReader) hook(ctx context.Context, namespace string, h *v1alpha1.Hook) (hook.Credentials, error) {
 	key, err := s.value(ctx, namespace, "secretRef", h.SecretRef, keySign)
 	if err != nil {

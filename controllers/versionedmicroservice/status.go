@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of conditions, in addition to the values of status.failure.
+// Condition reasons, in addition to the values of status.failure.
 const (
 	reasonAvailable    = "Available"
 	reasonStarting     = "Starting"
@@ -34,9 +34,9 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	next.Analysis, next.Hooks, next.ActiveJobs = results.analysis, results.hooks, o.activeJobs()
 	f := failureOf(o, done, state, now)
 	if o.deploymentOutdated(done) {
-		// The Deployment's status is of an older generation. Keep the previous status, whose
-		// observedGeneration shows that it is outdated, instead of a mix of both. The failure of
-		// a release is reported as long as pods show it.
+		// The Deployment's status is for an older generation. Keep the previous status, whose
+		// observedGeneration shows that it is outdated, instead of a mix of both. A release's failure is
+		// reported as long as pods show it.
 		if o.failedByPods(state) && f.message != "" {
 			next.Failure, next.Message = f.reason, status.Line(f.message)
 		}
@@ -60,9 +60,9 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	return next, f.requeueAt
 }
 
-// deploymentOutdated reports whether the Deployment's status is of an older generation: this
-// reconcile wrote the Deployment, or the Deployment controller has not observed it yet. If the
-// Deployment cannot be written, its status counts when the Deployment controller has observed it.
+// deploymentOutdated reports whether the Deployment's status is for an older generation, because this
+// reconcile wrote the Deployment or the Deployment controller has not observed it yet. If the Deployment
+// cannot be written, its status counts once the Deployment controller has observed it.
 func (o *observed) deploymentOutdated(done applied) bool {
 	if o.predecessor != nil && done.deployment == nil {
 		return false // The Deployment has no pods, and should not have pods yet.
@@ -93,8 +93,8 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 	if o.release.Spec.Replicas > 0 {
 		return failure{}
 	}
-	// The pods that showed the failure are gone, possibly before the failure was recorded.
-	// Continue to report the failure.
+	// The pods that showed the failure no longer exist. They may have been deleted before the failure was
+	// recorded. Continue to report the failure.
 	old := o.release.Status
 	switch state.release {
 	case v1alpha1.ReleaseError:
@@ -113,8 +113,9 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 	return failure{}
 }
 
-// accepted reports whether the API server has accepted the Deployment since the status showed that it was rejected. Until then, the planner
-// requests no replicas of an exclusive release. An older Deployment that exists and cannot be scaled does not count as accepted.
+// accepted reports whether the API server has accepted the Deployment since the status showed its rejection.
+// Until then, the planner requests no replicas for an exclusive release. An older Deployment that exists but
+// cannot be scaled does not count as accepted.
 func (o *observed) accepted(done applied) bool {
 	switch old := o.release.Status; old.Failure {
 	case v1alpha1.FailureForbidden, v1alpha1.FailureInvalidTemplate, v1alpha1.FailureNameConflict:
@@ -137,10 +138,10 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 	return ""
 }
 
-// setReplicas sets the replica counts. While replicas start, it reports no partial progress,
-// because no decision depends on it and each change would cost a write. The exception is the
-// first replica of a release that was active before: a rollback from an unavailable release
-// begins with this replica (protocol rule 27).
+// setReplicas sets the replica counts. While replicas start, it reports no partial progress, because no
+// decision depends on the progress and each change would cost a write. The exception is the first replica of
+// a previously active release: a rollback from an unavailable release begins with this replica (protocol rule
+// 27).
 func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicroserviceStatus) {
 	old, want := o.release.Status, o.release.Spec.Replicas
 	replicas, available := o.replicaCounts()
@@ -176,7 +177,7 @@ func setConditions(o *observed, done applied, f failure, next *v1alpha1.Versione
 	setReady(o, done, next)
 }
 
-// uncallableHooks describes the hooks that cannot be called and are retried.
+// uncallableHooks describes the hooks that cannot be called and are being retried.
 func uncallableHooks(hooks []v1alpha1.HookStatus) []string {
 	var lines []string
 	for _, h := range hooks {
@@ -227,9 +228,8 @@ func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	})
 }
 
-// isTransition reports whether two statuses differ in more than messages, counts that no decision
-// depends on, and fields copied from the Microservice. The failure of a release, and a retry, are
-// transitions.
+// isTransition reports whether two statuses differ in more than messages, counts that no decision depends on,
+// and fields copied from the Microservice. A release's failure and a retry are transitions.
 func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	failed := (before.Release == v1alpha1.ReleaseError) != (now.Release == v1alpha1.ReleaseError)
 	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || before.ActiveJobs != now.ActiveJobs || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
@@ -252,7 +252,7 @@ func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return false
 }
 
-// sameAnswer reports whether two results of a hook differ in their messages at most.
+// sameAnswer reports whether two results of a hook differ at most in their messages.
 func sameAnswer(a, b v1alpha1.HookStatus) bool {
 	return a.Name == b.Name && a.Type == b.Type && a.ID == b.ID && a.Phase == b.Phase && (a.Attempts == 0) == (b.Attempts == 0)
 }

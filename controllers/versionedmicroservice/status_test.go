@@ -53,7 +53,8 @@ func autoscaled(least int32) func(*observed) {
 	}
 }
 
-// rejected changes a release to a release in a rollout whose Deployment was rejected at noon. The current Deployment was created after that.
+// rejected changes a release to one that is being rolled out and whose Deployment was rejected at noon. The
+// current Deployment was created after that.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
 	o.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.FailureForbidden, LastTransitionTime: metav1.NewTime(noon)}}
@@ -74,19 +75,19 @@ func TestReport(t *testing.T) {
 		did  applied
 		want string
 	}{
-		"all available":          {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
-		"more pods than desired": {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
-		"starting":               {seen: scene(2, 1), want: "3: 1/2 " + isStarting},
-		"autoscaled":             {seen: with(scene(4, 4), autoscaled(2)), want: "3: 4/4 " + isAvailable},
-		"autoscaled, starting":   {seen: with(scene(4, 3), autoscaled(2)), want: "3: 3/4 " + isAvailable},
-		"autoscaled, too few":    {seen: with(scene(4, 1), autoscaled(2)), want: "3: 1/4 " + isStarting},
-		"autoscaled, not raised": {seen: with(scene(1, 1), autoscaled(2)), want: "0:"},
+		"all available":                 {seen: scene(2, 2), want: "3: 2/2 " + isAvailable},
+		"more pods than desired":        {seen: scene(2, 3), want: "3: 2/2 " + isAvailable},
+		"starting":                      {seen: scene(2, 1), want: "3: 1/2 " + isStarting},
+		"autoscaled":                    {seen: with(scene(4, 4), autoscaled(2)), want: "3: 4/4 " + isAvailable},
+		"autoscaled, starting":          {seen: with(scene(4, 3), autoscaled(2)), want: "3: 3/4 " + isAvailable},
+		"autoscaled, too few":           {seen: with(scene(4, 1), autoscaled(2)), want: "3: 1/4 " + isStarting},
+		"autoscaled, not scaled up yet": {seen: with(scene(1, 1), autoscaled(2)), want: "0:"},
 		"foreign autoscaler": {
 			seen: scene(2, 2), did: applied{autoscaler: status.Classify(&apply.ForeignError{})},
 			want: "3: 2/2 Available=True/Available Progressing=False/Available Ready=False/NameConflict Stalled=True/NameConflict"},
-		"on the way up":          {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
-		"on the way down":        {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
-		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
+		"scaling up":                 {seen: old(scene(3, 2), 1), want: "3: 1/3 " + isStarting},
+		"scaling down":               {seen: old(scene(3, 1), 2), want: "3: 1/3 " + isStarting},
+		"first pod of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
 		"first pod of a previously active release": {
 			seen: with(old(scene(2, 1), 0), func(o *observed) {
 				o.microservice = inRollout(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
@@ -103,7 +104,7 @@ func TestReport(t *testing.T) {
 		"foreign Deployment": {
 			seen: with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil }), did: applied{deployment: classify(&apply.ForeignError{})},
 			want: strings.ReplaceAll("3: 0/2 Available=False/X Progressing=False/X Ready=False/X Stalled=True/X X", "X", "NameConflict")},
-		"Deployment goes": {
+		"Deployment is being deleted": {
 			seen: scene(2, 1), did: applied{deployment: classify(&apply.TerminatingError{})},
 			want: strings.ReplaceAll("3: 1/2 Available=False/X Progressing=True/X Ready=False/X Reconciling=True/X", "X", "Terminating")},
 		"not allowed to scale, but available": {
@@ -126,12 +127,12 @@ func TestReport(t *testing.T) {
 					Name: "shop", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}}}}
 			}), did: applied{deploymentWritten: true},
 			want: "2: error 0/2 ReadinessFailing"},
-		"failed, and its pods are gone": {
+		"failed, and its pods were deleted": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 			}),
 			want: strings.ReplaceAll("3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", "ProgressDeadlineExceeded")},
-		"rejected, and accepted then": {
+		"rejected, and accepted later": {
 			seen: with(scene(0, 0), func(o *observed) { rejected(o, "", time.Minute) }),
 			want: "3: pending 0/0 " + isZero},
 		"rejected, with a Deployment of another owner": {
@@ -190,11 +191,11 @@ func TestMirror(t *testing.T) {
 		run  *v1alpha1.Rollout
 		want string
 	}{
-		"no run":                     {nil, ""},
+		"no rollout":                 {nil, ""},
 		"rollout of another release": {&v1alpha1.Rollout{Release: "other", Step: 1}, ""},
 		"before the steps":           {run(func(*v1alpha1.Rollout) {}), ""},
 		"after the last step":        {run(func(r *v1alpha1.Rollout) { r.Step = 4 }), ""},
-		"weight only":                {run(func(r *v1alpha1.Rollout) { r.Step = 1 }), "1/3 Programming"},
+		"only a weight":              {run(func(r *v1alpha1.Rollout) { r.Step = 1 }), "1/3 Programming"},
 		"pause":                      {run(func(r *v1alpha1.Rollout) { r.Step = 2 }), "2/3 Paused"},
 		"pause interrupted":          {run(func(r *v1alpha1.Rollout) { r.Step, r.Interrupted = 2, true }), "2/3 Interrupted"},
 		"approval":                   {run(func(r *v1alpha1.Rollout) { r.Step = 3 }), "3/3 Approval check"},
@@ -253,12 +254,12 @@ func TestDecide(t *testing.T) {
 		seen *observed
 		want string
 	}{
-		"steady":        {scene(2, 2), ""},
-		"nothing there": {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
-		"scaled":        {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
-		"labels gone":   {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
-		"revived":       {with(scene(2, 2), func(o *observed) { o.release.Annotations[v1alpha1.AnnotationAttempt] = "9" }), "amend"},
-		"edited":        {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
+		"steady":         {scene(2, 2), ""},
+		"no Deployment":  {with(scene(2, 0), func(o *observed) { o.deployment = nil }), "create"},
+		"scaled":         {with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 0 }), "scale 0"},
+		"labels removed": {with(scene(2, 2), func(o *observed) { o.deployment.Labels = nil }), "amend"},
+		"revived":        {with(scene(2, 2), func(o *observed) { o.release.Annotations[v1alpha1.AnnotationAttempt] = "9" }), "amend"},
+		"edited":         {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true }), "restore"},
 		"edited, with the hash of the edit": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
 			o.deployment.Spec.Template.Spec.HostNetwork = true
@@ -290,9 +291,9 @@ func TestDecide(t *testing.T) {
 		"with a budget": {with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Availability.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 		}), "budget"},
-		"autoscaled":                             {with(scene(2, 2), autoscaled(2)), "autoscaler"},
-		"scaled up by its autoscaler":            {with(scene(4, 4), autoscaled(2)), "autoscaler"},
-		"raised above what its autoscaler wants": {with(scene(4, 4), autoscaled(5)), "autoscaler scale 5"},
+		"autoscaled":                                {with(scene(2, 2), autoscaled(2)), "autoscaler"},
+		"scaled up by its autoscaler":               {with(scene(4, 4), autoscaled(2)), "autoscaler"},
+		"minimum raised above the current replicas": {with(scene(4, 4), autoscaled(5)), "autoscaler scale 5"},
 		"no pods for an autoscaler": {with(scene(2, 2), func(o *observed) {
 			autoscaled(0)(o)
 			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
@@ -300,9 +301,9 @@ func TestDecide(t *testing.T) {
 		"a fixed number again": {with(scene(2, 2), func(o *observed) {
 			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
 		}), "unscale"},
-		"an autoscaler of another user": {with(scene(2, 2), func(o *observed) { o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{} }), ""},
-		"old budget":                    {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
-		"foreign old budget":            {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
+		"an autoscaler that belongs to a user": {with(scene(2, 2), func(o *observed) { o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{} }), ""},
+		"old budget":                           {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
+		"foreign old budget":                   {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -359,7 +360,8 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so that its write is delayed.
+// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so its write
+// is delayed.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()
 	asked := v1alpha1.HookStatus{Name: "a", Type: v1alpha1.HookConfirmPromotion, ID: "a", Phase: v1alpha1.HookWaiting}
@@ -372,11 +374,11 @@ func TestTransitionOfHooks(t *testing.T) {
 		before, now v1alpha1.HookStatus
 		want        bool
 	}{
-		"the first answer": {asked, no, true},
-		"another code":     {no, other, false},
-		"an approval":      {other, open, true},
-		"another call":     {no, next, true},
-		"the same":         {no, no, false},
+		"the first answer":    {asked, no, true},
+		"another status code": {no, other, false},
+		"an approval":         {other, open, true},
+		"another call":        {no, next, true},
+		"the same":            {no, no, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -397,11 +399,11 @@ func TestVerdict(t *testing.T) {
 		analysis *v1alpha1.ReleaseAnalysis
 		want     string
 	}{
-		"aborted":                    {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
-		"aborted by an unknown user": {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
-		"measured":                   {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
-		"measured, not the cause":    {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
-		"passed measurements":        {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},
+		"aborted":                     {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"aborted by an unknown user":  {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
+		"measured":                    {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
+		"measured, but not the cause": {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
+		"passed measurements":         {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,8 +11,9 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestRoundOfATemplate checks that a release is measured with the template of its Microservice, that the status contains the generation of
-// the template, even after an edit, and that nothing is measured while the template does not exist.
+// TestRoundOfATemplate checks that a release is measured with its Microservice's template, that the status
+// contains the template's generation, even after an edit, and that nothing is measured while the template
+// does not exist.
 func TestRoundOfATemplate(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -43,7 +44,7 @@ func TestRoundOfATemplate(t *testing.T) {
 	}
 	first := observe().analysis
 	if first == nil || first.Template != "AnalysisTemplate/http@1" || first.NextTime == nil {
-		t.Fatalf("measured by the template: %+v", first)
+		t.Fatalf("measured with the template: %+v", first)
 	}
 	o.release.Status.Analysis = first
 	template.Generation, template.Spec.Metrics[0].ThresholdRange.Min = 2, new(99.9)
@@ -51,6 +52,6 @@ func TestRoundOfATemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second := observe().analysis; second.Template != "AnalysisTemplate/http@2" || second.SpecHash == first.SpecHash {
-		t.Errorf("measured by the edited template: %+v", second)
+		t.Errorf("measured with the edited template: %+v", second)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestWaitToWrite checks that the write of fields copied from the Microservice is delayed for a limited time,
-// and that the write of fields that a controller or a hook reads is not delayed.
+// TestWaitToWrite checks that writing fields copied from the Microservice is delayed for a limited time, and
+// that writing fields that a controller or a hook reads is not delayed.
 func TestWaitToWrite(t *testing.T) {
 	t.Parallel()
 	type edit = func(o *observed, next *v1alpha1.VersionedMicroserviceStatus)
@@ -23,12 +23,12 @@ func TestWaitToWrite(t *testing.T) {
 		edit edit
 		want time.Duration
 	}{
-		"its status, when stable":    {canary, repeatsWait},
-		"its status, in a rollout":   {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
-		"a step waits for a user":    {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
-		"it failed":                  {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
-		"the cause of a failure":     {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
-		"its generation is observed": {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
+		"its copied status, when stable":      {canary, repeatsWait},
+		"its copied status, during a rollout": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
+		"a step waits for a user":             {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
+		"it failed":                           {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
+		"the cause of a failure":              {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
+		"its generation is observed":          {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
 		"hooks wait for the reported status": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			canary(o, next)
 			running(o, 1)

@@ -1,7 +1,8 @@
-// Command benchhlnr measures how long users wait for hlnr when the API server stores many services: until the first output
-// of status and tree, until tree --watch shows a change, and until help and completions are printed. It also measures the
-// memory of tree --watch. It only prints its measurements, because the speed and the load of machines differ. The processor
-// time of a command does not depend on the load.
+// Command benchhlnr measures how long users wait for hlnr when the API server stores many services: until the
+// first output of status and tree, until tree --watch shows a change, and until help and completions are
+// printed. It also measures the memory of tree --watch. It prints its measurements without checking them,
+// because the speed and the load of machines differ. The processor time of a command does not depend on the
+// load.
 //
 //	main.go      the measurements
 //	services.go  the services
@@ -81,7 +82,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.watch(ctx, many, nameOf(b.watched/2))
 }
 
-// on adds the cluster and the namespace to arguments. In a completion it adds them before the word to complete.
+// on adds the cluster and the namespace to arguments. In a completion, it adds them before the word to complete.
 func (b *bench) on(namespace string, args []string) []string {
 	cluster := []string{"--kubeconfig", b.env.Kubeconfig(), "-n", namespace}
 	if args[0] == "__complete" {
@@ -168,7 +169,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 	return nil
 }
 
-// weigh changes the weight of the canary of a service.
+// weigh changes the weight of a service's canary.
 func (b *bench) weigh(ctx context.Context, name string, weight int32) error {
 	ms := &v1alpha1.Microservice{}
 	if err := b.env.Client.Get(ctx, client.ObjectKey{Namespace: "many", Name: name}, ms); err != nil {
@@ -204,7 +205,7 @@ func await(ctx context.Context, lines <-chan string, text string) error {
 	}
 }
 
-// peak returns the largest resident memory of a process so far, in MiB, as Linux counts it.
+// peak returns the largest resident memory of a process so far, in MiB, as counted by Linux.
 func peak(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

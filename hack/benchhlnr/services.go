@@ -20,7 +20,7 @@ import (
 // played is the history of each service: a canary that waits for approval, next to an active release.
 const played = "approval"
 
-// name is replaced by the name of the service in all names of the history.
+// name is replaced with the name of the service in all names of the history.
 const name = "shop"
 
 func nameOf(i int) string { return fmt.Sprintf("s%04d", i) }
@@ -73,7 +73,7 @@ func createOne(ctx context.Context, c client.Client, in view.Input, namespace, s
 	return nil
 }
 
-// podOf returns a pod of a release, which does not run.
+// podOf returns a pod object for a release. The pod does not run.
 func podOf(r *v1alpha1.VersionedMicroservice) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name + "-pod", Labels: map[string]string{v1alpha1.LabelRelease: r.Name, v1alpha1.LabelMicroservice: name}},
@@ -82,7 +82,7 @@ func podOf(r *v1alpha1.VersionedMicroservice) *corev1.Pod {
 	}
 }
 
-// store creates an object under the name of a service, and then writes its status.
+// store creates an object with the name of a service, and then writes its status.
 func store(ctx context.Context, c client.Client, o client.Object, namespace, service string) error {
 	raw, err := json.Marshal(o)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// argoRollouts is the controller of Argo Rollouts. Without routing, the share of the canary is its share of the pods. With
-// "nginx" the controller writes Ingresses with the annotations of ingress-nginx, which no controller confirms.
+// argoRollouts is the controller of Argo Rollouts. Without routing, the canary's share of the traffic is its
+// share of the pods. With "nginx", the controller writes Ingresses with the annotations of ingress-nginx,
+// which no controller confirms.
 type argoRollouts struct {
 	*options
 	plane       *plane
@@ -150,7 +151,7 @@ func serviceOf(app, name string) client.Object {
 	}
 }
 
-// ingress returns an Ingress from the host of a service to a Service.
+// ingress returns an Ingress from a service's host to a Service.
 func ingress(name, service string) client.Object {
 	class, prefix := "nginx", networkingv1.PathTypePrefix
 	return &networkingv1.Ingress{

@@ -25,7 +25,8 @@ type request struct {
 	failed   bool // answered with an error
 }
 
-// lease reports whether the request is for a Lease. Such requests do not count, because they depend on the time and not on the phase.
+// lease reports whether the request is for a Lease. Such requests do not count, because they depend on the
+// elapsed time and not on the phase.
 func (r request) lease() bool { return r.resource == "leases.coordination.k8s.io" }
 
 func (r request) writes() bool {
@@ -79,7 +80,7 @@ func (l *auditLog) read() ([]request, error) {
 	var requests []request
 	for {
 		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // an incomplete line is read the next time
+		if errors.Is(err, io.EOF) { // an incomplete line is read by the next call
 			return requests, nil
 		}
 		if err != nil {
@@ -119,7 +120,7 @@ func parseRequest(line []byte) (request, bool, error) {
 	return r, true, nil
 }
 
-// agentOf returns the name of the program in a user agent, without version and platform.
+// agentOf returns the name of the program in a user agent, without its version and platform.
 func agentOf(userAgent string) string {
 	name, _, _ := strings.Cut(userAgent, " ")
 	name, _, _ = strings.Cut(name, "/")

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// flagger is Flagger with its provider for ingress-nginx. It has no steps without a pause, no command to abort, and no rollback
-// except another rollout, so that it runs only some of the phases.
+// flagger is Flagger with its provider for ingress-nginx. It has no steps without a pause, no command to
+// abort, and no rollback except another rollout, so it runs only some of the phases.
 type flagger struct {
 	*options
 	plane *plane
@@ -32,7 +32,7 @@ func (f *flagger) definitions() []string { return withGatewayAPI(f.peerCRDs) }
 
 func (f *flagger) list() client.ObjectList { return unstructuredList(canaryKind) }
 
-// withGatewayAPI adds the definitions of the gateway, which always runs.
+// withGatewayAPI adds the definitions for the gateway, which always runs.
 func withGatewayAPI(path string) []string {
 	gateway, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "standard")
 	if err != nil {

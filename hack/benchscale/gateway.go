@@ -24,11 +24,11 @@ const (
 	gatewayController gatewayv1.GatewayController = "bench.hlnr.io/gateway"
 )
 
-// gatewayWriters is the number of concurrent writes of statuses.
+// gatewayWriters is the number of concurrent status writes.
 const gatewayWriters = 8
 
-// gateway is a stand-in for the controller of a Gateway: it accepts each generation of an HTTPRoute with one write of the
-// status, as real controllers do. It does not route requests.
+// gateway is a stand-in for the controller of a Gateway: it accepts each generation of an HTTPRoute with one
+// status write, as real controllers do. It does not route requests.
 type gateway struct {
 	plane  *plane
 	client client.WithWatch
@@ -109,7 +109,8 @@ func (g *gateway) create(ctx context.Context) error {
 	return nil
 }
 
-// accept writes the status of a route, unless it is up to date. After a conflict the watch reports the route again.
+// accept writes a route's status, unless the status is up to date. After a conflict, the watch reports the
+// route again.
 func (g *gateway) accept(ctx context.Context, route *gatewayv1.HTTPRoute) error {
 	next := route.DeepCopy()
 	next.Status.Parents = nil

@@ -32,7 +32,7 @@ const singleUpgrades = 50
 // steps are the weights of the steps of each canary.
 var steps = []int32{20, 50}
 
-// heighliner is the manager of this project, with the shipped definitions, roles and policies.
+// heighliner is the manager of this project, with the shipped definitions, roles, and policies.
 type heighliner struct {
 	*options
 	plane                  *plane
@@ -149,7 +149,7 @@ func (h *heighliner) others(versions []string) phase {
 	}}
 }
 
-// pushed pushes an image with a tag. It must also exist if ImagePolicies contain a list of tags.
+// pushed pushes an image with a tag. The image must also exist if ImagePolicies contain a list of tags.
 func (h *heighliner) pushed(version string) func(context.Context) error {
 	return func(context.Context) error { return h.plane.images.push(version) }
 }
@@ -224,7 +224,7 @@ func patch(ctx context.Context, c client.Client, object client.Object, content a
 // tree is a JSON object.
 type tree = map[string]any
 
-// offer announces the last version, by the list of tags or by a request to scan the registry.
+// offer announces the last version, with the list of tags or with a request to scan the registry.
 func (h *heighliner) offer(versions []string) func(context.Context, int) error {
 	change := tree{"spec": tree{"source": tree{"pinned": tree{"versions": versions}}}}
 	if h.source == "registry" {
@@ -257,7 +257,7 @@ func (h *heighliner) pin(version string) func(context.Context, int) error {
 	}
 }
 
-// find stores the names of the releases of a version, for abort.
+// find stores the names of a version's releases for abort.
 func (h *heighliner) find(version string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list v1alpha1.VersionedMicroserviceList
@@ -291,7 +291,7 @@ func observedAtGeneration(o client.Object) bool {
 	return o.(*v1alpha1.Microservice).Status.ObservedGeneration == o.GetGeneration()
 }
 
-// release returns the release of a version, or nil.
+// release returns a version's release, or nil.
 func release(o client.Object, version string) *v1alpha1.Release {
 	ms := o.(*v1alpha1.Microservice)
 	for i := range ms.Status.ReleaseGroups {
@@ -304,7 +304,8 @@ func release(o client.Object, version string) *v1alpha1.Release {
 	return nil
 }
 
-// activeAt reports whether a version is active, available and routed, and no change is in progress except the drain of the previous release.
+// activeAt reports whether a version is active, available, and routed, and no change is in progress except
+// the drain of the previous release.
 func activeAt(version string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		r := release(o, version)

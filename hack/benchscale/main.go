@@ -1,6 +1,7 @@
-// Command benchscale measures the load that the manager adds to a cluster. It starts a control plane with simulated nodes
-// and pods, creates many services, upgrades, aborts and pins all of them, and counts the requests, the processor time and
-// the memory of each phase. "make bench-scale" builds and runs it; docs/explanation/scale.md explains the results.
+// Command benchscale measures the load that the manager adds to a cluster. It starts a control plane with
+// simulated nodes and pods, creates many services, upgrades, aborts, and pins all of them, and measures the
+// requests, the processor time, and the memory of each phase. "make bench-scale" builds and runs it;
+// docs/explanation/scale.md explains the results.
 //
 // It needs no root permissions, listens on loopback only, and ends the processes that it started, by process ID.
 //
@@ -57,11 +58,11 @@ type options struct {
 
 func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
-	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; from the fourth on, each upgrade removes an old release")
+	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written at a time in each phase")
 	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of a batch have reached the goal of the phase; 0 means a single batch")
 	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
-	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
+	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a scan request)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the idle phase, in which nothing changes")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have written nothing for this long")
 	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
@@ -71,7 +72,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
 	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
 	f.StringVar(&o.profiles, "profiles", "", "folder to write CPU profiles of the manager to, several for each phase, and one heap profile")
-	f.StringVar(&o.comment, "comment", "", "text to write into the results, such as the commit")
+	f.StringVar(&o.comment, "comment", "", "text to add to the results, such as the commit")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs; it is always kept after a failure")
 	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")
 	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of the product of -peer")
@@ -175,7 +176,8 @@ func run(ctx context.Context, o *options) error {
 	return report.write(os.Stdout, o.output)
 }
 
-// play runs all phases with one product. After a failure it returns the results of the previous phases together with the error.
+// play runs all phases with one product. After a failure, it returns the results of the previous phases
+// together with the error.
 func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
 	dir, err := os.MkdirTemp("", "benchscale-")
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 type queue struct {
 	// Passes is the number of reconciles.
 	Passes float64 `json:"passes"`
-	// Waited and Worked are the sums of the times in the queue and in a reconcile, in seconds.
+	// Waited and Worked are the total times in the queue and in reconciles, in seconds.
 	Waited float64 `json:"waitedSeconds"`
 	Worked float64 `json:"workedSeconds"`
 	// WaitedP99 is an upper bound of the 99th percentile of the time in the queue, in seconds. It is 0 if there is no bound.
 	WaitedP99 float64 `json:"waitedP99Seconds"`
 
-	buckets map[float64]float64 // The cumulative number of objects, by the upper bound of the time in the queue.
+	buckets map[float64]float64 // The cumulative number of objects, by the upper bound of their time in the queue.
 }
 
 // queueWaited and queueWorked are metrics of the work queues of controller-runtime and client-go.
@@ -80,7 +80,7 @@ func label[L interface {
 	return ""
 }
 
-// since returns the difference to an earlier scrape.
+// since returns the difference from an earlier scrape.
 func (q queue) since(before queue) queue {
 	d := queue{Passes: q.Passes - before.Passes, Waited: q.Waited - before.Waited, Worked: q.Worked - before.Worked}
 	total := 0.0
@@ -116,7 +116,7 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	return response.Body, nil
 }
 
-// profileTime is the duration of one CPU profile. go tool pprof merges the profiles of a phase.
+// profileTime is the duration of one CPU profile. go tool pprof merges a phase's profiles.
 const profileTime = 10 * time.Second
 
 // profile writes CPU profiles of a phase until the returned function is called.

@@ -28,7 +28,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// namespace is the namespace of all services. A single namespace is the most expensive case, because a list of it returns all objects.
+// namespace is the namespace of all services. A single namespace is the most expensive case, because listing
+// it returns all objects.
 const namespace = "bench"
 
 // nodes is the number of simulated nodes, which accept any number of pods.
@@ -54,11 +55,11 @@ type plane struct {
 	client      client.WithWatch
 	images      *images
 	gateway     *gateway
-	started     []*process // The processes in the order of their start. They end in reverse order.
+	started     []*process // The processes in the order in which they were started. They end in reverse order.
 }
 
-// startPlane starts the control plane, the nodes, the registry and the gateway, and installs CRDs. If it fails, it ends
-// everything that it started.
+// startPlane starts the control plane, the nodes, the registry, and the gateway, and installs CRDs. If it
+// fails, it ends everything that it started.
 func startPlane(ctx context.Context, o *options, dir string, definitions []string) (_ *plane, err error) {
 	p := &plane{dir: dir, auditPath: filepath.Join(dir, "audit.log")}
 	defer func() {
@@ -107,7 +108,7 @@ func (p *plane) startServer(o *options, definitions []string) error {
 		"service-cluster-ip-range":       "10.96.0.0/12",
 		"audit-policy-file":              policy,
 		"audit-log-path":                 p.auditPath,
-		"audit-log-maxsize":              "1000000", // megabytes: one file
+		"audit-log-maxsize":              "1000000", // in megabytes: one file
 		"max-requests-inflight":          "1000",
 		"max-mutating-requests-inflight": "500",
 		"event-ttl":                      "3h",
@@ -154,12 +155,12 @@ func (p *plane) kubeconfig(user string, groups ...string) (string, error) {
 	return path, nil
 }
 
-// serviceAccount writes a kubeconfig for a user with the name and the groups of a ServiceAccount, and returns its path.
+// serviceAccount writes a kubeconfig for a user with a ServiceAccount's name and groups, and returns its path.
 func (p *plane) serviceAccount(namespace, name string) (string, error) {
 	return p.kubeconfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 }
 
-// nodeName returns the node of a service's pods. The pods set their node, so that no scheduler is needed.
+// nodeName returns the node of a service's pods. The pods set their node, so no scheduler is needed.
 func nodeName(service int) string { return fmt.Sprintf("node-%d", service%nodes) }
 
 func (p *plane) createNodes(ctx context.Context) error {
@@ -173,7 +174,7 @@ func (p *plane) createNodes(ctx context.Context) error {
 	return nil
 }
 
-// stages are the files of kwok that make nodes and pods ready and remove pods without delay.
+// stages are kwok's files that make nodes and pods ready and remove pods without delay.
 var stages = []string{"node/fast/node-initialize.yaml", "pod/fast/pod-ready.yaml", "pod/fast/pod-delete.yaml"}
 
 func (p *plane) startKwok(o *options) error {
@@ -192,7 +193,7 @@ func (p *plane) startKwok(o *options) error {
 	return p.run(kwok, nil, arguments...)
 }
 
-// run starts a process that stop ends.
+// run starts a process that stop will end.
 func (p *plane) run(binary string, environment []string, arguments ...string) error {
 	started, err := startProcess(p.dir, binary, environment, arguments...)
 	if err == nil {
@@ -201,8 +202,8 @@ func (p *plane) run(binary string, environment []string, arguments ...string) er
 	return err
 }
 
-// startControllerManager starts kube-controller-manager with its default controllers, except the controller that expects
-// heartbeats of nodes, and waits until it has created the ServiceAccount of a namespace.
+// startControllerManager starts kube-controller-manager with its default controllers, except the controller
+// that expects heartbeats from nodes, and waits until it has created the ServiceAccount of a namespace.
 func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 	config, err := p.kubeconfig("system:kube-controller-manager", "system:masters")
 	if err != nil {
@@ -265,8 +266,8 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace of the same name. It is for products
-// whose manifests contain no roles.
+// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace with the same
+// name. It is for products whose manifests contain no roles.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return "", fmt.Errorf("create namespace %s: %w", name, err)

@@ -25,8 +25,8 @@ type process struct {
 	err    error // This field is set before exited is closed.
 }
 
-// startProcess starts a process in its own process group, so that an interrupt of the terminal reaches only this program,
-// and writes its output to a file. environment is added to HOME=dir.
+// startProcess starts a process in its own process group, so that an interrupt from the terminal reaches only
+// this program, and writes its output to a file. environment is added to HOME=dir.
 func startProcess(dir, binary string, environment []string, arguments ...string) (*process, error) {
 	p := &process{name: filepath.Base(binary), exited: make(chan struct{})}
 	p.log = filepath.Join(dir, p.name+".log")
@@ -83,7 +83,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// failure returns the error of a process that ended unexpectedly. It is nil while the process runs.
+// failure returns the error of a process that ended unexpectedly. It returns nil while the process is running.
 func (p *process) failure() error {
 	select {
 	case <-p.exited:
@@ -110,7 +110,7 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-10):], []byte("\n"))
 }
 
-// stop ends the process by SIGTERM, and after ten seconds by SIGKILL.
+// stop ends the process with SIGTERM, and after ten seconds with SIGKILL.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already ended.
 	select {
@@ -121,7 +121,7 @@ func (p *process) stop() {
 	}
 }
 
-// usage is the processor time and the memory of a process.
+// usage is a process's processor time and memory.
 type usage struct {
 	CPU      time.Duration // User and system time.
 	Resident int64         // Memory in bytes.
@@ -153,7 +153,7 @@ func parseUsage(stat, status string) (usage, error) {
 	// The second field is the name in parentheses, which may contain spaces.
 	after := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(after) < 13 {
-		return usage{}, fmt.Errorf("read /proc/PID/stat: %d fields after the name: the kernel gives at least 13", len(after))
+		return usage{}, fmt.Errorf("read /proc/PID/stat: %d fields after the name: the kernel writes at least 13", len(after))
 	}
 	var u usage
 	for _, field := range after[11:13] { // These fields are utime and stime.

@@ -16,7 +16,7 @@ import (
 // product is a release platform to measure.
 type product interface {
 	name() string
-	// agent is the name of the program in the user agent of its requests.
+	// agent is the program's name in the user agent of its requests.
 	agent() string
 	// definitions are files and folders with CustomResourceDefinitions.
 	definitions() []string
@@ -25,23 +25,25 @@ type product interface {
 	// metrics and profiles are the addresses of the product's metrics and of net/http/pprof. They are empty if the product does not serve them.
 	metrics() string
 	profiles() string
-	// list returns an empty list of the kind whose objects reach the goals of phases, one object for each service.
+	// list returns an empty list of the kind whose objects reach the goals of phases. There is one object for
+	// each service.
 	list() client.ObjectList
 	// phases are the phases of the benchmark, in order.
 	phases() []phase
 }
 
-// phase is a change of all services, and the state that follows.
+// phase is a change to all services, and the state that follows.
 type phase struct {
 	name string
-	// hidden phases prepare the following phase, and are not reported.
+	// hidden reports that the phase only prepares the following phase, and is not reported.
 	hidden bool
 	// before is called once, before the first change; it may be nil.
 	before func(ctx context.Context) error
-	// change changes the service with a number. If it is nil, nothing changes in the phase, which lasts options.rest.
+	// change changes the service with the given number. If it is nil, nothing changes in the phase, which
+	// lasts options.rest.
 	change func(ctx context.Context, service int) error
-	// single is the number of services that are changed one after another: a service is changed when the previous
-	// service has a new pod. If it is 0, all services are changed.
+	// single is the number of services that are changed one after another: each service is changed when the
+	// previous service has a new pod. If single is 0, all services are changed.
 	single int
 	// goal reports whether an object has reached the goal of the phase.
 	goal func(client.Object) bool
@@ -70,7 +72,7 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	s.tracker = track(ctx, s.plane.client, s.product.list())
 	s.pods = followPods(ctx, s.plane.client)
 	result := &productResult{Name: s.product.name()}
-	if _, err := s.audit.read(); err != nil { // Do not count the requests of the start.
+	if _, err := s.audit.read(); err != nil { // Do not count the requests made during the start.
 		return result, err
 	}
 	phases, err := upTo(s.product.phases(), s.until)
@@ -222,7 +224,8 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	return nil
 }
 
-// changeTogether changes all services, several at a time. It waits for the services of a batch before it changes the next batch.
+// changeTogether changes all services, several at a time. It waits for the services in a batch before it
+// changes the next batch.
 func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
 	s.tracker.aim(func(client.Object) bool { return false })
 	size := s.services
@@ -287,7 +290,8 @@ func (s *story) note() error {
 // longestSettle limits the wait for a product that does not stop writing.
 const longestSettle = 5 * time.Minute
 
-// untilQuiet reads the audit log until neither the product nor kube-controller-manager has written for some time.
+// untilQuiet reads the audit log until neither the product nor kube-controller-manager has written anything
+// for some time.
 func (s *story) untilQuiet(ctx context.Context, result *phaseResult) error {
 	began := time.Now()
 	last := began

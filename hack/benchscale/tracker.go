@@ -51,7 +51,8 @@ func follow(ctx context.Context, c client.WithWatch, namespace string, list clie
 	controller.RunWithContext(ctx)
 }
 
-// tracker keeps the current state of all objects of a kind in the namespace of the services, and waits until they reach a goal.
+// tracker keeps the current state of all objects of a kind in the services' namespace, and waits until they
+// reach a goal.
 type tracker struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
@@ -160,7 +161,7 @@ func (t *tracker) missing() string {
 type podTimes struct {
 	mu      sync.Mutex
 	known   map[types.UID]bool
-	waiting map[string]chan time.Time // The waiting channels, by service.
+	waiting map[string]chan time.Time // The channels of waiting callers, by service.
 }
 
 // followPods follows the pods of all services until ctx ends.

@@ -1,5 +1,5 @@
-// Command board serves the board with example services, to work on its design and to take screenshots. With -pictures it
-// opens the board in Chromium, writes the screenshots to a folder, and exits.
+// Command board serves the board with example services, for work on its design and for screenshots. With
+// -pictures, it opens the board in Chromium, writes screenshots to a folder, and exits.
 package main
 
 import (
@@ -30,14 +30,14 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// services are the services of the board, with the histories that they show.
+// services are the services on the board, with the histories that they show.
 var services = []struct{ name, story string }{
 	{"shop", "approval"}, {"payments", "rolled back"}, {"checkout", "second step"}, {"search", "two groups"}, {"web", "previews"},
 	{"orders", "pinned"}, {"invoices", "no capacity"}, {"mail", "active"}, {"catalog", "analysis"}, {"accounts", "promoted"},
 	{"loyalty", "frozen"}, {"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
 }
 
-// pictures are the screenshots: for each name a page and a size of the window.
+// pictures are the screenshots: for each name, a page and a window size.
 var pictures = []struct {
 	name, path    string
 	width, height int
@@ -48,7 +48,7 @@ var pictures = []struct {
 	{"board-narrow-dark.png", "/", 500, 1000, true},
 }
 
-// allow permits all actions of readers, but executes none.
+// allow permits all actions by readers, but executes none of them.
 type allow struct{}
 
 func (allow) May(context.Context, string) []string {
@@ -75,7 +75,7 @@ func (allow) Do(context.Context, web.Act) (web.Outcome, error) {
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
-	moving := flag.Bool("moving", false, "change a service every second, to show how pages are updated")
+	moving := flag.Bool("moving", false, "change a service every second to show how pages are updated")
 	folder := flag.String("pictures", "", "folder to write pictures to; the command exits afterwards")
 	browser := flag.String("browser", "chromium", "program that takes the pictures")
 	flag.Parse()
@@ -131,7 +131,7 @@ func run(ctx context.Context, listen, folder, browser string, moving bool) error
 	return nil
 }
 
-// toggle pauses and resumes the last service every second.
+// toggle pauses or resumes the last service every second.
 func toggle(ctx context.Context, store *cluster.Store) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -150,10 +150,10 @@ func toggle(ctx context.Context, store *cluster.Store) {
 	}
 }
 
-// tiers are labels of services that a freeze selects.
+// tiers are the labels of services that a freeze selects.
 var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
 
-// freezes returns two freezes of the services: one is in effect and blocks a service, the other is planned.
+// freezes returns two freezes for the services: one is in effect and blocks a service, and the other is planned.
 func freezes(now time.Time) []v1alpha1.Freeze {
 	var out []v1alpha1.Freeze
 	for name, by := range map[string]string{"fair": "ana", "end-of-year": "system:serviceaccount:flux-system:kustomize-controller"} {
@@ -169,13 +169,14 @@ func freezes(now time.Time) []v1alpha1.Freeze {
 	return out
 }
 
-// inProgress are the histories that end at the time of the board, because they wait for something that comes within minutes.
+// inProgress are the histories that end at the board's current time, because they wait for something that
+// happens within minutes.
 var inProgress = map[string]bool{"second step": true, "analysis": true}
 
-// timestamp matches the times of a history.
+// timestamp matches the times in a history.
 var timestamp = regexp.MustCompile(`"2030-01-31T[0-9:.]+Z"`)
 
-// until moves the times of a history so that it ends at a time of the same day.
+// until moves the times of a history so that the history ends at a time on the same day.
 func until(s viewtest.Story, end time.Time) viewtest.Story {
 	by := end.Sub(s.Now)
 	move(&s.Input.Microservices, by)

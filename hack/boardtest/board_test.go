@@ -1,6 +1,6 @@
-// Package boardtest opens the board in Chromium. It runs the manager's binary ("heighliner web") against a real API server with the
-// permissions of its component. Users log in with the example provider of zitadel/oidc. It is a separate module, because it is not
-// part of the product. "make test-board" runs it.
+// Package boardtest opens the board in Chromium. It runs the manager's binary ("heighliner web") against a
+// real API server with the permissions from the board's component. Users log in with the example provider of
+// zitadel/oidc. It is a separate module, because it is not part of the product. "make test-board" runs it.
 //
 //	board_test.go       TestBoard, on an API server
 //	node_test.go        TestNode, on the local cluster
@@ -73,11 +73,11 @@ const limit = time.Minute
 type site struct {
 	*testing.T
 	url string
-	// line connects browsers to the board. Tests can interrupt it.
+	// line connects browsers to the board. Tests can interrupt the connections.
 	line *line
 }
 
-// line forwards connections of browsers to the board.
+// line forwards browser connections to the board.
 type line struct {
 	net.Listener
 	mu   sync.Mutex
@@ -119,7 +119,7 @@ func (l *line) pass(browser net.Conn, to string) {
 	done := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{browser, board}, {board, browser}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1]) // Copying ends with one of the connections.
+			_, _ = io.Copy(way[0], way[1]) // Copying ends when either connection ends.
 			done <- struct{}{}
 		}()
 	}
@@ -133,7 +133,7 @@ func (l *line) add(conn net.Conn) bool {
 	return !l.cut
 }
 
-// set closes all connections and rejects new connections, or accepts connections again.
+// set closes all connections and rejects new ones, or accepts connections again.
 func (l *line) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +237,7 @@ func kubeconfig(t *testing.T, dir string) string {
 	return path
 }
 
-// TestBoard uses the board for a day.
+// TestBoard simulates a day of work with the board.
 func TestBoard(t *testing.T) {
 	if *onNode {
 		t.Fatal("this test starts an API server: run \"make test-board\", without -node")
@@ -275,16 +275,16 @@ func TestBoard(t *testing.T) {
 		t.Errorf("bob has %d buttons", n)
 	}
 	var status int
-	bob.do("forge an act", chromedp.Evaluate(fmt.Sprintf(`fetch("/services/%s/shop/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, namespace, o.Name), &status, awaitPromise))
+	bob.do("forge an action", chromedp.Evaluate(fmt.Sprintf(`fetch("/services/%s/shop/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, namespace, o.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("an action that bob may not take: %d", status)
+		t.Errorf("status of an action that bob may not take: %d", status)
 	}
 
 	// Ana approves in the panel.
 	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.sees("Recorded as ana")
 	ana.picture("tour-act.png")
-	ana.accessible("panel of an act")
+	ana.accessible("panel of an action")
 	ana.do("approve", chromedp.SendKeys("dialog input[name=reason]", "dashboards are quiet"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
 	ana.sees("Continue")
 	ana.sees("dashboards are quiet")
@@ -304,10 +304,10 @@ func TestBoard(t *testing.T) {
 	bob.sees("step 2 of 2")
 	bob.sees("Weights of 1.x")
 
-	// Ana creates and ends a freeze with the form in the panel. Bob may not.
+	// Ana creates and ends a freeze with the form in the panel. Bob is not allowed to.
 	ana.do("open the form", chromedp.Navigate(s.url+"/freezes"), chromedp.Click(`a[data-act][href^="/freezes/freeze"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.accessible("form of a freeze")
-	ana.do("fill it in", chromedp.SendKeys("dialog input[name=reason]", "trade fair"), chromedp.SendKeys("dialog input[name=until]", "4h"), chromedp.Click("dialog form button"), chromedp.WaitVisible("dialog button.primary"))
+	ana.do("fill in the form", chromedp.SendKeys("dialog input[name=reason]", "trade fair"), chromedp.SendKeys("dialog input[name=until]", "4h"), chromedp.Click("dialog form button"), chromedp.WaitVisible("dialog button.primary"))
 	ana.sees("shop is frozen")
 	ana.picture("tour-freeze.png")
 	ana.do("freeze", chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
@@ -317,14 +317,14 @@ func TestBoard(t *testing.T) {
 		t.Errorf("bob has %d buttons", n)
 	}
 	ana.accessible("freezes")
-	ana.do("end it", chromedp.Click(`a[data-act][href^="/freezes/thaw"]`), chromedp.WaitVisible("dialog button.primary"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
+	ana.do("end the freeze", chromedp.Click(`a[data-act][href^="/freezes/thaw"]`), chromedp.WaitVisible("dialog button.primary"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
 	ana.sees("Nothing is frozen")
 
-	// Ana rolls back with the form of the page, on a phone at night.
-	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	// Ana rolls back with the form on the page, on a phone at night.
+	ana.do("switch to a phone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	ana.do("open the board", chromedp.Navigate(s.url+"/"), chromedp.WaitVisible("table.board"))
 	ana.picture("tour-narrow-dark.png")
-	ana.accessible("board on a telephone, dark")
+	ana.accessible("board on a phone, dark")
 	var wide bool
 	ana.do("measure the page", chromedp.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &wide))
 	if wide {
@@ -338,7 +338,7 @@ func TestBoard(t *testing.T) {
 		ana.accessible(page)
 	}
 
-	// After the logout, no data is shown.
+	// After the logout, the board shows no data.
 	ana.do("log out", chromedp.Navigate(s.url+"/"), chromedp.Click("header form button"), chromedp.WaitVisible(`main a[href="/login"]`))
 	ana.sees("You are logged out")
 	if text := ana.text(); strings.Contains(text, "shop") {

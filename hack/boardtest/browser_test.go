@@ -41,7 +41,7 @@ func browser(t *testing.T, url, rules string) *person {
 	return &person{t, ctx, url}
 }
 
-// do executes actions of a user within the time limit.
+// do executes a user's actions within the time limit.
 func (p *person) do(what string, actions ...chromedp.Action) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
@@ -83,7 +83,7 @@ func (p *person) login(name string) {
 func (p *person) picture(name string) {
 	p.Helper()
 	var raw []byte
-	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // Wait until the fonts are loaded.
+	p.do("take a screenshot", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // Wait until the fonts are loaded.
 	if *pictures == "" {
 		return
 	}

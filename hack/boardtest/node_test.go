@@ -58,8 +58,9 @@ type node struct {
 	images string
 }
 
-// TestNode opens the board on the local cluster of "make cluster-up", as docs/how-to/board.md installs it: the pods of the board
-// behind the gateway, a service whose requests the gateway routes, and users who log in with an OpenID provider.
+// TestNode opens the board on the local cluster that "make cluster-up" starts, installed as in
+// docs/how-to/board.md: the board's pods behind the gateway, a service whose requests the gateway routes, and
+// users who log in with an OpenID provider.
 func TestNode(t *testing.T) {
 	if !*onNode {
 		t.Fatal("this test needs the local cluster: run \"make test-board-node\"")
@@ -69,7 +70,7 @@ func TestNode(t *testing.T) {
 	n.apply(shop, map[string]string{"Namespace": nodeNamespace, "Image": n.RegistryInternal + "/" + n.images, "Host": shopHost})
 	n.active("1.0.0")
 	rules := n.installBoard()
-	// The board is behind the port on which the gateway passes TLS to pods.
+	// The board is behind the port on which the gateway passes TLS through to pods.
 	_, port, err := net.SplitHostPort(n.GatewayTLS)
 	if err != nil {
 		t.Fatal(err)
@@ -92,9 +93,9 @@ func TestNode(t *testing.T) {
 	}
 	release := n.release("1.1.0")
 	var status int
-	bob.do("forge an act", chromedp.Evaluate(fmt.Sprintf(`fetch("%s/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, service, release.Name), &status, awaitPromise))
+	bob.do("forge an action", chromedp.Evaluate(fmt.Sprintf(`fetch("%s/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, service, release.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("an action that bob may not take: %d", status)
+		t.Errorf("status of an action that bob may not take: %d", status)
 	}
 	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.do("approve", chromedp.SendKeys("dialog input[name=reason]", "dashboards are quiet"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
@@ -113,13 +114,14 @@ func TestNode(t *testing.T) {
 	ana.sees("its readiness probe fails")
 	n.answers("1.1.0")
 
-	// The pods of the board are killed. Open pages show this, and are updated again without another login.
+	// The board's pods are killed. Open pages show that the connection is interrupted, and are later updated
+	// again without another login.
 	n.killBoard()
 	bob.sees("not connected, trying again")
 	bob.sees("● live")
 
 	// Ana rolls back on a phone at night.
-	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	ana.do("switch to a phone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	ana.do("roll back", chromedp.Navigate(url+service+"/acts/rollback?target=1.0.0"), chromedp.WaitVisible("form button.primary"), chromedp.Click("form button.primary"))
 	ana.sees("pinned to 1.0.0")
 	n.active("1.0.0")
@@ -158,16 +160,16 @@ func (n *node) remove(ctx context.Context, namespace *corev1.Namespace) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := (harness.Waiter{Every: 200 * time.Millisecond}).For(ctx, "namespace "+namespace.Name+" to go", func(ctx context.Context) (bool, string, error) {
+	err := (harness.Waiter{Every: 200 * time.Millisecond}).For(ctx, "namespace "+namespace.Name+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		err := n.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}})
-		return apierrors.IsNotFound(err), "still there", client.IgnoreNotFound(err)
+		return apierrors.IsNotFound(err), "still exists", client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		n.Fatal(err)
 	}
 }
 
-// push builds and pushes the image of a version. The variables are pairs of a name and a value.
+// push builds and pushes a version's image. The variables are pairs of a name and a value.
 func (n *node) push(version string, variables ...string) {
 	n.Helper()
 	environment := map[string]string{"VERSION": version}
@@ -233,7 +235,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ana}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 `))
 
-// boardOverlay is the overlay that an administrator writes according to docs/how-to/board.md, with TLS that the pod terminates.
+// boardOverlay is the overlay that an administrator writes according to docs/how-to/board.md. The pod
+// terminates TLS.
 var boardOverlay = template.Must(template.New("").Parse(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 components:
@@ -282,7 +285,7 @@ func (n *node) installBoard() (rules string) {
 	}
 	url := "https://" + net.JoinHostPort(boardHost, port)
 
-	// The provider listens in the network of the pods, and on the host for browsers.
+	// The provider listens in the pod network, and on the host for browsers.
 	inside, err := n.ListenInside(net.JoinHostPort(host, "0"))
 	if err != nil {
 		n.Fatal(err)
@@ -309,7 +312,7 @@ func (n *node) installBoard() (rules string) {
 		"tls.crt": certificate, "tls.key": private, "ca.crt": certificate, "client-secret": []byte("secret"), "session-key": []byte(base64.StdEncoding.EncodeToString(sessions)),
 	}}
 	dir := n.overlay(map[string]string{"URL": url, "Issuer": issuer})
-	n.Cleanup(func() { // The context of the test has ended here.
+	n.Cleanup(func() { // The test's context has ended here.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := exec.Command(n.kubectl, append([]string{"--kubeconfig", n.Kubeconfig}, args...)...).CombinedOutput(); err != nil {
 				n.Errorf("remove the board: %v: %s", err, out)
@@ -328,7 +331,7 @@ func (n *node) installBoard() (rules string) {
 	return fmt.Sprintf("MAP %s %s, MAP %s %s", inside.Addr(), here.Addr(), net.JoinHostPort(boardHost, port), n.GatewayTLS)
 }
 
-// overlay writes the kustomization of the board into the repository, because its paths are relative.
+// overlay writes the board's kustomization into the repository, because its paths are relative.
 func (n *node) overlay(values map[string]string) string {
 	n.Helper()
 	var manager appsv1.Deployment
@@ -385,7 +388,7 @@ func (n *node) until(what string, poll harness.Poll) {
 	}
 }
 
-// active waits until a version is active, and responds to requests of its host through the gateway.
+// active waits until a version is active and responds to requests for its host through the gateway.
 func (n *node) active(version string) {
 	n.Helper()
 	n.until(version+" to be active", func(ctx context.Context) (bool, string, error) {
@@ -419,7 +422,7 @@ func (n *node) answers(version string) {
 	})
 }
 
-// release waits for the release of a version, and returns it.
+// release waits for a version's release, and returns it.
 func (n *node) release(version string) (found *v1alpha1.VersionedMicroservice) {
 	n.Helper()
 	n.until("a release of "+version, func(ctx context.Context) (bool, string, error) {
@@ -444,7 +447,7 @@ func (n *node) killBoard() {
 	}
 }
 
-// selfSigned returns a certificate for a host and an IP address, which is valid for a day, and its key.
+// selfSigned returns a certificate for a host and an IP address that is valid for a day, and its key.
 func (n *node) selfSigned(ip net.IP, host string) (certificate, private []byte) {
 	n.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

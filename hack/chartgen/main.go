@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run writes files that differ, and removes files of objects that config no longer contains.
+// run writes files that differ, and removes files for objects that config no longer contains.
 func run(root string) error {
 	files, err := generate(root)
 	if err != nil {
@@ -125,10 +125,10 @@ func generate(root string) (map[string][]byte, error) {
 	return files, err
 }
 
-// sources are the folders of config whose objects are also in the chart.
+// sources are the folders in config whose objects are also in the chart.
 var sources = []string{"crd", "policies", "rbac", "components/alerts", "components/read-secrets", "components/secrets", "components/web"}
 
-// copyObjects adds the objects of a folder of config.
+// copyObjects adds the objects in a folder of config.
 func copyObjects(root, dir string, files map[string][]byte) error {
 	found, err := filepath.Glob(filepath.Join(root, "config", dir, "*.yaml"))
 	if err != nil {
@@ -143,7 +143,7 @@ func copyObjects(root, dir string, files map[string][]byte) error {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if base == "kustomization.yaml" || !bytes.Contains(text, []byte("\nkind: ")) { // Files with rules of Prometheus contain no objects.
+		if base == "kustomization.yaml" || !bytes.Contains(text, []byte("\nkind: ")) { // Files with Prometheus rules contain no objects.
 			continue
 		}
 		to := dir
@@ -157,8 +157,8 @@ func copyObjects(root, dir string, files map[string][]byte) error {
 	return nil
 }
 
-// keep adds the annotation with which Helm keeps a CRD, and thus all objects of its kind, at an uninstall. It returns nil if
-// the text does not begin in the format of controller-gen.
+// keep adds the annotation with which Helm keeps a CRD, and thus all objects of its kind, on uninstall. It
+// returns nil if the text does not begin in the format of controller-gen.
 func keep(definition []byte) []byte {
 	const annotations = "\nmetadata:\n  annotations:\n"
 	before, after, ok := bytes.Cut(definition, []byte(annotations))
@@ -168,8 +168,8 @@ func keep(definition []byte) []byte {
 	return slices.Concat(before, []byte(annotations+"    helm.sh/resource-policy: keep\n"), after)
 }
 
-// clusterScoped returns the resources of the manager's role that no Role can grant: cluster-scoped resources of other
-// projects, and the cluster-scoped kinds of config/crd.
+// clusterScoped returns the resources in the manager's role that no Role can grant: cluster-scoped resources
+// of other projects, and the cluster-scoped kinds in config/crd.
 func clusterScoped(root string) ([]string, error) {
 	scoped := []string{"customresourcedefinitions", "ingressclasses", "namespaces"}
 	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "hlnr.io_*.yaml"))
@@ -189,7 +189,7 @@ func clusterScoped(root string) ([]string, error) {
 	return scoped, nil
 }
 
-// namespaced adds the roles of a manager that watches only some namespaces.
+// namespaced adds the roles for a manager that watches only some namespaces.
 func namespaced(root string, files map[string][]byte) error {
 	text, err := os.ReadFile(filepath.Join(root, "config", "rbac", "role.yaml"))
 	if err != nil {
@@ -222,7 +222,7 @@ func namespaced(root string, files map[string][]byte) error {
 		"cluster_role.yaml": {role("ClusterRole", "", all.Name, cluster)},
 		"role.yaml":         {role("Role", "", all.Name, within)},
 		"role_binding.yaml": {binding("", all.Name)},
-		// The list of domains is in the namespace of the manager, which may not be a watched namespace.
+		// The list of domains is in the manager's namespace, which need not be a watched namespace.
 		"domains.yaml": {role("Role", account.Namespace, "heighliner-domains", list), binding(account.Namespace, "heighliner-domains")},
 	} {
 		documents := make([]string, 0, len(objects))

@@ -32,8 +32,8 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestRun tests that run writes the output of generate. A second run changes nothing, and removes files that are not
-// generated.
+// TestRun tests that run writes the output of generate. A second run changes no generated files, and removes
+// files that are not generated.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := copied(t)

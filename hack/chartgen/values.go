@@ -20,8 +20,8 @@ type value struct {
 	description string
 	kind        string
 	enum        []string
-	// byDefault is the default as JSON. It is nil for an object whose fields have defaults, and for flags, whose defaults the
-	// manager sets.
+	// byDefault is the default as JSON. It is nil for an object whose fields have defaults, and for flags
+	// whose defaults are set by the manager.
 	byDefault json.RawMessage
 	parts     []value
 }
@@ -73,7 +73,7 @@ func readProperties(prefix string, properties json.RawMessage) ([]value, error) 
 	return values, nil
 }
 
-// keys returns the keys of a JSON object in their order in the text.
+// keys returns the keys of a JSON object in the order in which they appear in the text.
 func keys(object json.RawMessage) ([]string, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {

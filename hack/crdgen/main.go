@@ -2,10 +2,11 @@
 //
 //	crdgen config/crd
 //
-// Below an embedded core type (the pod template, the metrics and the behavior of autoscaling) it removes descriptions and
-// defaults. With the descriptions, a CRD would exceed the size of the annotation in which "kubectl apply" stores it. The
-// defaults would become part of the user's settings, and thus of a release's identity. The defaults of list-map keys
-// remain, because a key must have a value. Descriptions of fields of hlnr.io remain.
+// Below an embedded core type (the pod template, and the metrics and behavior of autoscaling), it removes
+// descriptions and defaults. With the descriptions, a CRD would exceed the size limit of the annotation in
+// which "kubectl apply" stores it. The defaults would become part of the user's settings, and thus of a
+// release's identity. The defaults of list-map keys remain, because a key must have a value. Descriptions of
+// fields of hlnr.io remain.
 //
 // The containers of a Microservice's template get limits. Otherwise the API server would reject a CEL rule about their
 // names because of its estimated cost.
@@ -75,7 +76,7 @@ func finishAll(dir string) error {
 	return nil
 }
 
-// finish strips every version's schema of one definition. It is idempotent.
+// finish strips the schemas of all versions in one definition. It is idempotent.
 func finish(in []byte) ([]byte, error) {
 	var definition map[string]any
 	if err := yaml.Unmarshal(in, &definition); err != nil {

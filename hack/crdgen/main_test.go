@@ -100,7 +100,7 @@ func TestFinishRefuses(t *testing.T) {
 
 func TestFinishAllNeedsDefinitions(t *testing.T) {
 	if err := finishAll(t.TempDir()); err == nil {
-		t.Error("an empty folder gave no error")
+		t.Error("an empty folder resulted in no error")
 	}
 }
 

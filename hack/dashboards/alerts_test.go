@@ -29,7 +29,7 @@ func TestAlerts(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", root + "/config/components/alerts/rules.yaml"}, {"test", "rules", "testdata/alerts.yaml"}} {
 		out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
 		if err != nil {
-			t.Errorf("promtool %s: %v (make test installs promtool; by hand: apt-get install prometheus)\n%s", strings.Join(args, " "), err, out)
+			t.Errorf("promtool %s: %v (make test installs promtool; to install it manually: apt-get install prometheus)\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	tests, err := os.ReadFile("testdata/alerts.yaml")

@@ -28,12 +28,13 @@ func quantile(q float64, histogram, by string) string {
 	return fmt.Sprintf("histogram_quantile(%g, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", q, by, histogram)
 }
 
-// mean returns an expression for the mean of a summary over a window, for the services of a selector.
+// mean returns an expression for the mean of a summary over a window, for the services that match a selector.
 func mean(summary, selector, window string) string {
 	return fmt.Sprintf("sum(increase(%[1]s_sum%[2]s[%[3]s])) / sum(increase(%[1]s_count%[2]s[%[3]s]))", summary, selector, window)
 }
 
-// dora returns panels with the four DORA metrics of the services of a selector, such as {namespace="shop"}.
+// dora returns panels with the four DORA metrics for the services that match a selector, such as
+// {namespace="shop"}.
 func dora(selector, more string) []panel {
 	failed := fmt.Sprintf(`sum(increase(heighliner_service_rollouts_total{%[1]sresult!="Promoted"}[30d])) / sum(increase(heighliner_service_rollouts_total{%[1]sresult!="RolledBack"}[30d]))`, more)
 	return []panel{

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// dashboard contains the used part of Grafana's JSON model of a dashboard. The names of its fields are those of
-// Grafana.
+// dashboard contains the part of Grafana's JSON model of a dashboard that is used here. The field names are
+// Grafana's.
 type dashboard struct {
 	UID           string     `json:"uid"`
 	Title         string     `json:"title"`
@@ -27,7 +27,7 @@ type timeRange struct {
 	To   string `json:"to"`
 }
 
-// link links the other dashboards.
+// link links to the other dashboards.
 type link struct {
 	Type        string   `json:"type"`
 	Title       string   `json:"title"`
@@ -48,7 +48,8 @@ type variable struct {
 	Type       string  `json:"type"`
 	Query      string  `json:"query"`
 	Datasource *source `json:"datasource,omitempty"`
-	// Refresh is 1 to read the options when the dashboard is opened, or 2 to read them also when the time range changes.
+	// Refresh is 1 to read the options when the dashboard is opened, or 2 to read them again when the time
+	// range changes.
 	Refresh int `json:"refresh"`
 	Sort    int `json:"sort"`
 }
@@ -108,7 +109,7 @@ type fieldDefaults struct {
 // query is an expression with the legend of its series.
 type query struct{ legend, expr string }
 
-// newDashboard returns a dashboard of panels, which are placed from left to right.
+// newDashboard returns a dashboard with panels, which are placed from left to right.
 func newDashboard(name, title, description string, variables []variable, panels ...panel) dashboard {
 	d := dashboard{
 		UID: "heighliner-" + name, Title: "Heighliner / " + title, Description: description, Tags: []string{"heighliner"},

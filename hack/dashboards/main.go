@@ -1,4 +1,4 @@
-// Command dashboards generates the alerts of Prometheus and the dashboards of Grafana.
+// Command dashboards generates the Prometheus alerts and the Grafana dashboards.
 //
 //	dashboards ROOT
 //

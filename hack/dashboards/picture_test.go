@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// picture is the result of a query of a panel.
+// picture is the result of a panel's query.
 type picture struct {
 	title, unit string
 	lines       []result
 }
 
-// These are sizes of a picture in pixels, and the number of pictures in a row.
+// Sizes of a picture in pixels, and the number of pictures in a row.
 const (
 	width, height, columns = 380, 170, 3
 	maxLegend              = 4
@@ -26,7 +26,7 @@ const (
 
 var colours = []string{"#3274d9", "#e0752d", "#299c46", "#a352cc", "#c4162a", "#777777"}
 
-// draw returns an SVG with the results of the queries of a dashboard.
+// draw returns an SVG with the results of a dashboard's queries.
 func draw(name string, pictures []picture) []byte {
 	var out bytes.Buffer
 	rows := (len(pictures) + columns - 1) / columns

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// objects are the objects of the test, with placeholders for the registry, the receiver of hooks and GitHub.
+// objects are the test's objects, with placeholders for the registry, the hook receiver, and GitHub.
 const objects = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -262,7 +262,7 @@ func pin(t *testing.T, namespace, name, version string) {
 	}
 }
 
-// asked is a query of a panel whose variables were replaced.
+// asked is a panel's query, with its variables replaced.
 type asked struct {
 	dashboard, panel, unit, expr string
 }
@@ -284,7 +284,8 @@ func questions(namespace string) (out []asked) {
 	return out
 }
 
-// answered checks that each query returns a number. It draws the results if the environment variable PICTURES names a folder.
+// answered checks that each query returns a number. It draws the results if the environment variable PICTURES
+// contains the name of a folder.
 func answered(t *testing.T, prometheus, namespace string) {
 	t.Helper()
 	all := questions(namespace)
@@ -320,7 +321,7 @@ func answered(t *testing.T, prometheus, namespace string) {
 	}
 }
 
-// result is a result of a query.
+// result is a query result.
 type result struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`

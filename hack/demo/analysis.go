@@ -18,7 +18,7 @@ import (
 // analysisFailed is the reason of a release whose rollout ended because of its analysis.
 const analysisFailed = "AnalysisFailed"
 
-// end is the end of a canary, which is a line of the table at the end.
+// end is how a canary ended. It is a line of the table that is printed at the end.
 type end struct {
 	version, about string
 	weights        []int32
@@ -90,8 +90,8 @@ func (s *story) silentAborted(ctx context.Context) error {
 	return s.decided(ctx, "1.5.0", v1alpha1.ReleaseError, "deprecate", "--reason", "no one sees it")
 }
 
-// decided pushes a version that gets no requests, waits until the analysis waits for
-// traffic, and makes a decision as a user would.
+// decided pushes a version that gets no requests, waits until its analysis waits for traffic, and makes a
+// decision as a user would.
 func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {
@@ -101,7 +101,7 @@ func (s *story) decided(ctx context.Context, version string, status v1alpha1.Rel
 	err := s.until(ctx, version+" to wait for traffic", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		analysis, err := s.analysis(ctx, r.VersionedMicroservice)
 		if err != nil || analysis == nil {
@@ -128,7 +128,7 @@ func (s *story) decided(ctx context.Context, version string, status v1alpha1.Rel
 	}
 	e.about, e.after = "silent", time.Since(began)
 	s.close(e)
-	s.note(fmt.Sprintf("%s ended with status %s because of a decision of a user", version, status), true, "")
+	s.note(fmt.Sprintf("%s ended with status %s because of a user's decision", version, status), true, "")
 	return nil
 }
 
@@ -166,15 +166,15 @@ func (s *story) judged(ctx context.Context, version, about string, env map[strin
 	return e, err
 }
 
-// ended waits until the rollout of a version has ended with a status, and returns the weights that
-// the version got.
+// ended waits until a version's rollout has ended with a status, and returns the weights that the version
+// got.
 func (s *story) ended(ctx context.Context, version string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	e := judgement{end: end{version: version, status: status}}
 	var name string
 	err := s.until(ctx, fmt.Sprintf("%s to be %s", version, status), func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		name, e.reason = r.VersionedMicroservice, r.Reason
 		if r.Weight > 0 && (len(e.weights) == 0 || e.weights[len(e.weights)-1] != r.Weight) {
@@ -190,14 +190,14 @@ func (s *story) ended(ctx context.Context, version string, status v1alpha1.Relea
 	return e, err
 }
 
-// analysis returns the analysis of a release, or nil if nothing was measured.
+// analysis returns a release's analysis, or nil if nothing was measured.
 func (s *story) analysis(ctx context.Context, name string) (*v1alpha1.ReleaseAnalysis, error) {
 	var vsvc v1alpha1.VersionedMicroservice
 	err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &vsvc)
 	return vsvc.Status.Analysis, err
 }
 
-// close shows the measurements of a rollout, and adds it to the table.
+// close shows a rollout's measurements, and adds the rollout to the table.
 func (s *story) close(e judgement) {
 	if e.analysis != nil {
 		var last []string
@@ -251,6 +251,6 @@ func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 		lost += r.Total.Failed
 		own += r.Total.Versions[culprit].Failed
 	}
-	return check{"no request failed but by " + culprit + "'s own errors", requests > 0 && own > 0 && lost == own,
+	return check{"no request failed except because of  " + culprit + "'s own errors", requests > 0 && own > 0 && lost == own,
 		fmt.Sprintf("%d of %d failed, %d of them by its own errors", lost, requests, own)}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// shared is the time for which the sample's ImagePolicy may use the list of tags of another
-// ImagePolicy, which is the interval of the sample.
+// shared is how long the sample's ImagePolicy may use another ImagePolicy's list of tags. It is the interval
+// of the sample.
 const shared = 5 * time.Second
 
 // cleanUp removes the images and the namespace of an earlier demo.
@@ -118,7 +118,7 @@ func (s *story) broken(ctx context.Context) error {
 	err := s.until(ctx, "1.2.0 to end in error", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", "1.2.0")
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		reason, object = r.Reason, r.VersionedMicroservice
 		return r.Status == v1alpha1.ReleaseError, string(r.Status)
@@ -205,7 +205,7 @@ func (s *story) retention(ctx context.Context) error {
 		`{"spec":{"updateStrategy":{"minimumAvailable":2}}}`); err != nil {
 		return err
 	}
-	err := s.until(ctx, "1.1.0 to go", func(ms *v1alpha1.Microservice) (bool, string) {
+	err := s.until(ctx, "1.1.0 to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		return release(ms, "1-x", "1.1.0") == nil, "kept: " + strings.Join(kept(ms, "1-x"), ", ")
 	})
 	if err != nil {
@@ -252,14 +252,14 @@ func (s *story) active(ctx context.Context, slug, version string) error {
 	return s.until(ctx, version+" to be active", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, slug, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Status == v1alpha1.ReleaseActive && r.Available, string(r.Status)
 	})
 }
 
-// follow waits until a version is active, marks the phases of its canary when the NetworkPolicy
-// confirms them, and returns the weights that the version got.
+// follow waits until a version is active, marks the canary's phases when the NetworkPolicy confirms them, and
+// returns the weights that the version got.
 func (s *story) follow(ctx context.Context, slug, version string) ([]int32, error) {
 	s.mark(version + " starts")
 	var weights []int32
@@ -267,7 +267,7 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	err := s.until(ctx, version+" to be active", func(ms *v1alpha1.Microservice) (bool, string) {
 		g, r := group(ms, slug), release(ms, slug, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		if r.Weight > 0 && (len(weights) == 0 || weights[len(weights)-1] != r.Weight) {
 			weights = append(weights, r.Weight)
@@ -283,8 +283,8 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	return weights, err
 }
 
-// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago, so that
-// the gateway has loaded it despite its throttle.
+// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago, so that the
+// gateway has loaded the revision despite its throttle.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &p); err != nil {

@@ -25,7 +25,7 @@ const jobsAddress = "10.250.0.1:8020"
 // jobReports counts the reports of Jobs, and rejects the migration of one version.
 type jobReports struct {
 	mu      sync.Mutex
-	counts  map[string]int // The counts, by hook, version and phase.
+	counts  map[string]int // The counts, by hook, version, and phase.
 	refused string
 }
 
@@ -59,7 +59,7 @@ func (s *story) listen() error {
 	server := &http.Server{Handler: s.jobs, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.say("   the server of the Jobs ended: %v", err)
+			s.say("   the server for the Jobs ended: %v", err)
 		}
 	}()
 	return nil
@@ -75,7 +75,7 @@ func (s *story) firstWithJobs(ctx context.Context) error {
 	return s.once(ctx, "1.0.0")
 }
 
-// once waits for the last Job of a version, and checks that each Job ran once.
+// once waits for a version's last Job, and checks that each Job ran once.
 func (s *story) once(ctx context.Context, version string) error {
 	err := harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "the cleanup of "+version, func(context.Context) (bool, string, error) {
 		began, ended := s.jobs.ran("cleanup", version)
@@ -104,7 +104,7 @@ func (s *story) migrated(ctx context.Context) error {
 		return err
 	}
 	_, ended := s.jobs.ran("migrate", "1.1.0")
-	s.note("while the migration runs, 1.1.0 has no pod", pods == 0 && ended == 0, "")
+	s.note("while the migration is running, 1.1.0 has no pod", pods == 0 && ended == 0, "")
 	seen, err := s.follow(ctx, "1-x", "1.1.0")
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *story) migrating(ctx context.Context, version string) error {
 	})
 }
 
-// podsOf counts the pods of a release, without those of Jobs.
+// podsOf counts a release's pods, without the pods of Jobs.
 func (s *story) podsOf(ctx context.Context, version string) (int, error) {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {
@@ -146,7 +146,7 @@ func (s *story) locked(ctx context.Context) error {
 	err := s.until(ctx, "1.2.0 to end in error", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", "1.2.0")
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		reason = r.Reason
 		return r.Status == v1alpha1.ReleaseError, string(r.Status)
@@ -163,13 +163,13 @@ func (s *story) locked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("hlnr why shows the end of the log of its migration", code == 3 && strings.Contains(why, "table orders is locked"), "")
+	s.note("hlnr why shows the end of its migration's log", code == 3 && strings.Contains(why, "table orders is locked"), "")
 	share := s.loads[0].Split("1.2.0 cannot migrate")
 	s.note("1.1.0 kept serving", share.Fraction("1.1.0") == 1, "")
 	return nil
 }
 
-// killed pushes a version, and kills the manager while its migration runs.
+// killed pushes a version, and kills the manager while the version's migration is running.
 func (s *story) killed(ctx context.Context) error {
 	if err := s.push(ctx, "1.3.0", nil); err != nil {
 		return err

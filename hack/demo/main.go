@@ -1,10 +1,10 @@
-// Command demo shows Heighliner on the local cluster, with real requests through the
-// gateway. It exits with 0 if every check passed and only the expected requests failed, otherwise
-// with 1. There are six demos: the main demo, the analysis of canaries, the previews of pull
-// requests, domains and TCP, Jobs of hooks, and workers of a queue.
+// Command demo shows Heighliner on the local cluster, with real requests through the gateway. It exits with 0
+// if every check passed and only the expected requests failed, and otherwise with 1. There are six demos: the
+// main demo, canary analysis, previews of pull requests, domains and TCP, Jobs of hooks, and workers of a
+// queue.
 //
-// It requires that Heighliner is installed, and that the sample application and hlnr are built.
-// "make demo", "make demo-analysis" and the other demo targets do both.
+// It requires that Heighliner is installed, and that the sample application and hlnr are built. "make demo",
+// "make demo-analysis", and the other demo targets take care of both.
 //
 //	main.go      flags, and the selection of the demo
 //	story.go     common parts of all demos: images, load and checks

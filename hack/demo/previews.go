@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// These are the names in hack/demo/previews. The stand-in for GitHub listens on an address that the
-// manager can reach.
+// These are the names in hack/demo/previews. The stand-in for GitHub listens at an address that the manager
+// can reach.
 const (
 	gitHubAddress    = "10.250.0.1:8010"
 	gitHubRepository = "acme/shop"
@@ -195,13 +195,13 @@ func (s *story) closed(ctx context.Context) error {
 	s.hub.repo.Close(1, true)
 	s.hub.repo.Close(2, false)
 	s.say("   merged pull request 1, and closed pull request 2")
-	err := s.until(ctx, "both previews to be gone", func(ms *v1alpha1.Microservice) (bool, string) {
+	err := s.until(ctx, "both previews to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
 	})
 	if err != nil {
 		return err
 	}
-	err = harness.WaitFor(ctx, "releases, pods and domains to be gone", func(ctx context.Context) (bool, string, error) {
+	err = harness.WaitFor(ctx, "releases, pods, and domains to be removed", func(ctx context.Context) (bool, string, error) {
 		var releases v1alpha1.VersionedMicroserviceList
 		var pods corev1.PodList
 		var policy v1alpha1.NetworkPolicy
@@ -248,7 +248,7 @@ func (s *story) reported(reports []harness.Report) check {
 // head returns the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
 
-// why returns the reasons for which candidates are rejected, as text.
+// why returns the reasons why candidates are rejected, as text.
 func why(candidates []v1alpha1.RefusedCandidate) string {
 	var all []string
 	for _, c := range candidates {
@@ -285,15 +285,15 @@ func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	return githubtest.DeploymentStatus{}
 }
 
-// deployment waits until the deployment of a commit has a state on GitHub.
+// deployment waits until a commit's deployment has a state on GitHub.
 func (s *story) deployment(ctx context.Context, sha, state string) error {
-	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
+	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to receive state %[2]s for %.7[1]s", sha, state), func(context.Context) (bool, string, error) {
 		last := s.lastStatus(sha).State
 		return last == state, fmt.Sprintf("%q", last), nil
 	})
 }
 
-// pause waits for some time, in which something should not happen.
+// pause waits for a period in which something should not happen.
 func (s *story) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -21,8 +21,8 @@ type record struct {
 	Marks   []mark   `json:"marks"`
 }
 
-// sample contains the data of one second, by version: the weights that the NetworkPolicy reports,
-// and the number of answers that clients got.
+// sample contains the data for one second, by version: the weights that the NetworkPolicy reports, and the
+// number of answers that clients got.
 type sample struct {
 	Seconds    float64          `json:"seconds"`
 	Programmed map[string]int32 `json:"programmed"`
@@ -48,7 +48,7 @@ type recorder struct {
 	done  chan struct{}
 }
 
-// start starts to record the load of a domain. Only the first call has an effect.
+// start starts recording the load of a domain. Only the first call has an effect.
 func (r *recorder) start(ctx context.Context, c client.Client, domain string, load *harness.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *recorder) write() error {
 	return os.WriteFile(r.file, append(text, '\n'), 0o644)
 }
 
-// programmed returns the weights of a domain by version, or nil if they cannot be read.
+// programmed returns a domain's weights by version, or nil if they cannot be read.
 func programmed(ctx context.Context, c client.Client, domain string) map[string]int32 {
 	var policy v1alpha1.NetworkPolicy
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &policy); err != nil {

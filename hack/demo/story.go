@@ -56,7 +56,7 @@ var scripts = map[string]script{
 			{"Push 1.2.0, which never becomes ready", (*story).broken},
 			{"Push 1.1.1: lower than the failed version, higher than the active version", (*story).below},
 			{"Push 2.0.0: a second group with its own domain", (*story).second},
-			{"Pin group 1.x to 1.0.0 by hand: a rollback to a retained release", (*story).pin},
+			{"Pin group 1.x to 1.0.0 manually: a rollback to a retained release", (*story).pin},
 			{"Remove the pin", (*story).unpin},
 			{"Keep two releases instead of three", (*story).retention},
 		},
@@ -84,7 +84,7 @@ var scripts = map[string]script{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
 			{"Push 1.1.0: 10 %, then 50 %, then all, for each of them", (*story).everywhereByWeight},
-			{"Pin group 1.x to 1.0.0 by hand", (*story).everywhereBack},
+			{"Pin group 1.x to 1.0.0 manually", (*story).everywhereBack},
 		},
 		judge:   (*story).noneFailed,
 		domains: []string{domainV1, domainWWW, domainCanary},
@@ -96,7 +96,7 @@ var scripts = map[string]script{
 			{"Apply the samples with three Jobs, and push 1.0.0", (*story).firstWithJobs},
 			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, a cleanup at its end", (*story).migrated},
 			{"Push 1.2.0, whose migration fails", (*story).locked},
-			{"Push 1.3.0, and kill the manager while its migration runs", (*story).killed},
+			{"Push 1.3.0, and kill the manager while its migration is running", (*story).killed},
 		},
 		judge:   (*story).noneFailed,
 		domains: []string{domainV1},
@@ -241,7 +241,7 @@ func (s *story) push(ctx context.Context, version string, env map[string]string)
 	return nil
 }
 
-// load starts to send requests to a domain when the domain responds.
+// load starts sending requests to a domain when the domain responds.
 func (s *story) load(ctx context.Context, domain, phase string) error {
 	if err := s.answers(ctx, domain); err != nil {
 		return err
@@ -323,7 +323,7 @@ func (s *story) noneFailed(reports []harness.Report) check {
 	return check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)}
 }
 
-// group returns a release group of the status, or nil.
+// group returns a release group from the status, or nil.
 func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {
@@ -333,7 +333,7 @@ func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// release returns the release of a version, or nil.
+// release returns a version's release, or nil.
 func release(ms *v1alpha1.Microservice, slug, version string) *v1alpha1.Release {
 	g := group(ms, slug)
 	if g == nil {

@@ -13,10 +13,10 @@ import (
 const (
 	domainWWW    = "www.shop.localhost"
 	domainCanary = "canary.shop.localhost"
-	lines        = "TCP" // The name of the load of the listener.
+	lines        = "TCP" // Name of the load on the listener.
 )
 
-// everywhere starts to send requests to each domain and to the listener.
+// everywhere starts sending requests to each domain and to the listener.
 func (s *story) everywhere(ctx context.Context) error {
 	if err := s.first(ctx); err != nil {
 		return err
@@ -35,11 +35,11 @@ func (s *story) everywhere(ctx context.Context) error {
 			return err
 		}
 	}
-	s.note("two domains route to the active release, the canary's domain too while there is no canary, and the TCP port", true, "")
+	s.note("two domains and the TCP port route to the active release, and so does the canary's domain while there is no canary", true, "")
 	return nil
 }
 
-// loadLines starts to open connections to the TCP listener when the listener responds.
+// loadLines starts opening connections to the TCP listener when the listener responds.
 func (s *story) loadLines(ctx context.Context) error {
 	config := harness.LoadConfig{
 		Protocol: harness.TCP, Gateway: s.cluster.GatewayTCP, Host: lines, Rate: 20, Count: 1, Phase: "1.0.0 alone", Timeout: 2 * time.Second,
@@ -65,7 +65,7 @@ func (s *story) loadLines(ctx context.Context) error {
 	return nil
 }
 
-// everywhereByWeight follows a canary at both domains, at the domain of the canary, and over TCP.
+// everywhereByWeight follows a canary at both domains, at the canary's domain, and over TCP.
 func (s *story) everywhereByWeight(ctx context.Context) error {
 	if err := s.push(ctx, "1.1.0", nil); err != nil {
 		return err

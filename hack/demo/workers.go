@@ -16,12 +16,12 @@ import (
 // jobsOfDemo is the number of jobs in the queue. Ten workers need 100 s for them.
 const jobsOfDemo = 10_000
 
-// work starts the queue and the first release of its worker.
+// work starts the queue and the first release of the worker.
 func (s *story) work(ctx context.Context) (err error) {
 	if s.queue, err = s.cluster.StartQueue(ctx); err != nil {
 		return err
 	}
-	s.say("   Redis runs in this machine; workers take their jobs from %s", s.queue.URL)
+	s.say("   Redis runs on this machine; workers take their jobs from %s", s.queue.URL)
 	if err := s.run(ctx, "apply", "-k", s.samples); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *story) badWorker(ctx context.Context) error {
 	err := s.until(ctx, "1.1.0 to be rolled back", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", "1.1.0")
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		reason = r.Reason
 		return r.Status == v1alpha1.ReleaseError, fmt.Sprintf("%s at %d %%", r.Status, r.Weight)

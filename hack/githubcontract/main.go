@@ -1,6 +1,6 @@
-// Command githubcontract creates the copy of GitHub's published API description with which tests
-// check internal/github and its stand-in server. The copy contains the operations that they use,
-// from the OpenAPI description, and examples of the webhooks that they receive.
+// Command githubcontract creates the copy of GitHub's published API description with which tests check
+// internal/github and its stand-in server. The copy contains, from the OpenAPI description, the operations
+// that they use, and examples of the webhooks that they receive.
 //
 // To update it, fetch the two packages from the npm registry, and run the command at the root of
 // the repository:
@@ -71,7 +71,7 @@ func run(openapi, webhooks string) error {
 	return writeReadme(api["package/package.json"], hooks["package/package.json"])
 }
 
-// unpack reads files of a package.
+// unpack reads files from a package.
 func unpack(name string, wanted ...string) (map[string][]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -110,7 +110,7 @@ type description struct{ root object }
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// writeOperations writes the operations of the routes, with one example of each response.
+// writeOperations writes the routes' operations, with one example of each response.
 func writeOperations(text []byte) error {
 	var d description
 	if err := json.Unmarshal(text, &d.root); err != nil {
@@ -135,7 +135,7 @@ func writeOperations(text []byte) error {
 		name := route.Method + " " + route.Path
 		found, ok := paths[parameter.ReplaceAllString(route.Path, "{}")][strings.ToLower(route.Method)].(object)
 		if !ok {
-			return fmt.Errorf("operation %s is missing in the description", name)
+			return fmt.Errorf("operation %s is missing from the description", name)
 		}
 		operations[name] = d.operation(found)
 		if example := d.example(found); example != nil {
@@ -148,9 +148,8 @@ func writeOperations(text []byte) error {
 	return errors.Join(writeLines("operations.json", operations), writeLines("examples.json", examples))
 }
 
-// incomplete are the fields of responses that the description declares as never null, by mistake.
-// They are null if the fork of a pull request or the account of its owner was deleted, as the
-// description of webhooks specifies.
+// incomplete are the response fields that the description mistakenly declares as never null. They are null if
+// a pull request's fork or its owner's account was deleted, as the description of webhooks specifies.
 var incomplete = map[string][]string{
 	"GET /repos/{owner}/{repo}/pulls":               {"items", "properties", "head", "properties", "repo"},
 	"GET /repos/{owner}/{repo}/pulls/{pull_number}": {"properties", "head", "properties", "repo"},
@@ -190,8 +189,8 @@ func (d description) resolve(value any) any {
 // words are the keys of a description that do not affect validation.
 var words = map[string]bool{"description": true, "summary": true, "example": true, "title": true, "externalDocs": true, "examples": true, "x-github-breaking-changes": true, "x-octokit": true, "deprecated": true, "discriminator": true}
 
-// expand returns a schema without the keys in words, and with its references replaced by their
-// targets. A property whose name is such a key is a schema, and is kept.
+// expand returns a schema without the keys in words, and with its references replaced with their targets. A
+// property whose name is such a key is a schema, and is kept.
 func (d description) expand(value any, properties bool) any {
 	switch v := d.resolve(value).(type) {
 	case object:

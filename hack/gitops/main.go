@@ -1,9 +1,10 @@
-// Command gitops writes config/gitops/argocd/argocd-cm.yaml, the configuration of Argo CD, from the Lua files next to it.
+// Command gitops writes config/gitops/argocd/argocd-cm.yaml, the configuration for Argo CD, from the Lua
+// files next to it.
 //
 //	gitops ROOT
 //
-// Its tests run these files as Argo CD does, and the health expressions of Flux. It is a separate module because of the
-// interpreters.
+// Its tests run these files as Argo CD does, and the health expressions as Flux does. It is a separate module
+// because of the interpreters that the tests need.
 package main
 
 import (
@@ -33,7 +34,7 @@ type action struct {
 	Lua  string `json:"action.lua"`
 }
 
-// actionsOf reads the actions of a kind. It returns nil if the kind has no actions.
+// actionsOf reads a kind's actions. It returns nil if the kind has no actions.
 func actionsOf(root, kind string) (*actionSet, error) {
 	paths, err := filepath.Glob(filepath.Join(root, folder, "actions", kind, "*.lua"))
 	if err != nil || len(paths) == 0 {

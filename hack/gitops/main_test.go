@@ -38,8 +38,8 @@ func object(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// run runs a script as Argo CD does: with the object in the variable obj, and with the libraries that are available to
-// scripts of resources.
+// run runs a script as Argo CD does: with the object in the variable obj, and with the libraries that are
+// available to resource scripts.
 func run(t *testing.T, script string, obj map[string]any) map[string]any {
 	t.Helper()
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -49,7 +49,7 @@ func run(t *testing.T, script string, obj map[string]any) map[string]any {
 			t.Fatal(err)
 		}
 	}
-	clock := state.NewTable() // Only date is available from the library os.
+	clock := state.NewTable() // From the library os, only date is available.
 	clock.RawSetString("date", state.NewFunction(func(l *lua.LState) int { l.Push(lua.LString("20300131T120000Z")); return 1 }))
 	state.SetGlobal("os", clock)
 	state.SetGlobal("obj", value(state, obj))
@@ -110,7 +110,7 @@ func back(v lua.LValue) any {
 	return nil
 }
 
-// script reads a Lua file below the folder of Argo CD.
+// script reads a Lua file below Argo CD's folder.
 func script(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, folder, path))
@@ -191,16 +191,16 @@ func TestActions(t *testing.T) {
 		offered      string // The names of the actions, sorted.
 		action, want string // The action, and the expected change to the object.
 	}{
-		"canary that waits": {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 2/3 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "2"`) + `, status: {release: canary, step: 2/3 Paused}}`},
-		"step 12":           {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 12/20 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "12"`) + `, status: {release: canary, step: 12/20 Paused}}`},
-		"abort":             {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 1/1}}`, "adopt continue deprecate", "deprecate", `{` + decision(`action: Deprecate`) + `, status: {release: canary, step: 1/1}}`},
-		"adopt":             {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: pending}}`, "adopt deprecate", "adopt", `{` + decision(`action: Adopt`) + `, status: {release: pending}}`},
-		"failed":            {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: error}}`, "retry", "retry", `{` + decision(`action: Retry`) + `, status: {release: error}}`},
-		"active":            {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: active}}`, "", "", ""},
-		"service":           {"Microservice", `{metadata: {}, spec: {}}`, "pause", "pause", `{metadata: {}, spec: {paused: true}}`},
-		"paused service":    {"Microservice", `{metadata: {}, spec: {paused: true}}`, "resume", "resume", `{metadata: {}, spec: {}}`},
-		"policy":            {"ImagePolicy", `{metadata: {}}`, "scan", "scan", `{metadata: {annotations: {hlnr.io/requestedAt: 20300131T120000Z}}}`},
-		"repository":        {"GitHubRepository", `{metadata: {annotations: {a: b}}}`, "scan", "scan", `{metadata: {annotations: {a: b, hlnr.io/requestedAt: 20300131T120000Z}}}`},
+		"waiting canary": {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 2/3 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "2"`) + `, status: {release: canary, step: 2/3 Paused}}`},
+		"step 12":        {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 12/20 Paused}}`, "adopt continue deprecate", "continue", `{` + decision(`action: Continue, step: "12"`) + `, status: {release: canary, step: 12/20 Paused}}`},
+		"abort":          {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: canary, step: 1/1}}`, "adopt continue deprecate", "deprecate", `{` + decision(`action: Deprecate`) + `, status: {release: canary, step: 1/1}}`},
+		"adopt":          {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: pending}}`, "adopt deprecate", "adopt", `{` + decision(`action: Adopt`) + `, status: {release: pending}}`},
+		"failed":         {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: error}}`, "retry", "retry", `{` + decision(`action: Retry`) + `, status: {release: error}}`},
+		"active":         {"VersionedMicroservice", `{metadata: {}, spec: {}, status: {release: active}}`, "", "", ""},
+		"service":        {"Microservice", `{metadata: {}, spec: {}}`, "pause", "pause", `{metadata: {}, spec: {paused: true}}`},
+		"paused service": {"Microservice", `{metadata: {}, spec: {paused: true}}`, "resume", "resume", `{metadata: {}, spec: {}}`},
+		"policy":         {"ImagePolicy", `{metadata: {}}`, "scan", "scan", `{metadata: {annotations: {hlnr.io/requestedAt: 20300131T120000Z}}}`},
+		"repository":     {"GitHubRepository", `{metadata: {annotations: {a: b}}}`, "scan", "scan", `{metadata: {annotations: {a: b, hlnr.io/requestedAt: 20300131T120000Z}}}`},
 	} {
 		offered := []string{}
 		for action, settings := range run(t, script(t, "actions/"+tc.kind+"/discovery.lua"), object(t, tc.object)) {

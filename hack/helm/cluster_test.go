@@ -84,7 +84,8 @@ func (r *helmRelease) install(values map[string]any) {
 	}
 }
 
-// refused installs values that do not fit the cluster, and checks that the error contains the value and nothing is installed.
+// refused tries to install values that do not fit the cluster, and checks that the error contains the value
+// and that nothing is installed.
 func (r *helmRelease) refused(values map[string]any, want string) {
 	r.Helper()
 	install := action.NewInstall(r.config)
@@ -130,7 +131,7 @@ func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	return found
 }
 
-// removeDefinitions deletes the CRDs, and with them all their objects, and waits until they are removed.
+// removeDefinitions deletes the CRDs, and thus all their objects, and waits until they are removed.
 func removeDefinitions(t *testing.T) {
 	t.Helper()
 	for _, plural := range kinds(t) {
@@ -194,7 +195,7 @@ func credentials(t *testing.T, namespace, repository string) {
 	}
 }
 
-// gateway creates a Gateway that accepts routes of all namespaces.
+// gateway creates a Gateway that accepts routes from all namespaces.
 func gateway(t *testing.T) {
 	t.Helper()
 	from := gatewayv1.NamespacesFromAll
@@ -250,8 +251,8 @@ func workloads(t *testing.T, namespace string) map[string]string {
 	return found
 }
 
-// TestUpgradesBetweenVariants tests that a real API server accepts an installation with each set of values, as a series
-// of upgrades, and an upgrade back to the first set.
+// TestUpgradesBetweenVariants tests that a real API server accepts an installation with each set of values,
+// as a series of upgrades, and a final upgrade back to the first set.
 func TestUpgradesBetweenVariants(t *testing.T) {
 	defer removeDefinitions(t)
 	for _, name := range []string{"shop", "infra"} {
@@ -268,7 +269,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 		r.upgrade(next)
 		for _, plural := range kinds(t) {
 			if definition(t, plural) == nil {
-				t.Errorf("the definition of %s is gone", plural)
+				t.Errorf("the definition of %s no longer exists", plural)
 			}
 		}
 	}
@@ -304,9 +305,10 @@ func changedChart(t *testing.T) *chartv2.Chart {
 	return chart
 }
 
-// TestSomeNamespaces runs a manager with the permissions of a release for some namespaces. It reconciles them without denied
-// requests, and ignores other namespaces. An upgrade of the chart changes the CRDs and no workload. The uninstall keeps CRDs,
-// objects and workloads. A second install continues with them. Then everything is removed.
+// TestSomeNamespaces runs a manager with the permissions of a Helm release for some namespaces. The manager
+// reconciles them without denied requests, and ignores other namespaces. An upgrade of the chart changes the
+// CRDs but no workload. The uninstall keeps CRDs, objects, and workloads. A second install continues with
+// them. Finally, everything is removed.
 func TestSomeNamespaces(t *testing.T) {
 	defer removeDefinitions(t)
 	binary := buildManager(t)
@@ -363,7 +365,7 @@ func TestSomeNamespaces(t *testing.T) {
 	same(t, "uninstall", before)
 	for _, plural := range kinds(t) {
 		if definition(t, plural) == nil {
-			t.Errorf("the definition of %s is gone", plural)
+			t.Errorf("the definition of %s no longer exists", plural)
 		}
 	}
 	r.install(values)
@@ -372,13 +374,15 @@ func TestSomeNamespaces(t *testing.T) {
 	serves(t, "shop", "1.2.0")
 	again.stop()
 
-	// If the CRDs are removed before the release, the uninstall succeeds. The garbage collector deletes the owned objects only if it receives
-	// the deletion of their owners before the API server ends the watches of the CRDs' objects, so that some Deployments may remain.
+	// If the CRDs are removed before the release, the uninstall succeeds. The garbage collector deletes the
+	// owned objects only if it receives the deletion of their owners before the API server ends the watches
+	// of the CRDs' objects. Some Deployments may therefore remain.
 	removeDefinitions(t)
 	r.uninstall()
 }
 
-// established waits until the API server serves the kinds of the following objects, which takes a moment after the install.
+// established waits until the API server serves the kinds of the objects that are created next, which takes a
+// moment after the install.
 func established(t *testing.T) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -397,7 +401,7 @@ func same(t *testing.T, after string, before map[string]string) {
 	now := workloads(t, "shop")
 	for name, state := range before {
 		if now[name] != state {
-			t.Errorf("after the %s, %s is %q and not %q", after, name, now[name], state)
+			t.Errorf("after the %s, %s is %q, want %q", after, name, now[name], state)
 		}
 	}
 	if len(before) < 8 {

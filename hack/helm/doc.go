@@ -1,4 +1,4 @@
-// Package helm contains the tests of the chart charts/heighliner. They check that it renders the same objects as
-// kustomize renders from config, and that a real API server accepts them from Helm's Go library. It is a separate
-// module, so that the go.mod of the product remains small.
+// Package helm contains the tests of the chart charts/heighliner. They check that the chart renders the same
+// objects as kustomize renders from config, and that a real API server accepts them from Helm's Go library.
+// The package is a separate module, so that the product's go.mod remains small.
 package helm

@@ -5,17 +5,18 @@ import (
 	"testing"
 )
 
-// TestLabelsOfUsers tests that values that the schema accepts render to valid YAML. The objects contain the labels with which the
-// Deployment, the Services and the PodDisruptionBudget select the manager. The schema rejects other values.
+// TestLabelsOfUsers tests that label values that the schema accepts are rendered as valid YAML. The objects
+// contain the labels with which the Deployment, the Services, and the PodDisruptionBudget select the manager.
+// The schema rejects other values.
 func TestLabelsOfUsers(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]map[string]any{
-		"labels of objects":    {"labels": map[string]any{"app.kubernetes.io/name": "platform"}},
-		"labels of pods":       {"podLabels": map[string]any{"app.kubernetes.io/component": "platform"}},
-		"labels of dashboards": {"metrics": map[string]any{"dashboards": map[string]any{"enabled": true, "labels": map[string]any{"grafana_dashboard": nil}}}},
-		"labels of a monitor":  {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"app.kubernetes.io/name": "kube-prometheus"}}}},
-		"numeric labels":       {"podLabels": map[string]any{"cost-center": 4711}},
-		"annotation of pods":   {"podAnnotations": map[string]any{"kubectl.kubernetes.io/default-container": "proxy"}},
+		"object labels":    {"labels": map[string]any{"app.kubernetes.io/name": "platform"}},
+		"pod labels":       {"podLabels": map[string]any{"app.kubernetes.io/component": "platform"}},
+		"dashboard labels": {"metrics": map[string]any{"dashboards": map[string]any{"enabled": true, "labels": map[string]any{"grafana_dashboard": nil}}}},
+		"monitor labels":   {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"app.kubernetes.io/name": "kube-prometheus"}}}},
+		"numeric labels":   {"podLabels": map[string]any{"cost-center": 4711}},
+		"pod annotation":   {"podAnnotations": map[string]any{"kubectl.kubernetes.io/default-container": "proxy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := rendered(t, with(values))
@@ -36,7 +37,7 @@ func TestLabelsOfUsers(t *testing.T) {
 			}
 			for key, value := range pod {
 				if _, ok := value.(string); !ok {
-					t.Errorf("label %s is %v, which is not a string, so that the API server rejects it", key, value)
+					t.Errorf("label %s is %v, which is not a string, so the API server rejects it", key, value)
 				}
 			}
 		})

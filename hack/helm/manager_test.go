@@ -52,7 +52,7 @@ type managerProcess struct {
 	denied map[string]bool // The requests that the API server denied.
 }
 
-// startManager runs the command of the Deployment, with a token of its ServiceAccount.
+// startManager runs the Deployment's command, with a token for its ServiceAccount.
 func startManager(t *testing.T, binary string) *managerProcess {
 	t.Helper()
 	var deployment appsv1.Deployment
@@ -63,7 +63,7 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: deployment.Spec.Template.Spec.ServiceAccountName}}
 	token := &authenticationv1.TokenRequest{}
 	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
-		t.Fatalf("create a token of the ServiceAccount: %v", err)
+		t.Fatalf("create a token for the ServiceAccount: %v", err)
 	}
 	m := &managerProcess{T: t, denied: map[string]bool{}, log: filepath.Join(t.TempDir(), "log")}
 	m.kubeconfig = m.proxy(token.Status.Token)
@@ -139,7 +139,7 @@ func (m *managerProcess) proxy(token string) string {
 	return file
 }
 
-// check runs the command of helm test.
+// check runs the command that helm test runs.
 func (m *managerProcess) check() {
 	m.Helper()
 	r, err := rendered(m.T, with(nil))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the chart into the local cluster as a user would, with the images in its registry, and prints the time from
+# Installs the chart into the local cluster as a user would, with the images in the cluster's registry, and prints the time from
 # "helm install" until the first release serves traffic. Then it runs helm test, upgrades and uninstalls the chart, and checks that
-# the application keeps serving. It first removes an existing installation with all its objects.
+# the application keeps serving. Before all this, it removes an existing installation with all its objects.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -41,20 +41,20 @@ helm install heighliner charts/heighliner --create-namespace --set "image.reposi
 installed=$(since "$began")
 kubectl apply -k config/samples >/dev/null
 until served; do
-  [ "$(since "$began" | cut -d. -f1)" -lt 180 ] || { kubectl get imgp,msvc,vsvc,hnp -n shop -o wide >&2; fail "the first release is not served within 180 s"; }
+  [ "$(since "$began" | cut -d. -f1)" -lt 180 ] || { kubectl get imgp,msvc,vsvc,hnp -n shop -o wide >&2; fail "the first release does not serve traffic within 180 s"; }
   sleep 0.2
 done
 seconds=$(since "$began")
-echo "from helm install to a ready manager: $installed s; to a served first release: $seconds s"
+echo "from helm install to a ready manager: $installed s; until the first release serves traffic: $seconds s"
 
 helm test heighliner --timeout 2m >/dev/null || fail "helm test failed"
 helm upgrade heighliner charts/heighliner --reuse-values --set replicas=2 --wait --timeout 2m >/dev/null
-served || fail "the application is not served after the upgrade"
+served || fail "the application does not serve traffic after the upgrade"
 helm uninstall heighliner --wait --timeout 2m >/dev/null
 sleep 5
-served || fail "the application is not served after the uninstall"
+served || fail "the application does not serve traffic after the uninstall"
 for kind in "${kinds[@]}"; do kubectl get customresourcedefinition "$kind.hlnr.io" >/dev/null; done
 [ "$(kubectl get -n shop microservices.hlnr.io -o name)" ] || fail "the uninstall removed the Microservice"
-echo "helm test, an upgrade to two replicas and the uninstall: the application kept serving"
+echo "helm test, an upgrade to two replicas, and the uninstall: the application kept serving"
 clear_all
 awk -v s="$seconds" -v l="$limit" 'BEGIN {exit !(s <= l)}' || fail "the first release took $seconds s, more than $limit s"

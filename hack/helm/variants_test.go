@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These are values of a board with an identity provider, and of boards behind a proxy.
+// These are values for a board with an identity provider, and for boards behind a proxy.
 var (
 	board = map[string]any{
 		"enabled": true, "url": "https://board.example.com", "title": "production", "groups": []any{"oidc:shop", "oidc:ops"}, "sessionDuration": "30m",
@@ -64,7 +64,7 @@ var variants = map[string]map[string]any{
 	},
 }
 
-// field returns the field of an object at a path, or nil if it is absent.
+// field returns an object's field at a path, or nil if there is no such field.
 func field(o object, path string) any {
 	var at any = map[string]any(o)
 	for step := range strings.SplitSeq(path, "/") {
@@ -173,7 +173,7 @@ func TestFields(t *testing.T) {
 	}
 	for key, o := range all {
 		if field(o, "metadata/labels/team") != "platform" {
-			t.Errorf("%s does not have the label of all objects", key)
+			t.Errorf("%s does not have the label that all objects should have", key)
 		}
 	}
 	namespaced := chartObjects(t, variants["granted secrets"])["Deployment heighliner-system heighliner"]
@@ -187,7 +187,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestBoard tests that the values of the board are rendered in its flags, its role and its NetworkPolicy.
+// TestBoard tests that the board's values are rendered in its flags, its role, and its NetworkPolicy.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, map[string]any{"web": board, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}})
@@ -265,7 +265,7 @@ func TestNamespacedRules(t *testing.T) {
 	}
 }
 
-// TestNotes tests that the notes show the next steps for the values of the release.
+// TestNotes tests that the notes show the next steps for the release's values.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{

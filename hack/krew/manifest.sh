@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the krew manifest for archives of kubectl-hlnr.
+# Writes the krew manifest for kubectl-hlnr archives.
 #
 #   manifest.sh VERSION BASE-URL FOLDER
 #

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// api is a client that reads the objects for health checks from the API server of the cluster.
+// api is a client that reads the objects for health checks from the cluster's API server.
 type api struct {
 	client *http.Client
 	server string
@@ -27,7 +27,7 @@ func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }
 
-// newAPIAs returns a client of a server with the certificate of an identity in a folder.
+// newAPIAs returns a client for a server with the certificate of an identity in a folder.
 func newAPIAs(identity, server, folder string) (*api, error) {
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -123,8 +123,8 @@ func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// awaitRoutes waits until a restarted gateway serves routes, if there are any. Until then it only
-// answers its ping, and responds with 404 to all other requests.
+// awaitRoutes waits until a restarted gateway serves routes, if there are any. Until then, the gateway
+// answers only its ping, and responds with 404 to all other requests.
 func (c *Config) awaitRoutes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -20,13 +20,13 @@ import (
 // kubernetesVersion is the version that the API server reports. It must equal the version of k8s.io/kubernetes in kubernetes/go.mod.
 const kubernetesVersion = "v1.35.4"
 
-// kubeComponents are the names under which the kube binary is linked.
+// kubeComponents are the names of the links to the kube binary.
 var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"}
 
 // binary is one program that the cluster builds from source.
 type binary struct {
 	name   string
-	folder string // The folder below hack/localcluster, which is a separate module or a part of this module.
+	folder string // The folder below hack/localcluster, which is a separate module or part of this module.
 	pkg    string
 	flags  []string
 	env    []string
@@ -67,14 +67,14 @@ var testBinaries = []binary{
 		name: "distribution", folder: "distribution", pkg: ".",
 		flags: []string{"-trimpath", "-ldflags=-s -w"},
 		env:   []string{"CGO_ENABLED=0"},
-		about: "CNCF Distribution 3, which tests of discovery read",
+		about: "CNCF Distribution 3, which discovery tests read",
 	},
 	{
 		name: "gitea", folder: "gitea", pkg: "code.gitea.io/gitea",
 		flags:  []string{"-trimpath", "-tags=sqlite,sqlite_unlock_notify", "-ldflags=-s -w"},
 		env:    []string{"CGO_ENABLED=1"}, // SQLite is written in C
 		assets: []string{"options", "public", "templates"},
-		about:  "Gitea, whose registry tests of discovery read; about ten minutes, needs gcc",
+		about:  "Gitea, whose registry discovery tests read; takes about ten minutes, needs gcc",
 	},
 	{
 		name: "kwok", folder: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok",
@@ -85,8 +85,8 @@ var testBinaries = []binary{
 	},
 }
 
-// otherKubernetes are the versions of Kubernetes, in addition to the version of the cluster, for tests that need an API
-// server. They are in ascending order, each with its module file in the folder apiservers.
+// otherKubernetes are the versions of Kubernetes, in addition to the cluster's version, for tests that need
+// an API server. They are in ascending order, and each has a module file in the folder apiservers.
 var otherKubernetes = []struct{ version, modfile string }{
 	{"v1.33.13", "v1.33.mod"}, {"v1.34.4", "v1.34.mod"}, {"v1.36.3", "v1.36.mod"}, {"v1.37.2", "go.mod"},
 }
@@ -96,7 +96,8 @@ func minorOf(version string) string {
 	return strings.TrimPrefix(version[:strings.LastIndex(version, ".")], "v")
 }
 
-// otherBinary returns the control plane of a minor version such as 1.33, and false if otherKubernetes does not contain it.
+// otherBinary returns the control plane for a minor version such as 1.33, and false if otherKubernetes does
+// not contain this version.
 func otherBinary(minor string) (binary, bool) {
 	for _, k := range otherKubernetes {
 		if minorOf(k.version) != minor {
@@ -114,7 +115,8 @@ func otherBinary(minor string) (binary, bool) {
 	return binary{}, false
 }
 
-// controlPlane returns the folder with the programs of a control plane of otherKubernetes, and with the etcd of the cluster.
+// controlPlane returns the folder with the programs of a control plane from otherKubernetes, and with the
+// cluster's etcd.
 func (b *builder) controlPlane(ctx context.Context, minor string) (string, error) {
 	bin, known := otherBinary(minor)
 	if !known {
@@ -148,14 +150,14 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 	return filepath.Dir(path), nil
 }
 
-// builder builds the binaries in a cache, which all checkouts of a user share.
+// builder builds the binaries in a cache that all of a user's checkouts share.
 type builder struct {
 	source string // The folder hack/localcluster of a checkout.
 	cache  string
 	say    func(format string, arguments ...any)
 }
 
-// newBuilder finds the sources above the current folder, or in source if it is not empty.
+// newBuilder finds the sources above the current folder, or in source if source is not empty.
 func newBuilder(source string, say func(string, ...any)) (*builder, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
@@ -197,7 +199,7 @@ func findSource() (string, error) {
 	}
 }
 
-// checkout returns the root of the checkout of the sources.
+// checkout returns the root of the checkout that contains the sources.
 func (b *builder) checkout() string { return filepath.Dir(filepath.Dir(b.source)) }
 
 // key returns the hash of everything that determines a binary.
@@ -238,7 +240,7 @@ func (b *builder) binaryPath(bin binary, key string) string {
 	return filepath.Join(b.cache, bin.name+"-"+key, bin.name)
 }
 
-// ensure builds the named binaries that are not in the cache and returns the key of each.
+// ensure builds the named binaries that are not in the cache, and returns the key of each binary.
 func (b *builder) ensure(ctx context.Context, names ...string) (map[string]string, error) {
 	keys := map[string]string{}
 	var missing []binary
@@ -367,7 +369,7 @@ func (b *builder) moduleDir(ctx context.Context, folder, module string) (string,
 	return found.Dir, nil
 }
 
-// gatewayCRDs returns the CRDs of the experimental channel of the Gateway API, in the version of the gateway.
+// gatewayCRDs returns the CRDs from the Gateway API's experimental channel, in the gateway's version.
 func (b *builder) gatewayCRDs(ctx context.Context) ([]string, error) {
 	module, err := b.moduleDir(ctx, "traefik", "sigs.k8s.io/gateway-api")
 	if err != nil {

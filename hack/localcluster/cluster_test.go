@@ -54,7 +54,7 @@ func TestCompleteNamesFlagAndFix(t *testing.T) {
 		"below run":        {func(c *Config) { c.RunDir = "/run/cluster" }, "--run-dir"},
 		"long":             {func(c *Config) { c.RunDir = "/var/" + strings.Repeat("x", 60) }, "--run-dir"},
 		"port zero":        {func(c *Config) { c.Ports.Gateway = 0 }, "--gateway-port"},
-		"port twice":       {func(c *Config) { c.Ports.Registry = c.Ports.API }, "--registry-port"},
+		"same port twice":  {func(c *Config) { c.Ports.Registry = c.Ports.API }, "--registry-port"},
 		"throttle":         {func(c *Config) { c.GatewayThrottle = -1 }, "--gateway-throttle"},
 	}
 	for name, test := range tests {
@@ -222,7 +222,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	write("kubernetes/README.md", "not a source")
 	record(binaries[0])
 	if len(keys) != 1 {
-		t.Errorf("the same sources gave %d keys", len(keys))
+		t.Errorf("the same sources resulted in %d keys", len(keys))
 	}
 	write("kubernetes/main.go", "package main // changed")
 	record(binaries[0])
@@ -234,7 +234,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	flagged.flags = append(slices.Clone(flagged.flags), "-race")
 	record(flagged)
 	if len(keys) != 5 {
-		t.Errorf("four changes gave %d keys, want 5", len(keys))
+		t.Errorf("four changes resulted in %d keys, want 5", len(keys))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// These are the addresses in the network namespace of the cluster. They cannot conflict with other
-// addresses, because the namespace has no route to the outside.
+// These are the addresses in the cluster's network namespace. They cannot conflict with other addresses,
+// because the namespace has no route to the outside.
 const (
 	nodeName       = "local"
 	nodeAddress    = "10.250.0.1"
@@ -37,8 +37,8 @@ const (
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
 )
 
-// mark is an environment variable that every process of a cluster has. Its value is the run folder.
-// It identifies the remaining processes of a cluster.
+// mark is an environment variable that every process of a cluster has. Its value is the run folder. The
+// variable identifies a cluster's remaining processes.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
 // Ports are the loopback ports of the host that are forwarded into the cluster.
@@ -53,7 +53,7 @@ type Ports struct {
 	Prometheus   int `json:"prometheus"`
 }
 
-// Owner is the checkout that started or last took over the cluster.
+// Owner is the checkout that started the cluster or last took it over.
 type Owner struct {
 	Checkout string    `json:"checkout"`
 	Since    time.Time `json:"since"`
@@ -90,7 +90,7 @@ var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
 // complete sets derived fields and validates the other fields.
 func (c *Config) complete() error {
 	if !namePattern.MatchString(c.Name) {
-		return fmt.Errorf("check --name %q: use at most 40 lower-case letters, digits and dashes, a letter first", c.Name)
+		return fmt.Errorf("check --name %q: use at most 40 lower-case letters, digits, and dashes, starting with a letter", c.Name)
 	}
 	if c.RunDir == "" {
 		c.RunDir = "/var/lib/" + c.Name
@@ -100,7 +100,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("check --run-dir %q: use an absolute path that is at least two folders deep, because down removes this folder", c.RunDir)
 	}
 	if len(c.RunDir) > 60 {
-		return fmt.Errorf("check --run-dir %q: at most 60 characters, because socket paths below it are limited", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: use at most 60 characters, because the length of socket paths below it is limited", c.RunDir)
 	}
 	if c.RunDir == "/run" || strings.HasPrefix(c.RunDir, "/run/") || strings.HasPrefix(c.RunDir, "/proc/") || strings.HasPrefix(c.RunDir, "/sys/") {
 		return fmt.Errorf("check --run-dir %q: the cluster hides /run from its parts: use a folder on disk", c.RunDir)

@@ -79,7 +79,7 @@ func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
 
-// stop ends a part by SIGTERM, and after five seconds by SIGKILL.
+// stop ends a part with SIGTERM, and after five seconds with SIGKILL.
 func (c *control) stop(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
 }

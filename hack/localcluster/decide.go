@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Observation describes the cluster in its run folder and among the processes of the machine.
+// Observation describes the state of the cluster: its run folder, and its processes on the machine.
 type Observation struct {
 	// Config is the record of the cluster, or nil if there is no record.
 	Config *Config
@@ -13,7 +13,7 @@ type Observation struct {
 	Answers bool
 	// State is the state of the supervisor, if it responds.
 	State State
-	// Processes and Mounts are the numbers of processes and mounts of the cluster.
+	// Processes and Mounts are the numbers of the cluster's processes and mounts.
 	Processes, Mounts int
 	// RunDir is true if the run folder exists.
 	RunDir bool
@@ -22,10 +22,10 @@ type Observation struct {
 // Action is the action that up takes after an observation.
 type Action string
 
-// These are the actions of up.
+// Actions of up.
 const (
 	ActionStart   Action = "Start"   // Nothing exists: start the cluster.
-	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start.
+	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start again.
 	ActionRepair  Action = "Repair"  // Some parts ended: start them.
 	ActionKeep    Action = "Keep"    // Everything runs: change nothing.
 )
@@ -48,14 +48,14 @@ func decide(found Observation, want Config) Decision {
 		return Decision{Action: ActionStart, Reason: "no cluster"}
 	}
 	if found.Config == nil {
-		return Decision{Action: ActionRebuild, Reason: "ruins without a record"}
+		return Decision{Action: ActionRebuild, Reason: "remains without a record"}
 	}
 	if !found.Answers {
 		return Decision{Action: ActionRebuild, Reason: fmt.Sprintf(
 			"the supervisor does not answer (%d processes and %d mounts of it remain)", found.Processes, found.Mounts)}
 	}
 	if found.Config.Fingerprint != want.Fingerprint {
-		return Decision{Action: ActionRebuild, Reason: "the running cluster was made with other settings or binaries, by " + found.Config.Owner.Checkout}
+		return Decision{Action: ActionRebuild, Reason: "the running cluster was created with other settings or binaries, by " + found.Config.Owner.Checkout}
 	}
 	d := Decision{Action: ActionKeep, Reason: "the cluster runs", Gateway: found.Config.GatewayThrottle != want.GatewayThrottle}
 	if found.Config.Owner.Checkout != want.Owner.Checkout {

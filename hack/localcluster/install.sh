@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs bin/heighliner into the local cluster as a user would: with an image in a
-# registry, and a kustomize overlay over config/default that sets the image.
+# registry, and a kustomize overlay on config/default that sets the image.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

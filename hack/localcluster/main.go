@@ -46,10 +46,10 @@ import (
 // elsewhere is the advice for machines that cannot run this cluster.
 const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/how-to/install.md"
 
-// exitDown is the exit code of status if a part of the cluster does not run.
+// exitDown is the exit code of status if a part of the cluster is not running.
 const exitDown = 3
 
-var errDown = errors.New("check cluster: not all parts run: run up")
+var errDown = errors.New("check cluster: not all parts are running: run up")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,7 +84,7 @@ func rootCommand() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { return o.config.complete() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several clusters with different ports may run side by side")
+	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several clusters with different ports can run side by side")
 	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
 	flags.StringVar(&o.source, "source", "", "folder hack/localcluster of a checkout (default: found above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
@@ -103,7 +103,7 @@ func (o *options) upCommand() *cobra.Command {
 			if err := o.up(cmd.Context(), o.source); err != nil {
 				return err
 			}
-			o.say("the cluster runs (up took %s)", time.Since(started).Round(100*time.Millisecond))
+			o.say("the cluster is running (up took %s)", time.Since(started).Round(100*time.Millisecond))
 			o.printAddresses(cmd.OutOrStdout(), o.config)
 			return nil
 		},
@@ -116,7 +116,7 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.HTTPS, "https-port", ports.HTTPS, "loopback port of the gateway for HTTPS")
 	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods terminate")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
-	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default differs from 9090, which a Prometheus on the host may use")
+	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default is not 9090, because a Prometheus on the host may use it")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
 		"minimum time between two configurations of the gateway; Traefik's own default is 2s")
 	return command
@@ -155,7 +155,7 @@ func (o *options) downCommand() *cobra.Command {
 func (o *options) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: fmt.Sprintf("Show every part; the exit code is %d if a part does not run", exitDown),
+		Short: fmt.Sprintf("Show every part; the exit code is %d if a part is not running", exitDown),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.status(cmd.Context(), cmd.OutOrStdout())
@@ -163,7 +163,7 @@ func (o *options) statusCommand() *cobra.Command {
 	}
 }
 
-// status prints the parts and returns an error unless all of them run.
+// status prints the parts and returns an error unless all of them are running.
 func (c *cluster) status(ctx context.Context, w io.Writer) error {
 	config, _, state, err := c.running(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (o *options) buildCommand() *cobra.Command {
 func (o *options) programsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "programs NAME...",
-		Short: "Build programs that tests need (distribution, gitea, kwok), and print their paths; needs no cluster and no root",
+		Short: "Build programs that tests need (distribution, gitea, kwok), and print their paths; needs neither a cluster nor root",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -284,7 +284,7 @@ func (o *options) assetsCommand() *cobra.Command {
 	var kubernetes string
 	command := &cobra.Command{
 		Use:   "assets",
-		Short: "Print a folder for KUBEBUILDER_ASSETS, with kube-apiserver, etcd, kubectl and others; needs no root",
+		Short: "Print a folder for KUBEBUILDER_ASSETS, with kube-apiserver, etcd, kubectl, and others; does not need root",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -361,8 +361,8 @@ func (o *options) imageCommand() *cobra.Command {
 	return command
 }
 
-// reachable replaces the address of the registry inside the cluster with the forwarded port of the
-// running cluster.
+// reachable replaces the registry's address inside the cluster with the forwarded port of the running
+// cluster.
 func (o *options) reachable(ref string) string {
 	ports := o.config.Ports
 	if running, err := loadConfig(o.config.RunDir); err == nil && running != nil {
@@ -380,7 +380,7 @@ func (o *options) reachable(ref string) string {
 func (o *options) killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill PART",
-		Short: "End a part immediately, for fault tests; PART is a part of the status, or supervisor",
+		Short: "End a part immediately, for fault tests; PART is a part in the output of status, or supervisor",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
@@ -393,7 +393,7 @@ func (o *options) killCommand() *cobra.Command {
 func (o *options) restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart PART",
-		Short: "End a part, if it runs, and start it",
+		Short: "End a part if it is running, and start it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			return o.restart(cmd.Context(), arguments[0], nil)

@@ -59,8 +59,8 @@ func inNamespace(path string, work func() error) error {
 	})
 }
 
-// onOwnThread runs work on a separate thread, and then returns the thread to its initial network
-// namespace. If this fails, the thread ends and is not reused.
+// onOwnThread runs work on a separate thread, and then returns the thread to its initial network namespace.
+// If the return fails, the thread ends and is not reused.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -80,10 +80,9 @@ func onOwnThread(work func() error) error {
 	return <-result
 }
 
-// configureNamespace configures the loopback interface of the namespace, a bridge with the address
-// of the node, and a route for service addresses, which kube-proxy rewrites. All other addresses
-// are rejected immediately, so that no process waits for a timeout. Rejections are therefore not
-// rate-limited.
+// configureNamespace configures the namespace's loopback interface, a bridge with the node's address, and a
+// route for service addresses, which kube-proxy rewrites. All other addresses are rejected immediately, so
+// that no process waits for a timeout. For the same reason, rejections are not rate-limited.
 func configureNamespace(path string) error {
 	commands := [][]string{
 		{"link", "set", "lo", "up"},
@@ -108,14 +107,14 @@ func configureNamespace(path string) error {
 	})
 }
 
-// ownMounts returns attributes that start a process in a new mount namespace and session. The
-// process survives the end of the terminal, and its mounts end with it.
+// ownMounts returns attributes that start a process in a new mount namespace and session. The process
+// survives the end of the terminal, and its mounts end with the process.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }
 
 // keepFiles marks open files, except the first three, so that started processes do not inherit them.
-// Otherwise a lock of the caller would last as long as the cluster.
+// Otherwise, the caller's lock would last as long as the cluster.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)
@@ -123,9 +122,8 @@ func keepFiles() error {
 	return nil
 }
 
-// hideHost hides the folders of the host to which parts would write, within the mount namespace of
-// this process: /run and /var become empty, except the run folder. It also disables the resolution
-// of names.
+// hideHost hides the host's folders to which parts would write, within the mount namespace of this process:
+// /run and /var become empty, except for the run folder. It also disables name resolution.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
 	resolver := filepath.Join(runDir, "resolv.conf")
@@ -141,7 +139,7 @@ func hideHost(runDir string) error {
 			if err := unix.Mount(resolver, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != unix.ENOENT {
 				return err
 			}
-			return nil // Without the file, names are resolved through loopback too.
+			return nil // Without the file, names are also resolved through loopback.
 		}},
 		{"cover /run", func() error { return unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755") }},
 		{"make folder", func() error { return os.Mkdir(keep, 0o755) }},
@@ -188,7 +186,7 @@ func createCgroup(name string) error {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
 		enableControllers(filepath.Dir(root))
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // These files are empty in a new cgroup of version 1.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // These files are empty in a new version 1 cgroup.
 			inherited, err := os.ReadFile(filepath.Join(filepath.Dir(root), file))
 			if err != nil || exists(filepath.Join(root, "cgroup.controllers")) {
 				continue
@@ -201,13 +199,13 @@ func createCgroup(name string) error {
 	return nil
 }
 
-// enableControllers enables the controllers that the kubelet needs for the cgroups below root,
-// which is a hierarchy of version 2. It ignores rejected and missing controllers, because the
-// kubelet reports the controllers that it requires.
+// enableControllers enables the controllers that the kubelet needs for the cgroups below root, which is a
+// version 2 hierarchy. It ignores rejected and missing controllers, because the kubelet reports the
+// controllers that it requires.
 func enableControllers(root string) {
 	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
-		return // This is a hierarchy of version 1.
+		return // This is a version 1 hierarchy.
 	}
 	for _, controller := range strings.Fields(string(available)) {
 		if slices.Contains([]string{"cpu", "cpuset", "memory", "pids", "hugetlb", "io"}, controller) {
@@ -258,8 +256,8 @@ func readMounts() ([]mount, error) {
 	return list, lines.Err()
 }
 
-// parseMount parses a line of mountinfo. The fifth field is the mount point, and the type of the
-// file system follows the dash.
+// parseMount parses a line of mountinfo. The fifth field is the mount point, and the file system type follows
+// the dash.
 func parseMount(line string) (mount, bool) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)
@@ -299,9 +297,8 @@ func unmountBelow(folder string) error {
 	return nil
 }
 
-// clusterProcesses returns the processes of the cluster: the processes with its mark in their
-// environment, in its network namespace, or in its cgroup. It does not include the calling process
-// and its ancestors.
+// clusterProcesses returns the cluster's processes: the processes with its mark in their environment, in its
+// network namespace, or in its cgroup. The result does not include the calling process and its ancestors.
 func clusterProcesses(name, runDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -342,7 +339,7 @@ func marked(environment []byte, runDir string) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), mark+"="+runDir)
 }
 
-// inCgroup reports whether the given content of /proc/PID/cgroup is of a process below the cgroup /name.
+// inCgroup reports whether the given content of /proc/PID/cgroup is that of a process below the cgroup /name.
 func inCgroup(groups []byte, name string) bool {
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -44,12 +44,12 @@ func TestInCgroup(t *testing.T) {
 		groups string
 		want   bool
 	}{
-		"version 1":      {"5:memory:/a/kubepods/pod1/c\n1:cpu:/\n", true},
-		"version 2":      {"0::/a/kubepods/pod1/c\n", true},
-		"another's pods": {"0::/kubepods/pod1/c\n", false},
-		"longer name":    {"0::/ab/kubepods\n", false},
-		"root":           {"0::/\n", false},
-		"empty":          {"", false},
+		"version 1":               {"5:memory:/a/kubepods/pod1/c\n1:cpu:/\n", true},
+		"version 2":               {"0::/a/kubepods/pod1/c\n", true},
+		"pods of another cluster": {"0::/kubepods/pod1/c\n", false},
+		"longer name":             {"0::/ab/kubepods\n", false},
+		"root":                    {"0::/\n", false},
+		"empty":                   {"", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestKeepFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	given, err := unix.Dup(int(file.Fd())) // A caller passes the file in this way, so that all started processes inherit it.
+	given, err := unix.Dup(int(file.Fd())) // A caller passes the file in this way, so all started processes inherit it.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // Part is one process of the cluster.
 type Part struct {
 	Name string `json:"name"`
-	// Stage determines the order of the start. The parts of a stage start together, after the previous stage is ready.
+	// Stage determines the start order. The parts of a stage start together after the previous stage is ready.
 	Stage int `json:"stage"`
 	// Command is the command with its arguments. The first element is an absolute path, or a name that is looked up in PATH.
 	Command []string `json:"command"`
@@ -26,7 +26,7 @@ type Part struct {
 	Address string `json:"address"`
 }
 
-// These are the stages of a start.
+// Stages of a start.
 const (
 	stageStores = iota // No dependencies.
 	stageAPI           // Depends on etcd.
@@ -113,7 +113,7 @@ func (c *Config) etcd() Part {
 			"--listen-peer-urls=http://127.0.0.1:2380",
 			"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 			"--initial-cluster=local=http://127.0.0.1:2380",
-			"--unsafe-no-fsync", // a disposable store: speed is more important than safety from a power failure
+			"--unsafe-no-fsync", // a disposable store: speed is more important than safety in case of a power failure
 			"--quota-backend-bytes=2147483648",
 			"--auto-compaction-retention=5m",
 			"--log-level=warn",
@@ -259,7 +259,7 @@ func (c *Config) traefik() Part {
 			"--log.level=INFO",
 			"--ping=true",
 			"--api=true",
-			"--api.insecure=true", // on the loopback of the namespace, which pods cannot reach
+			"--api.insecure=true", // on the namespace's loopback interface, which pods cannot reach
 			"--entrypoints.traefik.address=" + gatewayAPI,
 			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
 			"--entrypoints.web.asdefault=true", // for Ingresses, which do not name an entry point
@@ -281,8 +281,8 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress=true",
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
-			// This provider serves Ingresses of the class nginx, with the annotations of ingress-nginx. The throttle of the other
-			// providers applies to it too.
+			// This provider serves Ingresses of the class nginx, with the annotations of ingress-nginx. The
+			// other providers' throttle also applies to it.
 			"--providers.kubernetesingressnginx=true",
 			"--providers.kubernetesingressnginx.ingressclass=nginx",
 			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",
@@ -296,7 +296,7 @@ func (c *Config) traefik() Part {
 	}
 }
 
-// scrapeTargets is the part that lists the pods with the annotations for scraping, for Prometheus.
+// scrapeTargets is the part that lists the pods with scrape annotations for Prometheus.
 func (c *Config) scrapeTargets() Part {
 	return Part{
 		Name: "scrape-targets", Stage: stageRest,
@@ -306,7 +306,7 @@ func (c *Config) scrapeTargets() Part {
 	}
 }
 
-// prometheus is the part that scrapes the gateway and the pods with the annotations.
+// prometheus is the part that scrapes the gateway and the pods with scrape annotations.
 func (c *Config) prometheus() Part {
 	config, address := c.path("prometheus.yaml"), fmt.Sprintf("%s:%d", nodeAddress, prometheusPort)
 	return Part{

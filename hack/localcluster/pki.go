@@ -39,8 +39,8 @@ var identities = []identity{
 	{file: "gateway", name: "localcluster:gateway", names: []string{"localhost", "*.localhost", "*.shop.localhost", "*.preview.localhost"}},
 }
 
-// writePKI creates a new authority, a certificate for each identity, the key pair of the service
-// accounts and the kubeconfig files.
+// writePKI creates a new authority, a certificate for each identity, the key pair for service accounts, and
+// the kubeconfig files.
 func (c *Config) writePKI(now time.Time) error {
 	authority, authorityKey, err := newAuthority(now)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// newRegistry returns an OCI registry that stores blobs and manifests in folder, so that they
-// survive a restart. If credential is not empty, it has the form USER:PASSWORD and is required by
-// basic authentication. /healthz requires no credential.
+// newRegistry returns an OCI registry that stores blobs and manifests in folder, so that they survive a
+// restart. If credential is not empty, it has the form USER:PASSWORD and is required through basic
+// authentication. /healthz requires no credential.
 func newRegistry(folder, credential string) (http.Handler, error) {
 	blobs := filepath.Join(folder, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
@@ -133,8 +133,8 @@ func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	return writeFile(path, data, 0o644)
 }
 
-// replay pushes every stored manifest to the registry. It repeats this until the registry accepts
-// no more, so that images are pushed before the indexes that refer to them.
+// replay pushes every stored manifest to the registry. It retries rejected manifests until the registry
+// accepts no more of them, so that images are pushed before the indexes that refer to them.
 func (k *manifestKeeper) replay() error {
 	files, err := filepath.Glob(filepath.Join(k.folder, "*.json"))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStartAfterAnyEnd ends a cluster in all possible ways, and starts it again after each of them. It uses a separate cluster,
-// which may run next to another cluster.
+// TestStartAfterAnyEnd ends a cluster in all possible ways, and starts it again after each of them. It uses a
+// separate cluster, which can run next to another cluster.
 //
 // Run it as root: go test -tags cluster -run TestStartAfterAnyEnd -v .
 func TestStartAfterAnyEnd(t *testing.T) {
@@ -61,7 +61,7 @@ func TestStartAfterAnyEnd(t *testing.T) {
 
 	t.Log("everything killed; mounts, sandboxes and the namespace remain")
 	r.killAll()
-	r.timed("up over ruins", "up")
+	r.timed("up over remains", "up")
 	r.expectHealthy()
 
 	t.Log("the record is lost")
@@ -89,7 +89,7 @@ func TestStartAfterAnyEnd(t *testing.T) {
 	r.timed("up from nothing", "up")
 	r.startPod()
 	r.killAll()
-	r.timed("down over ruins", "down")
+	r.timed("down over remains", "down")
 	r.expectNothing(before)
 	r.do("down")
 	r.expectNothing(before)
@@ -184,7 +184,7 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod from the local registry, so that sandboxes, mounts and shims may remain.
+// startPod runs a pod from the local registry, so that sandboxes, mounts, and shims may remain.
 func (r *run) startPod() {
 	r.t.Helper()
 	r.do("image", "push", "--binary", filepath.Join(r.dir, "bin", "pause"), "--image", "10.250.0.1:5000/ruin:1")
@@ -317,7 +317,7 @@ func hostState(t *testing.T) map[string][]string {
 	for _, command := range [][]string{{"ip", "-o", "link"}, {"ip", "route"}, {"nft", "list", "ruleset"}, {"iptables-save", "-t", "nat"}} {
 		output, err := exec.Command(command[0], command[1:]...).Output()
 		if err != nil {
-			t.Logf("%v: %v", command, err) // A kernel without the table has no rules in it either.
+			t.Logf("%v: %v", command, err) // A kernel without this table has no rules.
 		}
 		for line := range strings.Lines(string(output)) {
 			if !strings.HasPrefix(line, "#") { // Such lines contain dates.

@@ -23,9 +23,8 @@ import (
 // readyTimeout limits the wait until a started part is ready.
 const readyTimeout = 90 * time.Second
 
-// supervisor is the parent of all parts, and forwards the ports of the host into the cluster. It
-// does not restart parts automatically: it records that they ended, and executes the commands from
-// its socket.
+// supervisor is the parent of all parts, and forwards the host's ports into the cluster. It does not restart
+// parts automatically: it records that they ended, and executes the commands that it receives on its socket.
 type supervisor struct {
 	config Config
 
@@ -33,7 +32,7 @@ type supervisor struct {
 	parts map[string]*process
 }
 
-// process is a run of a part.
+// process is one run of a part.
 type process struct {
 	state   PartState
 	command *exec.Cmd
@@ -119,8 +118,8 @@ func (s *supervisor) record() error {
 	return writeFile(s.config.path("parts.json"), data, 0o644)
 }
 
-// start starts a part and waits until it is ready, has ended, or the time limit is exceeded. If the
-// part is running, start waits for it, and starts it again if it ends in the meantime.
+// start starts a part and waits until the part is ready, it has ended, or the time limit is exceeded. If the
+// part is already running, start waits for it, and starts it again if it ends in the meantime.
 func (s *supervisor) start(ctx context.Context, name string) error {
 	config, err := loadConfig(s.config.RunDir) // The gateway's throttle may have changed.
 	if err != nil {
@@ -161,7 +160,7 @@ func (p *process) over() bool {
 	}
 }
 
-// launch starts a part unless it is running.
+// launch starts a part unless the part is already running.
 func (s *supervisor) launch(part Part) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +213,7 @@ func (s *supervisor) reap(p *process) {
 	close(p.ended)
 }
 
-// await polls the readiness of a part inside the network namespace.
+// await polls a part's readiness inside the network namespace.
 func (s *supervisor) await(ctx context.Context, part Part, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -248,7 +247,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       dialer(s.config.path("netns")),
-		// The request only checks on loopback that the part runs, and not its identity.
+		// The request checks, on loopback, only that the part is running, and not its identity.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
@@ -266,7 +265,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	return nil
 }
 
-// stop ends a part by SIGTERM, and after five seconds by SIGKILL.
+// stop ends a part with SIGTERM, and after five seconds with SIGKILL.
 func (s *supervisor) stop(ctx context.Context, name string) error {
 	if _, err := s.config.part(name); err != nil {
 		return err

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// These are the annotations of pods for scraping, which many charts use.
+// These are the pod annotations for scraping, which many charts use.
 const (
 	scrapeAnnotation     = "prometheus.io/scrape" // The value is "true".
 	scrapePortAnnotation = "prometheus.io/port"   // Defaults to the first TCP port that a container declares.
 	scrapePathAnnotation = "prometheus.io/path"   // Defaults to /metrics.
 )
 
-// notInLabel matches characters that label names of Prometheus cannot contain.
+// notInLabel matches characters that Prometheus label names cannot contain.
 var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
 // scrapeTarget is an element of the list that Prometheus reads over HTTP.
@@ -26,7 +26,7 @@ type scrapeTarget struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// podList contains the fields of pods that are needed.
+// podList contains the pod fields that are needed.
 type podList struct {
 	Items []pod `json:"items"`
 }
@@ -84,8 +84,8 @@ func (p *pod) scrapePort() string {
 	return ""
 }
 
-// targetsHandler returns the pods to scrape, in the format of Prometheus. If the API server does
-// not respond, it returns an error, and Prometheus keeps its targets. /healthz always succeeds.
+// targetsHandler returns the pods to scrape, in Prometheus's format. If the API server does not respond, it
+// returns an error, and Prometheus keeps its targets. /healthz always succeeds.
 func targetsHandler(pods *api) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})

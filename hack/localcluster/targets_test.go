@@ -24,7 +24,7 @@ func TestTargetsOf(t *testing.T) {
 			"prometheus.io/scrape":"true","prometheus.io/port":"9100","prometheus.io/path":"/stats"}},
 			"spec":{"containers":[{"ports":[{"containerPort":8080,"protocol":"TCP"}]}]},"status":{"phase":"Running","podIP":"10.244.0.8"}}]}`,
 			`[{"targets":["10.244.0.8:9100"],"labels":{"namespace":"a","pod":"b","__metrics_path__":"/stats"}}]`},
-		"not asked, not running, no address, no port": {`{"items":[
+		"no annotations, not running, no address, no port": {`{"items":[
 			{"metadata":{"name":"a"},"spec":{"containers":[{"ports":[{"containerPort":1,"protocol":"TCP"}]}]},"status":{"phase":"Running","podIP":"10.244.0.9"}},
 			{"metadata":{"name":"b","annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"1"}},"status":{"phase":"Succeeded","podIP":"10.244.0.9"}},
 			{"metadata":{"name":"c","annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"1"}},"status":{"phase":"Running"}},

@@ -108,7 +108,7 @@ func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	return o, nil
 }
 
-// keep makes a cluster with a running supervisor healthy again, and changes its owner.
+// keep makes a cluster with a running supervisor healthy again, and changes the cluster's owner.
 func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) error {
 	if decision.From == "" {
 		c.config.Owner = previous.Owner
@@ -171,7 +171,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 	return api.awaitHealthy(ctx, 2*time.Minute)
 }
 
-// checkPorts returns an error if a port is in use. It runs before anything is started.
+// checkPorts returns an error if a port is in use. It is called before anything is started.
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
@@ -262,8 +262,8 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 	}
 }
 
-// startParts starts the parts that are not running, stage by stage, and waits until all parts of a
-// stage are ready. Then it calls the hook of the stage. It reports only announced parts.
+// startParts starts the parts that are not running, stage by stage, and waits until all parts of a stage are
+// ready. It then calls the stage's hook. It reports only announced parts.
 func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
@@ -294,7 +294,7 @@ func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, aft
 	return nil
 }
 
-// importPause imports the image of the pause container into the container runtime.
+// importPause imports the pause container's image into the container runtime.
 func (c *cluster) importPause(ctx context.Context) error {
 	spec := image.Spec{Binary: c.config.path("bin", "pause")}
 	img, err := image.Build(spec)
@@ -316,7 +316,7 @@ func (c *cluster) importPause(ctx context.Context) error {
 	return nil
 }
 
-// bootstrap installs the Gateway API and the objects of bootstrap.yaml.
+// bootstrap installs the Gateway API and the objects in bootstrap.yaml.
 func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	arguments := []string{"apply", "--server-side"}
 	for _, file := range crds {
@@ -341,8 +341,8 @@ func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	return c.config.kubectl(ctx, manifest, "apply", "--server-side", "--filename", "-")
 }
 
-// clear ends all processes of the cluster and removes its remains: mounts, network namespaces with
-// their routes and firewall rules, cgroups, and files.
+// clear ends all of the cluster's processes and removes its remains: mounts, network namespaces with their
+// routes and firewall rules, cgroups, and files.
 func (c *cluster) clear(ctx context.Context) error {
 	config := &c.config
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -362,7 +362,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("end processes: %v still run: %w", pids, ctx.Err())
+			return fmt.Errorf("end processes: %v are still running: %w", pids, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -417,7 +417,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill ends a part, or the supervisor, by SIGKILL and waits for its end.
+// kill ends a part, or the supervisor, with SIGKILL and waits until it has ended.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {
@@ -460,8 +460,8 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 	return nil
 }
 
-// restart ends a part and starts it again. If change is not nil, it changes the record of the
-// cluster in between.
+// restart ends a part and starts it again. If change is not nil, change is called in between to change the
+// cluster's record.
 func (c *cluster) restart(ctx context.Context, part string, change func(*Config)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -497,8 +497,8 @@ func (c *cluster) restart(ctx context.Context, part string, change func(*Config)
 	return nil
 }
 
-// linkOrCopy creates a hard link, or a copy if the file system does not support links. The cluster
-// then does not depend on the original file.
+// linkOrCopy creates a hard link, or a copy if the file system does not support links. The cluster therefore
+// does not depend on the original file.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Command mutate changes one condition or statement of internal/release at a time, runs the package's
-// tests on the changed code, and lists the changes that no test detected. The work tree is not
-// changed: all changes to a file are compiled into one binary by a build overlay, each behind its own
-// switch.
+// Command mutate changes one condition or statement of internal/release at a time, runs the package's tests
+// on the changed code, and lists the changes that no test detected. It does not change the working tree: all
+// changes to a file are compiled into one binary through a build overlay, each behind its own switch.
 //
 //	go run ./hack/mutate [-file waits.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
@@ -28,8 +27,7 @@ import (
 	"time"
 )
 
-// limit is the time limit of the tests for one change. A change with which they exceed it counts as
-// detected.
+// limit is the time limit of the tests for one change. If the tests exceed it, the change counts as detected.
 const limit = 2 * time.Minute
 
 // variable is the environment variable that contains the number of the active change.
@@ -52,15 +50,15 @@ type mutant struct {
 	what string
 }
 
-// outcomes counts the changes by the result of the tests.
+// outcomes counts the changes by the result of their tests.
 type outcomes struct{ changes, noticed, endless, missed int }
 
 func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
-	only := flag.String("file", "", "change these files only, separated by commas")
+	only := flag.String("file", "", "change only these files, separated by commas")
 	run := flag.String("run", "", "regular expression of the tests that should detect changes; defaults to all")
 	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "regular expression of omitted tests; defaults to slow tests and tests of random histories")
-	lines := flag.String("line", "", "change these lines only, separated by commas")
+	lines := flag.String("line", "", "change only these lines, separated by commas")
 	jobs := flag.Int("jobs", 2, "number of concurrent tests")
 	flag.Parse()
 	files, err := filepath.Glob(filepath.Join(*dir, "*.go"))
@@ -76,7 +74,7 @@ func main() {
 			fail(err)
 		}
 	}
-	fmt.Printf("%d changes: %d noticed, %d more did not end, %d not noticed\n", sum.changes, sum.noticed, sum.endless, sum.missed)
+	fmt.Printf("%d changes: %d detected, %d more did not end, %d not detected\n", sum.changes, sum.noticed, sum.endless, sum.missed)
 	if sum.missed > 0 {
 		os.Exit(1)
 	}
@@ -87,7 +85,7 @@ func fail(err error) {
 	os.Exit(2)
 }
 
-// change tries all changes to a file, and prints those that no test detected.
+// change tries all changes to a file, and prints the changes that no test detected.
 func change(file, lines, run, skip string, jobs int, sum *outcomes) error {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -182,7 +180,7 @@ func try(binary, dir, run, skip string, n int) error {
 type weaver struct {
 	fset *token.FileSet
 	all  []mutant
-	// own are the nodes that the weaver inserted. It does not change them again.
+	// own are the nodes that the weaver inserted. The weaver does not change them again.
 	own map[ast.Node]bool
 }
 
@@ -229,8 +227,8 @@ func (w *weaver) negated(e ast.Expr, what string) ast.Expr {
 	return w.made(e, token.NEQ, w.on(e, what))
 }
 
-// binary inserts changes that drop either side of "and" and "or", and that include or exclude the
-// bound of a comparison. It reports whether to continue into the expression.
+// binary inserts changes that drop either side of "and" and "or", and that include or exclude the bound of a
+// comparison. It reports whether to descend into the expression.
 func (w *weaver) binary(n *ast.BinaryExpr) bool {
 	not := func(e ast.Expr) ast.Expr { return &ast.UnaryExpr{Op: token.NOT, X: e} }
 	switch n.Op {
@@ -274,7 +272,7 @@ func (w *weaver) drop(list []ast.Stmt) {
 			continue
 		}
 		body := &ast.BlockStmt{List: []ast.Stmt{s}}
-		cond := &ast.IfStmt{Cond: &ast.UnaryExpr{Op: token.NOT, X: w.on(s, "leave the statement out")}, Body: body}
+		cond := &ast.IfStmt{Cond: &ast.UnaryExpr{Op: token.NOT, X: w.on(s, "omit the statement")}, Body: body}
 		w.own[body], w.own[cond] = true, true
 		list[i] = cond
 	}

@@ -1,5 +1,5 @@
-// Command picture draws the record of a demo as an SVG: the weights that the gateway accepted, and
-// the versions that clients saw, over time.
+// Command picture draws a demo's record as an SVG: the weights that the gateway accepted, and the versions
+// that clients saw, over time.
 //
 //	bin/demo -record docs/images/demo.json
 //	go run ./hack/picture docs/images/demo.json docs/images/demo.svg

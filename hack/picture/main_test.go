@@ -32,11 +32,11 @@ func TestDraw(t *testing.T) {
 	}
 	older, newer := strings.Index(svg, ">1.9.0<"), strings.Index(svg, ">1.10.0<")
 	if older < 0 || newer < older {
-		t.Errorf("the legend is not in the order of versions:\n%s", svg)
+		t.Errorf("the legend is not in the order of the versions:\n%s", svg)
 	}
 	for _, want := range []string{"failed: 2", "1.10.0 &lt;starts&gt;", "a.example.com"} {
 		if !strings.Contains(svg, want) {
-			t.Errorf("the picture lacks %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 	if strings.Contains(svg, "at 10 %") {

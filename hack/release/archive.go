@@ -50,7 +50,7 @@ func tarFile(at time.Time, entries []entry) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// gz compresses content without a file name and a time.
+// gz compresses content without recording a file name or a time.
 func gz(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

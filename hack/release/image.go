@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// These are media types of the OCI image specification 1.1.
+// Media types from the OCI image specification 1.1.
 const (
 	typeIndex    = "application/vnd.oci.image.index.v1+json"
 	typeManifest = "application/vnd.oci.image.manifest.v1+json"
@@ -50,8 +50,8 @@ func (b blobs) add(mediaType string, content any) (descriptor, error) {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(raw)}, nil
 }
 
-// ociLayout returns an archive of an OCI layout, whose index refers to the images of the manager for all platforms, and
-// the digest of the index. After a push, the image can be pulled by this digest.
+// ociLayout returns an archive of an OCI layout whose index refers to the manager's images for all platforms, and the
+// digest of the index. After a push, the image can be pulled by this digest.
 func ociLayout(in input, binaries []binary) (archive []byte, index string, _ error) {
 	certificates, err := os.ReadFile(filepath.Join(in.binaries, "ca-certificates.crt"))
 	if err != nil {
@@ -91,7 +91,7 @@ func ociLayout(in input, binaries []binary) (archive []byte, index string, _ err
 	return archive, all.Digest, err
 }
 
-// image adds the image of one platform, which equals the image that the Dockerfile builds.
+// image adds the image for one platform, which equals the image that the Dockerfile builds.
 func (b blobs) image(in input, program binary, certificates []byte) (descriptor, error) {
 	plain, err := tarFile(in.time, []entry{{"etc/ssl/certs/ca-certificates.crt", 0o644, certificates}, {"heighliner", 0o755, program.content}})
 	if err != nil {

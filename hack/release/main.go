@@ -1,4 +1,4 @@
-// Command release assembles the files of a release from built binaries. The same input gives the same bytes.
+// Command release assembles the files of a release from built binaries. The same input results in the same bytes.
 //
 //	release -version v0.2.0 -image registry.example.com/heighliner -binaries bin/release -out dist/v0.2.0
 //	release -version v0.2.0 -image registry.example.com/heighliner -install
@@ -48,7 +48,7 @@ type input struct {
 	time   time.Time
 }
 
-// semantic matches semantic versions with a leading v, as in tags of Git and images.
+// semantic matches semantic versions with a leading v, as in Git and image tags.
 var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
@@ -190,7 +190,7 @@ func hash(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// krew returns the krew manifest of kubectl hlnr, which hack/krew/manifest.sh creates from the archives of hlnr.
+// krew returns the krew manifest for kubectl hlnr, which hack/krew/manifest.sh creates from the hlnr archives.
 func krew(in input, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "heighliner-krew-")
 	if err != nil {

@@ -39,7 +39,7 @@ func standIn(t *testing.T) []byte {
 	return program
 }
 
-// inputOf returns the input of a release with stand-ins as binaries, whose files have the given age.
+// inputOf returns the input of a release with stand-in binaries, whose files have the given age.
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,8 @@ func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	}
 }
 
-// TestReproducible tests that the same input gives the same bytes, whatever the age and the folder of its files.
+// TestReproducible tests that the same input results in the same bytes, regardless of the age and the folder
+// of its files.
 func TestReproducible(t *testing.T) {
 	program := standIn(t)
 	first, err := assemble(inputOf(t, program, 0))
@@ -91,7 +92,7 @@ func TestReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(first["heighliner-image.tar"], third["heighliner-image.tar"]) {
-		t.Error("the image does not depend on the time of the commit, so that the comparison proves nothing")
+		t.Error("the image does not depend on the commit time, so the comparison proves nothing")
 	}
 	checkFiles(t, first)
 	checkImage(t, first)
@@ -276,7 +277,7 @@ func checkStatements(t *testing.T, files map[string][]byte) {
 	for _, p := range document.Packages {
 		names[p.Name] = true
 		if ids[p.SPDXID] || notInID.MatchString(p.SPDXID) {
-			t.Errorf("identifier %q is used twice or not allowed", p.SPDXID)
+			t.Errorf("identifier %q is used twice or is not allowed", p.SPDXID)
 		}
 		ids[p.SPDXID] = true
 	}

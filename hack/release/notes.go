@@ -22,7 +22,8 @@ func releaseNotes(in input) ([]byte, error) {
 	return nil, fmt.Errorf("CHANGELOG.md has neither a section for %s nor an Unreleased section", in.version)
 }
 
-// section returns the section of a changelog below a heading, without the links at the end. It is empty if there is no such section.
+// section returns the section of a changelog below a heading, without the links at the end. It returns "" if
+// there is no such section.
 func section(text, title string) string {
 	_, rest, found := strings.Cut("\n"+text, "\n"+title)
 	if !found {

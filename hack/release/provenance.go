@@ -16,9 +16,9 @@ type resource struct {
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-// provenance returns an in-toto v1 statement with an SLSA provenance v1 predicate. It records the built files, the
-// commit, the version of Go and the settings of the build. It is not signed and contains no times, so that a second
-// build gives the same bytes.
+// provenance returns an in-toto v1 statement with an SLSA provenance v1 predicate. It records the built
+// files, the commit, the version of Go, and the build settings. It is not signed and contains no times, so a
+// second build results in the same bytes.
 func provenance(in input, binaries []binary, files map[string][]byte, index string) ([]byte, error) {
 	subjects := []resource{{Name: in.image + ":" + in.version, Digest: map[string]string{"sha256": strings.TrimPrefix(index, "sha256:")}}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

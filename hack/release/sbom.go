@@ -14,7 +14,7 @@ import (
 // repository is the URL of the sources.
 const repository = "https://github.com/heighliner/heighliner"
 
-// spdxPackage is a package of SPDX 2.3.
+// spdxPackage is a package in SPDX 2.3.
 type spdxPackage struct {
 	SPDXID           string         `json:"SPDXID"`
 	Name             string         `json:"name"`
@@ -46,8 +46,8 @@ type spdxRelationship struct {
 // notInID matches characters that an SPDX identifier must not contain.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// sbom returns an SPDX 2.3 document for a binary. It contains the binary, the linked modules and the standard
-// library, as the Go linker recorded them.
+// sbom returns an SPDX 2.3 document for a binary. It contains the binary, the linked modules, and the
+// standard library, as recorded by the Go linker.
 func sbom(in input, b binary) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(b.content))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // maxControlBytes limits the body of POST /control.
 const maxControlBytes = 4 << 10
 
-// App is the application without its listeners: handlers, metrics and the current faults.
+// App is the application without its listeners: handlers, metrics, and the current faults.
 type App struct {
 	config   Config
 	started  time.Time
@@ -40,11 +40,11 @@ type App struct {
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
-		Help: "Requests answered, except for health, metrics, control, /slow and /ws.",
+		Help: "Requests answered, except for health, metrics, control, /slow, and /ws.",
 	}, []string{"code", "version"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "http_request_duration_seconds",
-		Help:    "Time from a request's arrival to its answer, except for health, metrics, control, /slow and /ws.",
+		Help:    "Time from a request's arrival to its answer, except for health, metrics, control, /slow, and /ws.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
@@ -64,8 +64,8 @@ func NewApp(config Config) *App {
 	}
 }
 
-// Stop makes readiness fail and asks clients to open new connections, which go to other pods when the Service has removed
-// the endpoint.
+// Stop makes readiness fail and asks clients to open new connections, which go to other pods once the Service
+// has removed the endpoint.
 func (a *App) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,9 +99,9 @@ func (a *App) Handler() http.Handler {
 	return a.identified(mux)
 }
 
-// identified sets the version on every response, including errors, and closes connections while the application stops.
-// It uses a header, because closing an idle connection could race with a new request. For HTTP/2 the server sends a
-// GOAWAY.
+// identified sets the version on every response, including errors, and closes connections while the
+// application stops. It uses a header, because closing an idle connection could race with a new request. For
+// HTTP/2, the server sends a GOAWAY.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)
@@ -232,7 +232,7 @@ func (a *App) control(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, faults)
 }
 
-// change applies the faults of a JSON document. Omitted faults stay unchanged.
+// change applies the faults in a JSON document. Omitted faults do not change.
 func (a *App) change(body io.Reader) (Faults, error) {
 	document, err := io.ReadAll(body) // Read the body before the lock is taken, because a slow client must not block others.
 	if err != nil {

@@ -44,22 +44,22 @@ func TestAnswers(t *testing.T) {
 		age    time.Duration
 		want   answer
 	}{
-		"root":                  {target: "/", want: answer{Status: 200, Body: "shop 1.1.0"}},
-		"any other path":        {target: "/cart/7", want: answer{Status: 200, Body: "shop 1.1.0"}},
-		"health":                {target: "/healthz", want: answer{Status: 200, Body: "ok"}},
-		"ready":                 {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
-		"slow":                  {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
-		"slow without time":     {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
-		"slow forever":          {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
-		"configured latency":    {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
-		"health is not late":    {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
-		"latency of request":    {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
-		"status of request":     {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 answers 503 as requested"}},
-		"latency too long":      {target: "/?latency=31s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 31s"}},
-		"latency negative":      {target: "/?latency=-1s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not -1s"}},
-		"latency is not a time": {target: "/?latency=1", want: answer{Status: 400, Body: `parse latency: time: missing unit in duration "1"`}},
-		"status out of range":   {target: "/?status=101", want: answer{Status: 400, Body: `check status: must be 200 to 599, not "101"`}},
-		"error rate of one":     {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 answers 500 as requested"}},
+		"root":                      {target: "/", want: answer{Status: 200, Body: "shop 1.1.0"}},
+		"any other path":            {target: "/cart/7", want: answer{Status: 200, Body: "shop 1.1.0"}},
+		"health":                    {target: "/healthz", want: answer{Status: 200, Body: "ok"}},
+		"ready":                     {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
+		"slow":                      {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
+		"slow without a duration":   {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
+		"slow forever":              {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
+		"configured latency":        {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
+		"health is not delayed":     {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
+		"latency of request":        {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
+		"status of request":         {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 answers 503 as requested"}},
+		"latency too long":          {target: "/?latency=31s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 31s"}},
+		"latency negative":          {target: "/?latency=-1s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not -1s"}},
+		"latency is not a duration": {target: "/?latency=1", want: answer{Status: 400, Body: `parse latency: time: missing unit in duration "1"`}},
+		"status out of range":       {target: "/?status=101", want: answer{Status: 400, Body: `check status: must be 200 to 599, not "101"`}},
+		"error rate of one":         {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 answers 500 as requested"}},
 		"never ready": {
 			config: Config{Identity: identity, FailReadiness: After{On: true}}, target: "/readyz",
 			want: answer{Status: 503, Body: "readiness fails as requested"},
@@ -106,14 +106,14 @@ func TestControl(t *testing.T) {
 		body   string
 		want   answer
 	}{
-		"names everything":  {body: `{"failReadiness":true,"errorRate":0.5,"latency":"200ms"}`, want: answer{Status: 200, Body: `{"failReadiness":true,"errorRate":0.5,"latency":"200ms"}`}},
-		"rest stays":        {body: `{"failReadiness":true}`, want: answer{Status: 200, Body: `{"failReadiness":true,"errorRate":0.25,"latency":"0s"}`}},
-		"errors off":        {body: `{"errorRate":0}`, want: answer{Status: 200, Body: `{"failReadiness":false,"errorRate":0,"latency":"0s"}`}},
-		"unknown field":     {body: `{"errors":1}`, want: answer{Status: 400, Body: `parse control: json: unknown field "errors"`}},
-		"rate out of range": {body: `{"errorRate":1.5}`, want: answer{Status: 400, Body: "check errorRate: must be 0 to 1, not 1.5"}},
-		"latency too long":  {body: `{"latency":"1m"}`, want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 1m0s"}},
-		"too long":          {body: strings.Repeat(" ", maxControlBytes+1), want: answer{Status: 400, Body: "read control: http: request body too large"}},
-		"not a POST":        {method: http.MethodGet, want: answer{Status: 405, Body: "send a POST"}},
+		"sets everything":          {body: `{"failReadiness":true,"errorRate":0.5,"latency":"200ms"}`, want: answer{Status: 200, Body: `{"failReadiness":true,"errorRate":0.5,"latency":"200ms"}`}},
+		"the rest does not change": {body: `{"failReadiness":true}`, want: answer{Status: 200, Body: `{"failReadiness":true,"errorRate":0.25,"latency":"0s"}`}},
+		"errors off":               {body: `{"errorRate":0}`, want: answer{Status: 200, Body: `{"failReadiness":false,"errorRate":0,"latency":"0s"}`}},
+		"unknown field":            {body: `{"errors":1}`, want: answer{Status: 400, Body: `parse control: json: unknown field "errors"`}},
+		"rate out of range":        {body: `{"errorRate":1.5}`, want: answer{Status: 400, Body: "check errorRate: must be 0 to 1, not 1.5"}},
+		"latency too long":         {body: `{"latency":"1m"}`, want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 1m0s"}},
+		"too long":                 {body: strings.Repeat(" ", maxControlBytes+1), want: answer{Status: 400, Body: "read control: http: request body too large"}},
+		"not a POST":               {method: http.MethodGet, want: answer{Status: 405, Body: "send a POST"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestControlTakesEffect(t *testing.T) {
 		ask(handler, http.MethodPost, "/control", `{"failReadiness":true,"errorRate":1,"latency":"2s"}`)
 		ready, root := ask(handler, http.MethodGet, "/readyz", ""), ask(handler, http.MethodGet, "/", "")
 		if ready.Status != 503 || root.Status != 500 || root.Took != 2*time.Second {
-			t.Errorf("readiness answers %d, root %d after %s; want 503, 500 after 2s", ready.Status, root.Status, root.Took)
+			t.Errorf("readiness responds with %d, root with %d after %s; want 503, and 500 after 2s", ready.Status, root.Status, root.Took)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestMetricsCountWhatUsersAsked(t *testing.T) {
 			`http_request_duration_seconds_count{version="1.1.0"} 4`,
 		} {
 			if !strings.Contains(page, line+"\n") {
-				t.Errorf("metrics lack %q:\n%s", line, page)
+				t.Errorf("metrics do not contain %q:\n%s", line, page)
 			}
 		}
 	})
@@ -223,7 +223,7 @@ func TestParseConfig(t *testing.T) {
 			args: []string{"--fail-readiness=30s"},
 			want: func(c *Config) { c.FailReadiness = After{On: true, Delay: 30 * time.Second} },
 		},
-		"fault switched off": {
+		"fault disabled": {
 			environment: map[string]string{"FAIL_READINESS": "false"},
 			want:        func(*Config) {},
 		},
@@ -271,7 +271,7 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 		"GRPC_PORT", "TCP_PORT", "UDP_PORT", "TLS_PORT",
 	} {
 		if !strings.Contains(help.String(), "["+name+"]") {
-			t.Errorf("help lacks %s", name)
+			t.Errorf("help does not contain %s", name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maxLatency is the maximum of the added latency in the configuration, at runtime, and of a single request.
+// maxLatency is the maximum added latency in the configuration, at runtime, and for a single request.
 const maxLatency = 30 * time.Second
 
 // Identity describes the application in its responses.
@@ -42,7 +42,7 @@ type Config struct {
 	ErrorRate float64
 	// Latency is added to every response except health and metrics, 0 to 30s. Defaults to 0.
 	Latency time.Duration
-	// ShutdownDelay is the time after SIGTERM in which the application serves requests while readiness fails. Defaults to 3s.
+	// ShutdownDelay is how long the application serves requests after SIGTERM while readiness fails. Defaults to 3s.
 	ShutdownDelay time.Duration
 	// DrainTimeout limits the wait for requests in progress after ShutdownDelay. Defaults to 10s.
 	DrainTimeout time.Duration
@@ -52,7 +52,7 @@ type Config struct {
 	Control bool
 	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to empty.
 	JobURL string
-	// JobDuration is the time for which the Job works, or for which a worker works on each job. Defaults to 0.
+	// JobDuration is how long the Job works, or how long a worker works on each job. Defaults to 0.
 	JobDuration time.Duration
 	// Queue is the URL of a Redis server from which the application takes jobs, such as redis://127.0.0.1:6379. Defaults to empty, which means no jobs.
 	Queue string
@@ -66,7 +66,8 @@ type Config struct {
 	JobSQL string
 }
 
-// After is the time at which a fault begins, from when the application listens. The zero value means never.
+// After is the time at which a fault begins, counted from when the application starts listening. The zero
+// value means never.
 type After struct {
 	On    bool
 	Delay time.Duration
@@ -109,8 +110,8 @@ func variableOf(flagName string) string {
 	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// ParseConfig reads the environment and then the arguments, which take precedence. For --help it writes the help to out
-// and returns flag.ErrHelp.
+// ParseConfig reads the environment and then the arguments, which take precedence. For --help, it writes the
+// help to out and returns flag.ErrHelp.
 func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Config, error) {
 	var c Config
 	flags := flag.NewFlagSet("sampleapp", flag.ContinueOnError)
@@ -129,11 +130,11 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
 	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, 0 to 1")
-	flags.DurationVar(&c.Latency, "latency", 0, "latency that is added to every response, at most 30s")
+	flags.DurationVar(&c.Latency, "latency", 0, "latency to add to every response, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait for requests in progress after --shutdown-delay")
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "respond to /metrics with 404")
-	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
+	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate, and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
 	flags.DurationVar(&c.JobDuration, "job-duration", 0, "duration of the work of a Job, or of each job of a queue")
 	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")

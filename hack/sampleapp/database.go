@@ -22,8 +22,8 @@ const (
 	sqlDrop   = "drop"
 )
 
-// statements returns the SQL statements of a Job. create creates the schema with an empty table if it does not exist, and drop drops
-// the schema with its content if it exists.
+// statements returns the SQL statements for a Job. create creates the schema with an empty table if it does
+// not exist, and drop drops the schema with its content if it exists.
 func statements(job, schema string) []string {
 	name := pgx.Identifier{schema}.Sanitize()
 	if job == sqlDrop {
@@ -82,7 +82,7 @@ func (v *visits) add(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// ready returns nil if the table can be read, and the error otherwise.
+// ready returns nil if the table can be read, and otherwise the error.
 func (v *visits) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
@@ -103,7 +103,7 @@ func (v *visits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, n)
 }
 
-// validateDatabase validates the flags about databases.
+// validateDatabase validates the database flags.
 func (c Config) validateDatabase() error {
 	switch {
 	case c.JobSQL != "" && c.JobSQL != sqlCreate && c.JobSQL != sqlDrop:

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// serveGRPC serves sampleapp.v1.Version/Get. The request is empty. The response contains the version, which is
-// also in the header x-version. Messages are well-known types, so that clients need no generated code.
+// serveGRPC serves sampleapp.v1.Version/Get. The request is empty. The response contains the version, which
+// is also in the header x-version. Messages are well-known types, so clients need no generated code.
 func (a *App) serveGRPC(listener net.Listener, failed chan<- error) drain {
 	calls := grpc.NewServer()
 	calls.RegisterService(&grpc.ServiceDesc{

@@ -1,6 +1,7 @@
-// Command sampleapp is the application that Heighliner's demo and tests release. It is a small server that returns its version over
-// HTTP, gRPC, TLS, TCP and UDP, and serves metrics and health. It can be configured to start slowly, to never become ready, to
-// crash, to return errors or to respond slowly. All images contain the same binary, and differ only in their environment.
+// Command sampleapp is the application that Heighliner's demos and tests release. It is a small server that
+// returns its version over HTTP, gRPC, TLS, TCP, and UDP, and serves metrics and health endpoints. It can be
+// configured to start slowly, to never become ready, to crash, to return errors, or to respond slowly. All
+// images contain the same binary, and differ only in their environment.
 //
 //	main.go     the process
 //	config.go   flags and environment

@@ -187,7 +187,7 @@ func TestShutdownLetsStreamsEnd(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := io.ReadAll(lines); err != nil || string(got) != "shop 1.1.0\n" {
-		t.Errorf("the last line is answered with %q, %v", got, err)
+		t.Errorf("the answer to the last line is %q, %v", got, err)
 	}
 	conn.Close()
 	if err := <-r.ended; err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// idleTimeout is longer than the idle timeout of gateways (Traefik's is 90s; Envoy's of 1h is not reached), so that the
-// gateway closes idle connections. A connection that the server closes could have a new request in flight.
+// idleTimeout is longer than idle timeouts of gateways such as Traefik's 90s (but not Envoy's 1h), so that the gateway
+// closes idle connections. A connection that the server closes could have a new request in flight.
 const idleTimeout = 2 * time.Minute
 
 // Listen opens the listeners of the application. Tests replace it with listeners in memory.
@@ -21,9 +21,10 @@ type Listen struct {
 	UDP func(port int) (net.PacketConn, error)
 }
 
-// Run serves until ctx ends. It then serves for the shutdown delay while readiness fails, so that every proxy sees the
-// change, and drains the requests in progress. It returns nil after a clean end. It returns an error if it could not
-// listen, was configured to crash, or had to close connections with requests.
+// Run serves until ctx ends. It then continues to serve for the shutdown delay while readiness fails, so that
+// every proxy sees the change, and drains the requests in progress. It returns nil after a clean end. It
+// returns an error if it could not listen, was configured to crash, or had to close connections with requests
+// in progress.
 func Run(ctx context.Context, config Config, listen Listen) error {
 	select {
 	case <-time.After(config.StartDelay):
@@ -127,7 +128,7 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// crash returns a channel that receives when the process must end. For the zero value it never receives.
+// crash returns a channel that receives when the process must end. For the zero value, the channel never receives.
 func crash(after After) <-chan time.Time {
 	if !after.On {
 		return nil

@@ -95,7 +95,7 @@ func (s *sockets) drain(ctx context.Context) error {
 	return fmt.Errorf("%d WebSockets were open: %w", len(s.open), ctx.Err())
 }
 
-// echo sends each message of a WebSocket back. The response to the handshake contains the version in X-Version.
+// echo sends back each message of a WebSocket. The response to the handshake contains the version in X-Version.
 func (a *App) echo(w http.ResponseWriter, r *http.Request) {
 	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // The content is public.
 	conn, err := upgrader.Upgrade(w, r, http.Header{"X-Version": {a.config.Version}, "X-Release": {a.config.Release}})
@@ -184,8 +184,8 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 	return func(context.Context) error { return conn.Close() }
 }
 
-// selfSigned returns a configuration with a certificate for any requested name. Its common name contains the
-// application and its version, so that a client can see that the pod answered and not the gateway.
+// selfSigned returns a configuration with a certificate for any requested name. The common name contains the
+// application and its version, so that a client can see that the pod, and not the gateway, answered.
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

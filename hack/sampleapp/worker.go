@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// workers is the consumer group of a stream. Its consumers are the pods.
+	// workers is a stream's consumer group. Its consumers are the pods.
 	workers = "workers"
-	// takeBlock is the time for which a worker waits for a new job, and takeRetry is the time for which it waits after an error.
+	// takeBlock is how long a worker waits for a new job, and takeRetry is how long it waits after an error.
 	takeBlock, takeRetry = 500 * time.Millisecond, time.Second
 	// retryAfter is the time after which another worker takes a job that was taken but is not done.
 	retryAfter = 5 * time.Second
 )
 
-// Worker takes jobs from a stream of a Redis server, one at a time. A job that fails, or whose worker ends before the job is
-// done, is taken again after retryAfter, so that each job is done at least once. A completed job is added to the set NAME:done,
-// and counted by version in the hash NAME:versions.
+// Worker takes jobs from a stream on a Redis server, one at a time. A job that fails, or whose worker ends
+// before the job is done, is taken again after retryAfter, so that each job is done at least once. A
+// completed job is added to the set NAME:done, and counted by version in the hash NAME:versions.
 type Worker struct {
 	app    *App
 	client *redis.Client
@@ -33,7 +33,7 @@ type Worker struct {
 	ended   chan struct{}
 }
 
-// startWorker starts to take jobs. The returned function waits until the current job is done.
+// startWorker starts taking jobs. The returned function waits until the current job is done.
 func (a *App) startWorker(ctx context.Context) (drain, error) {
 	options, err := redis.ParseURL(a.config.Queue)
 	if err != nil {
@@ -46,7 +46,7 @@ func (a *App) startWorker(ctx context.Context) (drain, error) {
 	for _, result := range []string{"done", "failed"} {
 		w.jobs.WithLabelValues(result, a.config.Version)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The worker ends after its current job, by drain.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The worker ends after its current job, through drain.
 	go func() {
 		defer close(w.ended)
 		defer w.client.Close()

@@ -1,5 +1,5 @@
-// Command site checks a built website. Each internal link and picture must refer to an existing
-// file, and to an existing ID in that file.
+// Command site checks a built website. Each internal link or picture must refer to an existing file and, if
+// it has a fragment, to an existing ID in that file.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// controllers are the controllers that run in tests. None of them needs a node.
+// controllers are the controllers that run in tests. None of them requires a node.
 var controllers = []string{
 	"deployment-controller",
 	"replicaset-controller",
@@ -70,7 +70,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 		"--concurrent-deployment-syncs=20",
 		"--concurrent-replicaset-syncs=20",
 		"--concurrent-namespace-syncs=20",
-		// By default, autoscalers wait minutes for pods and load to settle.
+		// By default, autoscalers wait several minutes for pods and load to stabilize.
 		"--horizontal-pod-autoscaler-sync-period=1s",
 		"--horizontal-pod-autoscaler-downscale-stabilization=2s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=0s",

@@ -1,8 +1,9 @@
 // Package apiserver starts a real kube-apiserver with etcd for tests, and simulates the missing parts.
 //
-// The decisions of an API server (schemas, defaults, CEL, admission, conflicts, garbage collection) are real here. The
-// decisions of a kubelet, a Deployment controller or a gateway are not, unless Options.ControllerManager is set: the Mark and
-// Play functions only write the status that the real part would write. End-to-end tests cover the behavior of the real parts.
+// The decisions of an API server (schemas, defaults, CEL, admission, conflicts) are real here. The decisions
+// of a kubelet, a gateway, or, unless Options.ControllerManager is set, a Deployment controller are not: the
+// Mark and Play functions only write the status that the real part would write. End-to-end tests cover the
+// behavior of the real parts.
 //
 // A package starts one environment in TestMain and uses a new namespace for each test:
 //
@@ -62,24 +63,24 @@ import (
 // startTimeout limits the start of each part.
 const startTimeout = time.Minute
 
-// gcPercent is the garbage collection target percentage of the tests, the API server, etcd and the controller-manager. With the
-// default of 100, garbage collection takes a third of the time of their start, and the tests of a controller use 9 percent more
-// processor time.
+// gcPercent is the garbage collection target percentage of the tests, the API server, etcd, and the
+// controller-manager. With the default of 100, garbage collection takes a third of the startup time, and the
+// tests of a controller use 9 percent more processor time.
 const gcPercent = 300
 
 // Options select the parts to start and the objects to install. The zero value selects an API server with the project's CRDs.
 type Options struct {
-	// Policies installs config/policies and waits until they are enforced. From then on only the manager's ServiceAccount (see
-	// ManagerUser) may create VersionedMicroservices.
+	// Policies installs config/policies and waits until they are enforced. From then on, only the manager's
+	// ServiceAccount (see ManagerUser) may create VersionedMicroservices.
 	Policies bool
-	// GatewayAPI installs the standard channel of the Gateway API, in the version of the local cluster.
+	// GatewayAPI installs the Gateway API's standard channel, in the local cluster's version.
 	GatewayAPI bool
 	// ControllerManager runs kube-controller-manager with the controllers that create Pods for Deployments and EndpointSlices for Pods,
 	// and that collect garbage. The Pods are not scheduled and do not run: see PlayKubelet.
 	ControllerManager bool
 	// Empty omits the project's CRDs, for tests that install them.
 	Empty bool
-	// Audit records writes of objects of hlnr.io: see AuditLog.
+	// Audit records writes to objects of hlnr.io: see AuditLog.
 	Audit bool
 }
 
@@ -98,8 +99,9 @@ type Env struct {
 	noted       sync.Once
 }
 
-// Run starts an environment, sets *env, runs the tests, stops the environment, and returns the exit code for os.Exit. For fuzzing
-// it starts no environment, because fuzz tests only call pure functions and each worker would start its own environment.
+// Run starts an environment, sets *env, runs the tests, stops the environment, and returns the exit code for
+// os.Exit. For fuzzing, it does not start an environment, because fuzz tests only call pure functions and
+// each worker would start its own environment.
 func Run(m *testing.M, o Options, env **Env) int {
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz != nil && fuzz.Value.String() != "" {
@@ -148,7 +150,7 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.environment.ControlPlane.GetAPIServer().Configure().
-		// This is the range of a real cluster. A few hundred Services do not exhaust it.
+		// This is the range that real clusters use. A few hundred Services do not exhaust it.
 		Set("service-cluster-ip-range", "10.96.0.0/16").
 		Set("token-auth-file", env.tokenFile())
 	defer func() {
@@ -166,7 +168,7 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.Config.QPS = -1
-	// The server verifies a client certificate in each request, but finds a token in a map.
+	// The server would verify a client certificate in each request, but finds a token in a map.
 	env.Config.CertData, env.Config.KeyData, env.Config.BearerToken = nil, nil, token
 	if env.Client, err = newClient(env.Config); err != nil {
 		return nil, err
@@ -211,8 +213,8 @@ func (o Options) definitions() (root string, folders []string, err error) {
 	return root, folders, nil
 }
 
-// folders creates the folder of the environment, in which etcd and the API server store their files. If this process exits
-// without Stop, both are ended and the folder is deleted.
+// folders creates the environment's folder, in which etcd and the API server store their files. If this
+// process exits without Stop, both are ended and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -233,7 +235,7 @@ func (e *Env) folders() (err error) {
 
 // startControlPlane starts etcd and the API server, with gcPercent unless the environment sets GOGC.
 func (e *Env) startControlPlane() (_ *rest.Config, err error) {
-	if os.Getenv("GOGC") == "" { // The parts inherit the environment of the test.
+	if os.Getenv("GOGC") == "" { // The parts inherit the test's environment variables.
 		debug.SetGCPercent(gcPercent)
 		if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
 			return nil, fmt.Errorf("set GOGC: %w", err)
@@ -248,7 +250,7 @@ func (e *Env) startControlPlane() (_ *rest.Config, err error) {
 
 }
 
-// writeToken creates a token of a member of system:masters, and the token file of the API server.
+// writeToken creates a token for a member of system:masters, and the API server's token file.
 func (e *Env) writeToken() (string, error) {
 	token := rand.Text()
 	if err := os.WriteFile(e.tokenFile(), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
@@ -259,7 +261,7 @@ func (e *Env) writeToken() (string, error) {
 
 func (e *Env) tokenFile() string { return filepath.Join(e.dir, "tokens.csv") }
 
-// auditPolicy records writes of objects of hlnr.io, without their contents.
+// auditPolicy records writes to objects of hlnr.io, without their contents.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -298,8 +300,8 @@ func (e *Env) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Namespace creates a namespace for a test and returns its name. It deletes the namespace when the test ends. Without a
-// controller-manager, the objects of the namespace remain.
+// Namespace creates a namespace for a test and returns its name. It deletes the namespace when the test ends.
+// Without a controller-manager, the objects in the namespace remain.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	e.noted.Do(e.note)
@@ -315,8 +317,8 @@ func (e *Env) Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// note opens the installed files. The go command reuses the result of a test if the files that the test opened are unchanged, but
-// it does not record files that were opened before the tests ran.
+// note opens the installed files. The go command reuses a test's result if the files that the test opened
+// have not changed, but it does not record files that were opened before the tests ran.
 func (e *Env) note() {
 	for _, dir := range e.installed {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))

@@ -134,7 +134,7 @@ func TestPlayGatewayAcceptsEachGeneration(t *testing.T) {
 		},
 	}
 	create(t, route)
-	if err := env.RefuseRoute(t.Context(), client.ObjectKeyFromObject(route), "NotAllowedByListeners", "not from here"); err != nil {
+	if err := env.RefuseRoute(t.Context(), client.ObjectKeyFromObject(route), "NotAllowedByListeners", "not in this namespace"); err != nil {
 		t.Fatal(err)
 	}
 	env.PlayGateway(t, namespace, nil)

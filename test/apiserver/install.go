@@ -24,7 +24,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GatewayAPIVersion is the version of the installed CRDs of the Gateway API.
+// GatewayAPIVersion is the version of the installed Gateway API CRDs.
 const GatewayAPIVersion = "v1.4.0"
 
 // ManagerUser is the user name of the manager's ServiceAccount.

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Line is a connection to an API server that a test can interrupt. The zero value
-// is not interrupted.
+// Line is a connection to an API server that a test can interrupt. The zero value is a connection that is not
+// interrupted.
 type Line struct {
 	mu    sync.Mutex
 	cut   bool

@@ -25,8 +25,8 @@ import (
 // metricsVersion is the API version from which autoscalers read the usage of pods.
 const metricsVersion = "metrics.k8s.io/v1beta1"
 
-// InstallPodMetrics replaces a metrics server: the API server stores the usage of pods that PlayLoad writes, under the
-// path from which autoscalers read it. Autoscalers read nothing else, so that a CRD is sufficient.
+// InstallPodMetrics replaces a metrics server: the API server stores the pod usage that PlayLoad writes,
+// under the path from which autoscalers read it. Autoscalers read nothing else, so a CRD is sufficient.
 func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
@@ -78,9 +78,9 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 	})
 }
 
-// spread orders the pods among which a load is distributed: pods with a high usage come first, and pods without a usage
-// last. An autoscaler that reads between the writes then never sees more load than the current or the previous load.
-// Otherwise it would request too many pods.
+// spread orders the pods among which a load is distributed: pods with a high usage come first, and pods
+// without a usage last. An autoscaler that reads between the writes then never sees more than the current or
+// the previous load. Otherwise, it would request too many pods.
 func spread(pods []string, usage map[string]int64) []string {
 	of := func(pod string) int64 {
 		if u, ok := usage[pod]; ok {
@@ -92,7 +92,7 @@ func spread(pods []string, usage map[string]int64) []string {
 	return pods
 }
 
-// usage returns the usage of the pods of a namespace that autoscalers read, in millicores.
+// usage returns the usage that autoscalers read for the pods in a namespace, in millicores.
 func (e *Env) usage(ctx context.Context, namespace string) (map[string]int64, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(metricsVersion)

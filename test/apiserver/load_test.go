@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSpreadNeverInventsLoad tests that, while a load is distributed among more or fewer pods, or changes, the sum of
-// the written usage never exceeds the larger of the old and the new load. Otherwise an autoscaler that reads in between
-// would request too many pods.
+// TestSpreadNeverInventsLoad tests that, while a load is distributed among more or fewer pods, or changes,
+// the sum of the written usage never exceeds the larger of the old and the new load. Otherwise, an autoscaler
+// that reads in between would request too many pods.
 func TestSpreadNeverInventsLoad(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -20,7 +20,7 @@ func TestSpreadNeverInventsLoad(t *testing.T) {
 		"fewer pods":          {[]string{"a", "c"}, map[string]int64{"a": 50, "c": 50}, 300},
 		"more load":           {[]string{"a", "b"}, map[string]int64{"a": 50, "b": 50}, 300},
 		"less load":           {[]string{"a", "b", "c"}, map[string]int64{"a": 50, "b": 50}, 60},
-		"all new":             {[]string{"a", "b"}, nil, 300},
+		"all pods replaced":   {[]string{"a", "b"}, nil, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +38,7 @@ func TestSpreadNeverInventsLoad(t *testing.T) {
 			for _, pod := range order {
 				test.usage[pod] = test.load / int64(len(test.pods))
 				if now := sum(); now > most {
-					t.Errorf("after %q of %q the pods use %d, but the load is %d", pod, order, now, most)
+					t.Errorf("after %q of %q, the pods use %d, but the load is %d", pod, order, now, most)
 				}
 			}
 		})

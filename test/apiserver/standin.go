@@ -20,11 +20,12 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// nodeName is the Node of PlayKubelet's Pods. It exists only with a controller-manager.
+// nodeName is the Node of PlayKubelet's Pods. The Node exists only with a controller-manager.
 const nodeName = "test"
 
-// A stand-in acts playDelay after a change to the watched objects, so that it handles several changes together. It also
-// acts every playInterval, because its answer may change without a change to objects.
+// A stand-in acts playDelay after a change to the watched objects, so that it handles several changes
+// together. It also acts at every playInterval, because its answer may change without a change to the
+// objects.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond
@@ -73,7 +74,7 @@ func (e *Env) markDeployment(ctx context.Context, key client.ObjectKey, availabl
 	return nil
 }
 
-// addresses counts the pod addresses, so that each is used once.
+// addresses counts the pod addresses, so that each address is used only once.
 var addresses atomic.Uint32
 
 // address returns a new pod address in 10.244.0.0/16.
@@ -272,7 +273,7 @@ func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1
 	})
 }
 
-// accepted reports whether every parent accepted the route at its generation.
+// accepted reports whether every parent accepted the route's generation.
 func accepted(route *gatewayv1.HTTPRoute) bool {
 	if len(route.Status.Parents) != len(route.Spec.ParentRefs) {
 		return false
@@ -296,7 +297,7 @@ func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList,
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// Without a watch, for example after the watch has ended, the stand-in only acts at each interval.
+			// Without a watch, for example after the watch has ended, the stand-in acts only at each interval.
 			var changes <-chan watch.Event
 			w, err := e.Client.Watch(ctx, kind, client.InNamespace(namespace))
 			if err == nil {

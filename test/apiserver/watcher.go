@@ -14,8 +14,8 @@ import (
 // process.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the folders of API servers until the process that writes them has ended for any reason. Then it ends the
-// remaining processes of this process, and deletes the folders.
+// watcherScript reads the folders of API servers until the process that writes them has ended for any reason.
+// It then ends the processes that this process started and that still run, and deletes the folders.
 const watcherScript = `
 folders=()
 while read -r folder; do folders+=("$folder"); done
@@ -26,8 +26,9 @@ done
 for folder in "${folders[@]}"; do rm -rf "$folder"; done
 `
 
-// endTogether ensures that processes that are started later end with this process, even if it is killed, and that the folder is
-// then deleted. A parent death signal would not work, because it is sent when the thread that started the process exits.
+// endTogether ensures that processes that are started later end with this process, even if this process is
+// killed, and that the folder is then deleted. A parent death signal would not work, because it is sent when
+// the thread that started the process exits.
 func endTogether(folder string) error {
 	folders, err := startWatcher()
 	if err != nil {
@@ -39,8 +40,8 @@ func endTogether(folder string) error {
 	return nil
 }
 
-// startWatcher starts the watcher of this process once, and returns the pipe from which it reads. No other process inherits the
-// pipe, so that only the end of this process closes it.
+// startWatcher starts this process's watcher once, and returns the pipe from which the watcher reads. No
+// other process inherits the pipe, so only the end of this process closes it.
 var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -54,7 +55,7 @@ var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
-	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // The variable is set after the start of the watcher, which must not end itself.
+	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // The variable is set after the start of the watcher, because the watcher must not end itself.
 		return nil, fmt.Errorf("mark processes: %w", err)
 	}
 	return in, nil

@@ -28,8 +28,8 @@ func waitToBeKilled() {
 	select {}
 }
 
-// TestKilled checks that no process remains and the folder is deleted when a process with an API server is killed together with
-// its process group, for example by a time limit or by Ctrl-C.
+// TestKilled checks that no process remains and the folder is deleted when a process with an API server is
+// killed together with its process group, for example because of a time limit or by Ctrl-C.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
@@ -60,7 +60,7 @@ func TestKilled(t *testing.T) {
 	await.Nil(t, func(context.Context) error {
 		for pid, name := range running {
 			if now, _, ok := process(pid); ok && now == name {
-				return fmt.Errorf("%s still runs", name)
+				return fmt.Errorf("%s is still running", name)
 			}
 		}
 		if _, err := os.Stat(folder); !os.IsNotExist(err) {

@@ -1,7 +1,7 @@
-// Package await waits in tests for a state, and never for a fixed time.
+// Package await lets tests wait for a state, and never for a fixed time.
 //
-// A wait ends as soon as the state is reached. Its limit is so long that only a failure reaches it, however busy the
-// machine is. Therefore no test uses a shorter limit for waits, or checks the duration of a wait.
+// A wait ends as soon as the state is reached. Its limit is so long that only a failure reaches it, however
+// busy the machine is. Therefore, no test uses a shorter limit for waits, or checks the duration of a wait.
 //
 //	await.go    the waits
 //	buffer.go   output that a test reads while a program writes it
@@ -35,7 +35,7 @@ func Nil(t testing.TB, check func(context.Context) error) {
 // Until waits until ok returns true. what describes the state, such as "all slots to be taken".
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	missing := errors.New("not seen")
+	missing := errors.New("not observed")
 	err := within(t.Context(), Limit, func(context.Context) error {
 		if ok() {
 			return nil
@@ -85,8 +85,9 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 // hang is longer than any work for which Quick is used, however busy the machine is.
 const hang = 30 * time.Second
 
-// Quick starts a timer for work that takes milliseconds, and returns a function that stops it. The test fails after
-// half a minute, because an input with which something is slow is a finding. Use it as in defer await.Quick(t)().
+// Quick starts a timer for work that takes milliseconds, and returns a function that stops the timer. The
+// test fails after half a minute, because an input that makes the work slow is a bug. Use Quick as in defer
+// await.Quick(t)().
 func Quick(t interface {
 	Helper()
 	Errorf(string, ...any)

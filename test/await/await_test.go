@@ -27,7 +27,7 @@ func TestWithin(t *testing.T) {
 			return nil
 		}, time.Minute, nil, 1055 * time.Millisecond},
 		"never": {func(context.Context, time.Duration) error { return notYet }, time.Minute, notYet, time.Minute},
-		"a check that is cut off reports what was seen before": {func(ctx context.Context, at time.Duration) error {
+		"an interrupted check reports what was observed before": {func(ctx context.Context, at time.Duration) error {
 			if at == 0 {
 				return notYet
 			}
@@ -55,7 +55,7 @@ func TestStatesThatAreThere(t *testing.T) {
 	t.Parallel()
 	Nil(t, func(context.Context) error { return nil })
 	tries := 0
-	Until(t, "the third try", func() bool { tries++; return tries == 3 })
+	Until(t, "the third attempt", func() bool { tries++; return tries == 3 })
 	values := make(chan int, 1)
 	values <- 7
 	if got := Receive(t, "a value", values); got != 7 {

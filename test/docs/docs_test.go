@@ -1,5 +1,5 @@
-// Package docs tests the documentation: a real API server accepts every manifest of a page or a sample, and every link
-// has a target.
+// Package docs tests the documentation: a real API server accepts every manifest in a page or a sample, and
+// every link has a target.
 package docs
 
 import (
@@ -72,8 +72,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestFragmentsFit checks that the server accepts a fragment of a kind of hlnr.io, inserted into
-// the smallest object of that kind.
+// TestFragmentsFit checks that the server accepts a fragment of a kind of hlnr.io that is inserted into the
+// smallest object of that kind.
 func TestFragmentsFit(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -108,8 +108,8 @@ func TestFragmentsFit(t *testing.T) {
 	}
 }
 
-// least are the smallest specifications into which fragments are inserted, by kind, with the fields that identify the
-// kind of a specification.
+// least are the smallest specifications into which fragments are inserted, by kind, together with the fields
+// that identify the kind of a specification.
 var least = map[string]struct {
 	spec   string
 	fields []string
@@ -170,7 +170,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPaths checks that a page contains no path of the machine on which it was written.
+// TestPaths checks that a page contains no path from the machine on which it was written.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -191,9 +191,9 @@ func TestStrict(t *testing.T) {
 		text string
 		fine bool
 	}{
-		"good":           {head, true},
-		"unknown field":  {head + "  nonsense: true\n", false},
-		"refused by CEL": {head + "  interval: 1s\n", false},
+		"good":            {head, true},
+		"unknown field":   {head + "  nonsense: true\n", false},
+		"rejected by CEL": {head + "  interval: 1s\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := decode(test.text)
@@ -201,7 +201,7 @@ func TestStrict(t *testing.T) {
 				t.Fatalf("decode: %d objects, %v", len(objects), err)
 			}
 			if err := try(t.Context(), namespace, objects[0]); (err == nil) != test.fine {
-				t.Errorf("fine is to be %t, got %v", test.fine, err)
+				t.Errorf("accepted should be %t, got %v", test.fine, err)
 			}
 		})
 	}
@@ -247,8 +247,8 @@ func TestAnchor(t *testing.T) {
 // manifest is YAML that a reader may apply.
 type manifest struct{ where, text string }
 
-// manifests returns the blocks of all pages, and the samples. A page without a block, or a missing folder, is not an
-// error.
+// manifests returns the blocks on all pages, and the samples. A page without a block, or a missing folder, is
+// not an error.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
 	var found []manifest
@@ -310,8 +310,8 @@ func files(t *testing.T, dir, ext string) []page {
 	return found
 }
 
-// block is a fenced block of a page. info is the text after the fence, and line is the line number of the fence, from
-// 1.
+// block is a fenced block on a page. info is the text after the fence, and line is the line number of the
+// fence, counted from 1.
 type block struct {
 	line       int
 	info, text string
@@ -319,7 +319,7 @@ type block struct {
 
 var fence = regexp.MustCompile("^( *)(`{3,}|~{3,}) *(.*?) *$")
 
-// blocks returns the fenced blocks of Markdown, without the indentation of their fence.
+// blocks returns the fenced blocks in Markdown text, without the indentation of their fence.
 func blocks(text string) []block {
 	var found []block
 	var open *block
@@ -374,7 +374,7 @@ var (
 	machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_./}-])/(?:work|root|home|tmp)(?:$|[^A-Za-z0-9_-])`)
 )
 
-// links returns the links of a page in their order. Links by reference are last.
+// links returns the links on a page, in their order. Reference-style links come last.
 func links(text string) []string {
 	text = codeSpan.ReplaceAllString(prose(text), "")
 	var found []string
@@ -386,7 +386,7 @@ func links(text string) []string {
 	return found
 }
 
-// resolve checks a link of a page. Links to other sites are not checked.
+// resolve checks a link on a page. Links to other sites are not checked.
 func resolve(name, link string) error {
 	if scheme.MatchString(link) {
 		return nil
@@ -418,7 +418,7 @@ func resolve(name, link string) error {
 	return fmt.Errorf("no heading has the anchor %q", fragment)
 }
 
-// anchor returns the anchor that a renderer of Markdown creates for a heading.
+// anchor returns the anchor that a Markdown renderer creates for a heading.
 func anchor(heading string) string {
 	text := linkText.ReplaceAllString(heading, "$1")
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
@@ -446,7 +446,7 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// try applies an object with a dry run, in a namespace of the test.
+// try applies an object with a dry run, in one of the test's namespaces.
 func try(ctx context.Context, namespace string, obj *unstructured.Unstructured) error {
 	obj.SetNamespace(namespace)
 	return env.Client.Create(ctx, obj, client.DryRunAll, client.FieldValidation("Strict"))

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deliverable are the events of GitHub's webhooks, with the names in GitHub's settings. The name is empty for events
-// that every GitHub App receives and that cannot be selected.
+// deliverable are GitHub's webhook events, with their names in GitHub's settings. The name is empty for
+// events that every GitHub App receives and that cannot be selected.
 var deliverable = map[string]string{
 	"create": "Branch or tag creation", "delete": "Branch or tag deletion", "pull_request": "Pull requests", "push": "Pushes",
 	"release": "Releases", "repository": "Repositories", "package": "Packages", "registry_package": "Registry packages",
@@ -52,7 +52,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 	slices.Sort(guide)
 	slices.Sort(followed)
 	if diff := cmp.Diff(followed, guide); diff != "" || len(guide) == 0 {
-		t.Errorf("events of webhooks (-code +guide):\n%s", diff)
+		t.Errorf("webhook events (-code +guide):\n%s", diff)
 	}
 }
 

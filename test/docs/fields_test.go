@@ -13,8 +13,8 @@ import (
 // fieldName matches a part of a path such as "spec.domains[].groups.names".
 var fieldName = regexp.MustCompile(`[A-Za-z]+`)
 
-// TestFieldsDescribed checks that the page about a kind mentions each field of its specification and the first level of
-// its status, in code font.
+// TestFieldsDescribed checks that the page about a kind mentions each field of its specification and each
+// first-level field of its status, in code font.
 func TestFieldsDescribed(t *testing.T) {
 	t.Parallel()
 	definitions := 0
@@ -59,7 +59,7 @@ func fieldsNamed(text string) map[string]bool {
 	return named
 }
 
-// foreign are the fields with types of Kubernetes, which documents them.
+// foreign are the fields with Kubernetes types, which Kubernetes documents.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
 // fields returns the paths of fields below a schema, down to depth. Foreign fields are not expanded. Conditions are

@@ -25,12 +25,12 @@ const (
 var (
 	failureRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$`)
 	testName   = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`")
-	// ofRow matches names of cases that begin with the number of a row.
+	// ofRow matches case names that begin with the number of a row.
 	ofRow = regexp.MustCompile(`^(\d\d) .`)
 )
 
-// TestKnownFailures checks that each row of the list refers to existing tests or explains why the failure cannot occur,
-// and that each test for a row is in the row.
+// TestKnownFailures checks that each row in the list refers to existing tests or explains why the failure
+// cannot occur, and that each row mentions all of its tests.
 func TestKnownFailures(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, failures))
@@ -61,7 +61,7 @@ func TestKnownFailures(t *testing.T) {
 		for _, word := range p.cases {
 			number := strings.TrimPrefix(ofRow.FindStringSubmatch(word)[1], "0")
 			if !strings.Contains(cells[number], "/"+word+"`") {
-				t.Errorf("%s: the case %q of %s is missing in row %s", failures, word, dir, number)
+				t.Errorf("%s: the case %q of %s is missing from row %s", failures, word, dir, number)
 			}
 		}
 		for _, test := range p.written {
@@ -113,7 +113,7 @@ type tested struct {
 	written, cases []string
 }
 
-// testsOf returns the tests of all folders, whatever their build tags.
+// testsOf returns the tests in all folders, regardless of their build tags.
 func testsOf(t *testing.T) map[string]*tested {
 	t.Helper()
 	found := map[string]*tested{}

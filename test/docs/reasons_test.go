@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// camelCase matches a word in the style of conditions, events and failures.
+// camelCase matches a word in the style of conditions, events, and failures.
 var camelCase = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
 
 // wordSections are the sections of a page about a kind in which words in code font are conditions and reasons.
 var wordSections = []string{"Conditions", "Events", "Failures"}
 
-// TestReasonsExist checks that the code contains each condition, reason and failure on a page about a kind.
+// TestReasonsExist checks that the code contains each condition, reason, and failure on a page about a kind.
 func TestReasonsExist(t *testing.T) {
 	t.Parallel()
 	known := words(t, "apis", "controllers", "internal")
@@ -39,7 +39,7 @@ func TestReasonsExist(t *testing.T) {
 	}
 }
 
-// TestReasonsDescribed checks that pages about kinds describe the words of the API.
+// TestReasonsDescribed checks that the pages about kinds describe the words of the API.
 func TestReasonsDescribed(t *testing.T) {
 	t.Parallel()
 	var named []string

@@ -56,18 +56,18 @@ func metricNames(t *testing.T) []string {
 	return literals(t, metricName, "cmd", "controllers", "internal")
 }
 
-// keyNames returns the labels, annotations and finalizers of objects.
+// keyNames returns the labels, annotations, and finalizers of objects.
 func keyNames(t *testing.T) []string {
 	return slices.DeleteFunc(literals(t, keyName, "apis", "controllers", "internal/apply"), func(key string) bool {
 		return key == "hlnr.io/hash" // This key exists only in memory.
 	})
 }
 
-// flagNames returns the flags of the manager, except the flags of libraries. A test in cmd/hlnr checks the generated
-// pages with the flags of hlnr.
+// flagNames returns the manager's flags, except library flags. A test in cmd/hlnr checks the generated pages
+// with the flags of hlnr.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
-// flagNamesOf returns the flags of the code below a folder.
+// flagNamesOf returns the flags that the code below a folder defines.
 func flagNamesOf(t *testing.T, dir string) (found []string) {
 	for _, file := range sources(t, dir) {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -91,8 +91,8 @@ func flagNamesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestChartFlags checks that the values of the chart can set each flag of the manager, except the flags that its
-// templates set.
+// TestChartFlags checks that the chart's values can set each of the manager's flags, except the flags that
+// the chart's templates set.
 func TestChartFlags(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "charts", "heighliner", "values.schema.json"))
@@ -142,7 +142,7 @@ func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 	return found
 }
 
-// TestIndexed checks that the README of each folder of the documentation links each page of the folder.
+// TestIndexed checks that the README of each documentation folder links to each page in the folder.
 func TestIndexed(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"tutorials", "how-to", "reference", "explanation"} {
@@ -156,7 +156,7 @@ func TestIndexed(t *testing.T) {
 		}
 		for _, p := range files(t, "docs/"+folder, ".md") {
 			if name := path.Base(p.name); name != "README.md" && !listed[name] {
-				t.Errorf("docs/%s/README.md does not link %s", folder, name)
+				t.Errorf("docs/%s/README.md does not link to %s", folder, name)
 			}
 		}
 	}

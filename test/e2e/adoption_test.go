@@ -21,12 +21,13 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestAdoption adopts a Deployment with its Service and HTTPRoute under load, releases a version, and then removes
-// Heighliner's objects: the previous Deployment serves again, or the last release keeps serving. No request fails.
+// TestAdoption adopts a Deployment with its Service and HTTPRoute under load, releases a version, and then
+// removes Heighliner's objects. Then either the previous Deployment serves again, or the last release keeps
+// serving. No request fails.
 func TestAdoption(t *testing.T) {
 	for _, test := range []struct {
 		policy v1alpha1.DeletionPolicy
-		after  string // The version that serves after the deletion of all of Heighliner's objects.
+		after  string // The version that serves after all of Heighliner's objects are deleted.
 	}{
 		{v1alpha1.DeletionRestore, "0.9.0"},
 		{v1alpha1.DeletionOrphan, "1.1.0"},
@@ -60,10 +61,10 @@ func TestAdoption(t *testing.T) {
 				}
 			}
 			for _, o := range objects {
-				wait(t, fmt.Sprintf("%T to go", o), func(ctx context.Context) (bool, string, error) { return gone(ctx, o) })
+				wait(t, fmt.Sprintf("%T to be deleted", o), func(ctx context.Context) (bool, string, error) { return gone(ctx, o) })
 			}
 			s.sees(l, test.after)
-			t.Logf("%s serves, and Heighliner's objects are gone, after %s", test.after, time.Since(began).Round(100*time.Millisecond))
+			t.Logf("%s serves, and Heighliner's objects are deleted, after %s", test.after, time.Since(began).Round(100*time.Millisecond))
 			if test.policy == v1alpha1.DeletionRestore {
 				u.scaled(2)
 				u.asItWas()
@@ -74,7 +75,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// userOwned contains the original objects of a user: a Deployment, its Service and an HTTPRoute to it.
+// userOwned contains a user's original objects: a Deployment, its Service, and an HTTPRoute to the Service.
 type userOwned struct {
 	s          *service
 	deployment *appsv1.Deployment
@@ -115,7 +116,7 @@ func (s *service) userOwned(version string) *userOwned {
 	return u
 }
 
-// load starts to send requests to the user's route.
+// load starts sending requests to the user's route.
 func (u *userOwned) load() *harness.Load {
 	t := u.s.t
 	t.Helper()
@@ -128,7 +129,7 @@ func (u *userOwned) load() *harness.Load {
 	return l
 }
 
-// scaled waits until the user's Deployment has a number of replicas, all ready.
+// scaled waits until the user's Deployment has a number of replicas, all of which are ready.
 func (u *userOwned) scaled(want int32) {
 	u.s.t.Helper()
 	wait(u.s.t, fmt.Sprintf("the user's Deployment to have %d replicas", want), func(ctx context.Context) (bool, string, error) {

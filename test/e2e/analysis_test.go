@@ -48,7 +48,7 @@ func (s *service) versioned(ctx context.Context, version string) (*v1alpha1.Vers
 	return vsvc, err
 }
 
-// analysis waits for a phase of the analysis of a version.
+// analysis waits for a phase of a version's analysis.
 func (s *service) analysis(version string, want v1alpha1.AnalysisPhase) *v1alpha1.ReleaseAnalysis {
 	s.t.Helper()
 	s.until(version+" to be created", func(ms *v1alpha1.Microservice) (bool, string) { return row(ms, version) != nil, "" })
@@ -70,7 +70,7 @@ func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights 
 	s.until(fmt.Sprintf("%s to be %s", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		if r.Weight > 0 && (len(weights) == 0 || weights[len(weights)-1] != r.Weight) {
 			weights = append(weights, r.Weight)
@@ -89,7 +89,7 @@ func (s *service) measurements(version string) map[string][]v1alpha1.Measurement
 		s.t.Fatal(err)
 	}
 	if vsvc.Status.Analysis == nil {
-		s.t.Fatalf("nothing was measured of %s", version)
+		s.t.Fatalf("nothing was measured for %s", version)
 	}
 	all := map[string][]v1alpha1.Measurement{}
 	for _, m := range vsvc.Status.Analysis.Metrics {
@@ -109,14 +109,15 @@ func values(all []v1alpha1.Measurement) string {
 	return strings.Join(text, ", ")
 }
 
-// TestAnalysis measures a good canary, a canary with 5 percent errors and a slow canary with a real Prometheus, using the
-// counters of the gateway and of the application. At 50 requests per second, clients see only the errors of the canary.
+// TestAnalysis measures a good canary, a canary with 5 percent errors, and a slow canary with a real
+// Prometheus, using the counters of the gateway and of the application. At 50 requests per second, clients
+// see only the canary's errors.
 func TestAnalysis(t *testing.T) {
 	for _, source := range []v1alpha1.MetricsSource{v1alpha1.SourceTraefik, v1alpha1.SourceApplication} {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
-			// With 30 % of 50 requests per second, a round has 150 requests. The probability of a round with fewer than two errors
-			// at 5 % is 0.4 %, and there are two rounds.
+			// With 30 % of 50 requests per second, a round has 150 requests. At an error rate of 5 %, the
+			// probability of a round with fewer than two errors is 0.4 %, and there are two rounds.
 			s := newService(t, "analysis-"+strings.ToLower(string(source))).
 				steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 60}).
 				measured(source, 2, v1alpha1.NoTrafficWait)
@@ -221,7 +222,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 	})
 }
 
-// holds waits until a canary waits for traffic, and checks that it still waits three rounds later.
+// holds waits until a canary waits for traffic, and checks that it is still waiting three rounds later.
 func (s *service) holds(version string) {
 	s.t.Helper()
 	first := s.analysis(version, v1alpha1.AnalysisNoTraffic)
@@ -238,8 +239,8 @@ func (s *service) holds(version string) {
 	})
 }
 
-// TestAnalysisSurvivesRestarts kills the manager, the API server and the gateway in the middle of measured steps. The good
-// canary becomes active and the bad canary ends in error, as without restarts.
+// TestAnalysisSurvivesRestarts kills the manager, the API server, and the gateway in the middle of measured
+// steps. The good canary becomes active and the bad canary ends in error, just as without restarts.
 func TestAnalysisSurvivesRestarts(t *testing.T) {
 	s := newService(t, "restarts").
 		steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 50}, v1alpha1.CanaryStep{Weight: 70}).
@@ -283,7 +284,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	s.sees(l, "1.1.0")
 	report := l.Stop()
 	if own := report.Total.Versions["1.2.0"].Failed; own == 0 || report.Total.Failed != own+lost {
-		t.Errorf("%d of %d requests failed, %d by the bad canary and %d while the gateway was away: %v", report.Total.Failed, report.Total.Sent, own, lost, report.Failures)
+		t.Errorf("%d of %d requests failed, %d by the bad canary and %d while the gateway was not running: %v", report.Total.Failed, report.Total.Sent, own, lost, report.Failures)
 	}
 }
 

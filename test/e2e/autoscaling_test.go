@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestAutoscaling checks that a release takes over the capacity of the previous release. There are no metrics for
-// autoscaling here, so that the HorizontalPodAutoscalers only enforce bounds, and the test scales manually.
+// TestAutoscaling checks that a release takes over the capacity of the previous release. There are no metrics
+// for autoscaling here, so the HorizontalPodAutoscalers only enforce bounds, and the test scales manually.
 func TestAutoscaling(t *testing.T) {
 	s := newService(t, "autoscaling").steps(asking("some", 10))
 	s.ms.Spec.Availability = v1alpha1.Availability{Replicas: 1, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: new(int32(2)), MaxReplicas: 5}}
@@ -50,7 +50,7 @@ func TestAutoscaling(t *testing.T) {
 	verdict(t, l)
 }
 
-// autoscaler returns the autoscaler of a version, or nil.
+// autoscaler returns a version's autoscaler, or nil.
 func (s *service) autoscaler(version string) *autoscalingv2.HorizontalPodAutoscaler {
 	s.t.Helper()
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
@@ -81,6 +81,6 @@ func (s *service) standby(version string) {
 	s.t.Helper()
 	s.scaled(version, 1)
 	wait(s.t, version+" to have no autoscaler", func(context.Context) (bool, string, error) {
-		return s.autoscaler(version) == nil, "still there", nil
+		return s.autoscaler(version) == nil, "still exists", nil
 	})
 }

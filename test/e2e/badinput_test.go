@@ -28,8 +28,8 @@ type complaint struct {
 	names []string
 }
 
-// TestBadInput applies invalid inputs to a live service, one after the other. Each results in a condition with the field
-// and the fix, and the service answers all requests in the meantime.
+// TestBadInput applies invalid inputs to a live service, one after the other. Each results in a condition
+// that contains the field and the fix, and the service answers all requests in the meantime.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")
@@ -85,7 +85,7 @@ func TestBadInput(t *testing.T) {
 			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ImagePolicyRef.Name = "missing" },
 			want: complaint{"Ready", "False", "ImagePolicyNotFound", []string{"spec.imagePolicyRef.name", "missing", "create it"}},
 		},
-		"domain template that gives no host name": {
+		"domain template that does not result in a host name": {
 			network: func(p *v1alpha1.NetworkPolicy) {
 				p.Spec.Domains[0].Domain = "-{{.ReleaseGroupName}}.badinput.localhost"
 			},
@@ -148,7 +148,7 @@ func TestBadInput(t *testing.T) {
 		s.push("latest")
 		s.push("20240105")
 		s.pushImage(harness.Image{Tag: "1.9.0", Architecture: "riscv64"})
-		wait(t, "the tags to be refused with reasons", func(ctx context.Context) (bool, string, error) {
+		wait(t, "the tags to be rejected with reasons", func(ctx context.Context) (bool, string, error) {
 			var p v1alpha1.ImagePolicy
 			if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 				return false, "", err
@@ -187,7 +187,7 @@ func TestBadInput(t *testing.T) {
 func complains(t *testing.T, o client.Object, want complaint) {
 	t.Helper()
 	var message string
-	wait(t, fmt.Sprintf("%T %s to say %s=%s %s", o, o.GetName(), want.kind, want.status, want.reason), func(ctx context.Context) (bool, string, error) {
+	wait(t, fmt.Sprintf("%T %s to report %s=%s %s", o, o.GetName(), want.kind, want.status, want.reason), func(ctx context.Context) (bool, string, error) {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return false, "", err
 		}
@@ -251,7 +251,7 @@ func wrongSecret(t *testing.T, s *service) {
 	})
 }
 
-// closedGateway creates a Gateway that accepts only routes of its namespace.
+// closedGateway creates a Gateway that accepts only routes from its own namespace.
 func closedGateway(t *testing.T) {
 	t.Helper()
 	same := gatewayv1.NamespacesFromSame

@@ -40,9 +40,10 @@ const (
 	boardHost = "board.e2e-board.localhost"
 )
 
-// TestBoard runs config/components/web on the node as a user installs it, with two replicas behind the gateway and an
-// authenticating proxy, which this test is. A reader sees the objects that they may list. An approval with the form lets a canary
-// continue, and records the person. Another reader may not approve. The board answers while one of its pods is killed.
+// TestBoard runs config/components/web on the node as a user installs it, with two replicas behind the
+// gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they may
+// list. An approval with the form lets a canary continue, and records the user. Another reader may not
+// approve. The board answers while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")
@@ -55,13 +56,13 @@ func TestBoard(t *testing.T) {
 	if code, page, err := proxy.reader("carol@example.com").get(t.Context(), "/"); err != nil || code != http.StatusOK || strings.Contains(page, s.namespace) {
 		t.Errorf("a reader without permissions: %d %v %s", code, err, page)
 	}
-	for name, reader := range map[string]*reader{"no user": proxy.reader(""), "a user of the system": proxy.reader("system:admin")} {
+	for name, reader := range map[string]*reader{"no user": proxy.reader(""), "a system user": proxy.reader("system:admin")} {
 		if code, _, err := reader.get(t.Context(), "/"); err != nil || code != http.StatusUnauthorized && code != http.StatusForbidden {
 			t.Errorf("%s: %d %v", name, code, err)
 		}
 	}
 	if _, _, err := proxy.without().get(t.Context(), "/"); err == nil {
-		t.Error("the board answers a connection without the certificate of the proxy")
+		t.Error("the board answers a connection without the proxy's certificate")
 	}
 
 	s.push("1.1.0")
@@ -78,7 +79,7 @@ func TestBoard(t *testing.T) {
 		t.Errorf("an approval by a reader who may not approve: %d %v", code, err)
 	}
 	if code, _, err := ana.post(act, form, false); err != nil || code != http.StatusForbidden {
-		t.Errorf("an approval that another site sends: %d %v", code, err)
+		t.Errorf("an approval from another site: %d %v", code, err)
 	}
 	if s.release("1.1.0").Weight != 10 {
 		t.Fatal("a rejected approval let the canary continue")
@@ -98,7 +99,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal(err)
 	}
 	ana.shows(service, "waits for approval")
-	within(t, soon, "the approval to be taken", func(context.Context) (bool, string, error) { // A repeated approval has the same ID.
+	within(t, soon, "the approval to be accepted", func(context.Context) (bool, string, error) { // A repeated approval has the same ID.
 		code, page, err := ana.post(act, form, true)
 		return err == nil && code < http.StatusBadRequest, fmt.Sprintf("%d %s", code, page), err
 	})
@@ -169,7 +170,8 @@ type frontProxy struct {
 	certificate tls.Certificate
 }
 
-// installBoard installs the component with an authenticating proxy as the source of identities, and removes it after the test.
+// installBoard installs the component with an authenticating proxy as the source of identities, and removes
+// the component after the test.
 func installBoard(t *testing.T) *frontProxy {
 	t.Helper()
 	authority, key := newAuthority(t)
@@ -198,7 +200,7 @@ func installBoard(t *testing.T) *frontProxy {
 	}
 	const route = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute", "metadata": {"namespace": "` + managerNamespace + `", "name": "` + boardName + `"}, "spec": {
 		"parentRefs": [{"namespace": "infra", "name": "edge", "sectionName": "tls"}], "hostnames": ["` + boardHost + `"], "rules": [{"backendRefs": [{"name": "` + boardName + `", "port": 80}]}]}}`
-	t.Cleanup(func() { // The context of the test has ended here.
+	t.Cleanup(func() { // The test's context has ended here.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil {
 				t.Errorf("remove the board: %v: %s", err, out)
@@ -217,7 +219,7 @@ func installBoard(t *testing.T) *frontProxy {
 	return &frontProxy{t, roots, issue(t, authority, key, "front")}
 }
 
-// newAuthority returns an authority that signs certificates of clients.
+// newAuthority returns an authority that signs client certificates.
 func newAuthority(t *testing.T) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -239,7 +241,7 @@ func newAuthority(t *testing.T) (*x509.Certificate, *ecdsa.PrivateKey) {
 	return cert, key
 }
 
-// issue signs the certificate of a client.
+// issue signs a client's certificate.
 func issue(t *testing.T, authority *x509.Certificate, signer *ecdsa.PrivateKey, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -271,7 +273,7 @@ func (p *frontProxy) reader(user string) *reader {
 // without returns a reader whose requests bypass the proxy.
 func (p *frontProxy) without() *reader { return &reader{p, "ana@example.com", p.client()} }
 
-// client returns a client that opens a connection for each request, so that requests may reach different pods.
+// client returns a client that opens a connection for each request, so that requests can reach different pods.
 func (p *frontProxy) client(certificates ...tls.Certificate) *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: dials(env.GatewayTLS), DisableKeepAlives: true,

@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestBrokenActive makes all pods of the active release unready while a canary has a tenth of the traffic. All traffic goes
-// to ready pods, the status shows this, and the canary can still become active. Requests fail only until the routes follow
-// the endpoints.
+// TestBrokenActive makes all pods of the active release unready while a canary has a tenth of the traffic.
+// All traffic is moved to ready pods, the status shows this, and the canary can still become active. Requests
+// fail only until the routes follow the endpoints.
 func TestBrokenActive(t *testing.T) {
 	s := newService(t, "broken").steps(asking("some", 10))
 	s.push("1.0.0", "FAIL_READINESS", "60s")
@@ -34,9 +34,9 @@ func TestBrokenActive(t *testing.T) {
 			t.Errorf("requests failed for %s: %v", gap, lost.Failures)
 		}
 	}
-	l.Mark("the canary serves alone")
+	l.Mark("only the canary serves")
 	var withheld []string
-	wait(t, "the status to name the broken release", func(ctx context.Context) (bool, string, error) {
+	wait(t, "the status to show the broken release", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.NetworkPolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err

@@ -20,9 +20,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestConfigurationRollback changes the content of a ConfigMap. This creates a release of the same version, which takes
-// the steps of the canary. A pin to an older release restores the content with which it ran, which its pods serve,
-// although the ConfigMap has changed.
+// TestConfigurationRollback changes the content of a ConfigMap. The change creates a release of the same
+// version, which takes the canary steps. A pin to an older release restores the content with which that
+// release ran: its pods serve this content although the ConfigMap has changed.
 func TestConfigurationRollback(t *testing.T) {
 	s := newService(t, "configuration").steps(pausing(50, 2*time.Second))
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "settings"}, Data: map[string]string{"APP": "azure"}}
@@ -65,7 +65,7 @@ func TestConfigurationRollback(t *testing.T) {
 	quiet(t, 5*time.Second)
 	for _, name := range s.rows() {
 		if !slices.Contains(before, name) {
-			t.Errorf("a label of the ConfigMap created the release %s", name)
+			t.Errorf("a label on the ConfigMap created the release %s", name)
 		}
 	}
 
@@ -85,7 +85,7 @@ func (s *service) configure(settings *corev1.ConfigMap, app, version string) {
 	})
 }
 
-// rows returns the names of the releases of the group.
+// rows returns the names of the group's releases.
 func (s *service) rows() []string {
 	s.t.Helper()
 	var ms v1alpha1.Microservice
@@ -143,7 +143,7 @@ func (s *service) copies() {
 		var of []string
 		for _, c := range list.Items {
 			if c.Immutable == nil || !*c.Immutable {
-				return false, c.Name + " can be changed", nil
+				return false, c.Name + " is mutable", nil
 			}
 			of = append(of, c.Labels[v1alpha1.LabelRelease])
 		}
@@ -153,7 +153,7 @@ func (s *service) copies() {
 	})
 }
 
-// unreported checks that contents of the ConfigMap are not in other objects, which more users can read.
+// unreported checks that the ConfigMap's contents are not in other objects, which more users can read.
 func (s *service) unreported(contents ...string) {
 	s.t.Helper()
 	text := kubectl(s.t, "", "get", "events,imgp,msvc,vsvc,hnp,deploy,pods", "-n", s.namespace, "-o", "yaml")

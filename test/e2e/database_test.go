@@ -27,7 +27,7 @@ import (
 // previewOf2 is the group of pull request 2.
 const previewOf2 = "feature-pay-2"
 
-// withDatabase lets the service record visits in a schema for each preview, which Jobs create and drop.
+// withDatabase lets the service record visits in a schema for each preview. Jobs create and drop these schemas.
 func (s *service) withDatabase(d *harness.Database) *service {
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "database"}, StringData: map[string]string{"url": d.URL}})
 	c := &s.ms.Spec.Template.Spec.Containers[0]
@@ -96,7 +96,8 @@ func visit(t *testing.T, host string) (n int) {
 	return n
 }
 
-// schemas waits until the database has exactly the given schemas. The schema of a group whose pods run must exist.
+// schemas waits until the database has exactly the given schemas. The schema of a group whose pods are
+// running must exist.
 func (s *service) schemas(d *harness.Database, when string, want ...string) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the schemas %s: %v", when, want), func(ctx context.Context) (bool, string, error) {
@@ -123,7 +124,7 @@ func (s *service) schemas(d *harness.Database, when string, want ...string) {
 // ended waits until a group is removed.
 func (s *service) ended(group string) {
 	s.t.Helper()
-	s.until("group "+group+" to be gone", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("group "+group+" to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == group })
 		if i < 0 {
 			return true, ""
@@ -132,9 +133,9 @@ func (s *service) ended(group string) {
 	})
 }
 
-// TestPreviewDatabases tests that each preview has a schema in a PostgreSQL database. A Job creates the schema before the first pod.
-// When the pull request is closed and the pods of the preview are removed, a Job drops the schema, even if the manager was not
-// running at that time.
+// TestPreviewDatabases tests that each preview has a schema in a PostgreSQL database. A Job creates the
+// schema before the first pod. When the pull request is closed and the preview's pods are removed, a Job
+// drops the schema, even if the manager was not running when the pull request was closed.
 func TestPreviewDatabases(t *testing.T) {
 	d, err := env.StartDatabase(t.Context())
 	if err != nil {
@@ -161,7 +162,7 @@ func TestPreviewDatabases(t *testing.T) {
 		s.push(fmt.Sprintf("pr-%d-%.7s", first, head), "VERSION", head[:7])
 		s.preview(head)
 		if n := visit(t, host); n != 3 {
-			t.Errorf("after a push the preview has %d visits, want 3", n)
+			t.Errorf("after a push, the preview has %d visits, want 3", n)
 		}
 	})
 
@@ -188,14 +189,14 @@ func TestPreviewDatabases(t *testing.T) {
 		}
 	})
 
-	t.Run("a pull request is closed while the manager is away", func(t *testing.T) {
+	t.Run("a pull request is closed while the manager is not running", func(t *testing.T) {
 		withoutManager(t)
 		repo.Close(second, false)
 		if n := visit(t, other); n != 3 {
 			t.Errorf("the second preview has %d visits, want 3", n)
 		}
 	})
-	s.schemas(d, "after the manager was back")
+	s.schemas(d, "after the manager is running again")
 	s.ended(previewOf2)
 	if jobs := dropped(); len(jobs) != 2 {
 		t.Errorf("Jobs of these releases dropped schemas: %v, want one for each preview", jobs)

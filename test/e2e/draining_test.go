@@ -21,9 +21,9 @@ const (
 	long  = 8 * time.Second
 )
 
-// TestDraining opens a long request and a WebSocket to a release that loses its traffic because of a promotion, a rollback,
-// or the end of a preview. Pods have one second to terminate, so that the deletion of a pod before the end of its drain
-// would interrupt both.
+// TestDraining opens a long request and a WebSocket to a release that loses its traffic because of a
+// promotion, a rollback, or the end of a preview. Pods have one second to terminate, so deleting a pod before
+// the end of its drain would interrupt both.
 func TestDraining(t *testing.T) {
 	s := newService(t, "draining").steps(asking("half", 50)).drains()
 	s.start("1.0.0")
@@ -44,7 +44,7 @@ func TestDraining(t *testing.T) {
 		s.decide("1.2.0", v1alpha1.DecisionDeprecate, "")
 		s.status("1.2.0", v1alpha1.ReleaseError)
 		open.end(t)
-		wait(t, "the pods of 1.2.0 to go", func(ctx context.Context) (bool, string, error) {
+		wait(t, "the pods of 1.2.0 to be deleted", func(ctx context.Context) (bool, string, error) {
 			pods, err := s.pods(ctx, "1.2.0")
 			return len(pods) == 0, fmt.Sprintf("%d pods", len(pods)), err
 		})
@@ -66,8 +66,8 @@ func drainPreview(t *testing.T) {
 	repo, n, host := s.openPreview(h)
 	head := repo.PullRequest(n).HeadSHA
 	repo.Close(n, true)
-	// GitHub is polled every five seconds. The connections that are opened now, and a second pair, are open when the routes
-	// are removed.
+	// GitHub is polled every five seconds. The connections that are opened now, and a second pair of
+	// connections, are open when the routes are removed.
 	open := []*streams{openStreams(t, host, head[:7])}
 	for routed(t, host) {
 		time.Sleep(time.Second)
@@ -78,7 +78,7 @@ func drainPreview(t *testing.T) {
 	for _, o := range open {
 		o.end(t)
 	}
-	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("the preview to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
 	})
 }
@@ -105,7 +105,7 @@ type streams struct {
 	began  time.Time
 }
 
-// openStreams opens a long request and a WebSocket to a version that gets a part of the traffic.
+// openStreams opens a long request and a WebSocket to a version that gets part of the traffic.
 func openStreams(t *testing.T, host, version string) *streams {
 	t.Helper()
 	var out *streams
@@ -180,7 +180,7 @@ func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, 
 	return socket, echo(socket)
 }
 
-// echo sends a text in a frame, and reads it back. The key consists of zeros and does not change the text.
+// echo sends a text in a frame, and reads it back. The key consists of zeros, so it does not change the text.
 func echo(socket io.ReadWriteCloser) error {
 	const text = "hello"
 	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })

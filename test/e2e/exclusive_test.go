@@ -18,11 +18,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// shift is the time from the creation of a pod until its containers have stopped. The kubelet then reports its last phase, Succeeded or
-// Failed, and deletes it.
+// shift is the time from the creation of a pod until its containers have stopped. The kubelet then reports
+// the pod's last phase, Succeeded or Failed, and deletes the pod.
 type shift struct {
 	release, pod string
-	from, to     time.Time // The end is zero while the containers run.
+	from, to     time.Time // The end is zero while the containers are running.
 }
 
 // shifts records the pods of a namespace from now on.
@@ -65,7 +65,8 @@ func (s *service) shifts() func() []shift {
 	}
 }
 
-// alone reports each pair of pods of two releases that existed at the same time, and the time without pods between two releases.
+// alone reports each pair of pods from two releases that existed at the same time, and the time without pods
+// between two releases.
 func alone(t *testing.T, all []shift) {
 	t.Helper()
 	for i, a := range all {
@@ -84,9 +85,10 @@ func alone(t *testing.T, all []shift) {
 	t.Logf("%d pods, %d exchanges: %s", len(all), len(lines), strings.Join(lines, "; "))
 }
 
-// TestExclusiveWorkers uses a worker of which only one version may run, and whose pods need three seconds to terminate. It is
-// replaced, its next version never becomes ready and is replaced by the previous version, a canary fails its step, and a user returns
-// to the first version. All of this is repeated while the manager is killed. Pods of two releases never run at the same time.
+// TestExclusiveWorkers uses a worker of which only one version may run at a time, and whose pods need three
+// seconds to terminate. The worker is replaced; its next version never becomes ready and is replaced with the
+// previous version; a canary is aborted in its step; and a user returns to the first version. All of this is
+// repeated while the manager is killed. Pods of two releases never run at the same time.
 func TestExclusiveWorkers(t *testing.T) {
 	q := startQueue(t)
 	s := newService(t, "exclusive").worker(q, 2)
@@ -103,7 +105,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	s.status("1.0.0", v1alpha1.ReleaseActive)
 	s.available("of the first release", "1.0.0", 2)
 
-	t.Run("the next version starts when the pods of the active one are gone", func(t *testing.T) {
+	t.Run("the next version starts when the pods of the active version have ended", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.1.0")
 		s.until("the pods of 1.0.0 to end", func(ms *v1alpha1.Microservice) (bool, string) {
@@ -114,7 +116,7 @@ func TestExclusiveWorkers(t *testing.T) {
 		alone(t, all())
 	})
 
-	t.Run("a version that does not become ready is replaced by the active one", func(t *testing.T) {
+	t.Run("a version that does not become ready is replaced by the active version", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.2.0", "FAIL_READINESS", "true")
 		s.status("1.2.0", v1alpha1.ReleaseError)
@@ -122,7 +124,7 @@ func TestExclusiveWorkers(t *testing.T) {
 		alone(t, all())
 	})
 
-	t.Run("a canary that is aborted in its step is replaced by the active one", func(t *testing.T) {
+	t.Run("a canary that is aborted in its step is replaced by the active version", func(t *testing.T) {
 		s := s.in(t)
 		change(s.t, s.ms, func(ms *v1alpha1.Microservice) {
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{pausing(100, time.Hour)}}
@@ -165,7 +167,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	})
 }
 
-// readyReason returns the reason of the condition Ready.
+// readyReason returns the reason of condition Ready.
 func readyReason(ms *v1alpha1.Microservice) string {
 	for _, c := range ms.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

@@ -20,8 +20,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestFaultsMidCanary kills the API server, the gateway and all canary pods, each in the middle of a step. Every canary is
-// promoted. Requests fail only while the gateway is not running, and before the weight of killed pods is withheld.
+// TestFaultsMidCanary kills the API server, the gateway, and all canary pods, each in the middle of a step.
+// Every canary is promoted. Requests fail only while the gateway is not running, and before the weight of
+// killed pods is withheld.
 func TestFaultsMidCanary(t *testing.T) {
 	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
 	s.start("1.0.0")
@@ -47,17 +48,17 @@ func TestFaultsMidCanary(t *testing.T) {
 		s.push("1.2.0")
 		s.weight("1.2.0", 20)
 		before := failed()
-		l.Mark("gateway away")
+		l.Mark("gateway not running")
 		began := time.Now()
 		localcluster(t, "gateway-restart")
 		away := time.Since(began)
 		stable(t, l, 3*time.Second)
 		lost := failed() - before
-		l.Mark("gateway back")
+		l.Mark("gateway running again")
 		t.Logf("while the gateway was restarted, for %s: %d requests failed (counted separately)", away.Round(10*time.Millisecond), lost)
 		s.active("1.2.0")
 		if n := failed() - before - lost; n > 0 {
-			t.Errorf("%d requests failed after the gateway was back", n)
+			t.Errorf("%d requests failed after the gateway was running again", n)
 		}
 	})
 
@@ -97,10 +98,11 @@ func TestFaultsMidCanary(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestCanaryPodsKilled kills the processes of all canary pods at each weight. The routes soon give the canary no traffic, and
-// requests fail only until then, which is counted separately. Each process is killed twice. The kubelet restarts the first process
-// immediately, and may report its pod as ready without interruption. It restarts the second process after its back-off of ten
-// seconds.
+// TestCanaryPodsKilled kills the processes of all canary pods at each weight. The routes soon send no more
+// traffic to the canary. Requests fail only until then, and these failures are counted separately. Each
+// process is killed twice. After the first kill, the kubelet restarts the process immediately, and may report
+// its pod as ready without interruption. After the second kill, it restarts the process after a back-off of
+// ten seconds.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
@@ -154,7 +156,8 @@ func TestCanaryPodsKilled(t *testing.T) {
 	}
 }
 
-// restarted waits until the containers of all pods of a version were restarted the given number of times and are ready.
+// restarted waits until the containers of all of a version's pods have been restarted the given number of
+// times and are ready.
 func (s *service) restarted(version string, times int32) (pods []corev1.Pod) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the pods of %s to be restarted %d times", version, times), func(ctx context.Context) (bool, string, error) {
@@ -175,7 +178,7 @@ func (s *service) restarted(version string, times int32) (pods []corev1.Pod) {
 	return pods
 }
 
-// stable waits until no request has failed for a time, and returns when the last failure was seen.
+// stable waits until no request has failed for a time, and returns when the last failure occurred.
 func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	t.Helper()
 	failed, since := l.Report().Total.Failed, time.Now()
@@ -210,8 +213,8 @@ func (s *service) in(t *testing.T) *service {
 	return &other
 }
 
-// TestDeletedByHand deletes objects that Heighliner created, one after the other, and checks that each of them is created
-// again and serves.
+// TestDeletedByHand deletes objects that Heighliner created, one after the other, and checks that each of
+// them is recreated and serves.
 func TestDeletedByHand(t *testing.T) {
 	s := newService(t, "byhand")
 	s.start("1.0.0")
@@ -273,7 +276,7 @@ func TestDeletedByHand(t *testing.T) {
 				}
 			}
 			for _, o := range deleted {
-				wait(t, fmt.Sprintf("%s %s to come again", kind.name, o.GetName()), func(ctx context.Context) (bool, string, error) {
+				wait(t, fmt.Sprintf("%s %s to be recreated", kind.name, o.GetName()), func(ctx context.Context) (bool, string, error) {
 					err := env.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 					return err == nil && o.GetUID() != old[o.GetName()] && o.GetDeletionTimestamp() == nil, "not yet", err
 				})
@@ -282,7 +285,7 @@ func TestDeletedByHand(t *testing.T) {
 			well := stable(t, l, 5*time.Second).Sub(began)
 			s.active("1.1.0")
 			s.sees(l, "1.1.0")
-			t.Logf("%d deleted, all there again after %s; %d requests failed (30 per second are sent), the last after %s",
+			t.Logf("%d deleted, all recreated after %s; %d requests failed (30 per second are sent), the last after %s",
 				len(deleted), again.Round(10*time.Millisecond), l.Report().Total.Failed-before, max(0, well).Round(100*time.Millisecond))
 		})
 	}

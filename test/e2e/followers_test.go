@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// runs records the reports of the Jobs of a CronJob: the version of their image, and their configuration.
+// runs records the reports from a CronJob's Jobs: the version of their image, and their configuration.
 type runs struct {
 	mu   sync.Mutex
 	last map[string]string // The last reports, by name of the run.
@@ -42,9 +42,10 @@ func (r *runs) of(name string) string {
 	return r.last[name]
 }
 
-// TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. It then runs with the image
-// and the configuration of the active release: of the next release after a promotion, and of the previous release after a rollback.
-// The image in its manifest does not exist.
+// TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. It
+// then runs with the image and the configuration of the active release: after a promotion, those of the next
+// release, and after a rollback, those of the previous release. The image in the CronJob's manifest does not
+// exist.
 func TestFollowers(t *testing.T) {
 	r := &runs{last: map[string]string{}}
 	url := serveInside(t, r)

@@ -11,9 +11,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFreeze freezes a namespace with a canary at 10 % for a minute and a half, under traffic. The canary keeps its weight after its pause,
-// a newer version does not start, an abort rolls the canary back, and no request fails. When the freeze ends, the newest version starts
-// automatically. A deleted freeze ends immediately.
+// TestFreeze freezes a namespace with a canary at 10 % for a minute and a half, under traffic. The canary
+// keeps its weight after its pause, a newer version does not start, an abort rolls the canary back, and no
+// request fails. When the freeze ends, the newest version starts automatically. A freeze that is deleted ends
+// immediately.
 func TestFreeze(t *testing.T) {
 	s := newService(t, "freeze").steps(pausing(10, 5*time.Second), pausing(50, 2*time.Second))
 	s.start("1.0.0")

@@ -20,9 +20,10 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSecretsByNamespace changes the installation so that namespaces grant the permission to read their Secrets. A namespace without
-// Secrets works as before. A namespace with Secrets reports the missing permission, starts when it is granted, keeps serving when it
-// is withdrawn, and continues when it is granted again.
+// TestSecretsByNamespace changes the installation so that namespaces grant the permission to read their
+// Secrets. A namespace without Secrets works as before. In a namespace with Secrets, a service reports the
+// missing permission, starts when the permission is granted, keeps serving when it is withdrawn, and
+// continues when it is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)
 	without := newService(t, "nosecret")
@@ -38,7 +39,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	s.create(s.images, s.ms, s.network)
 	s.denied("spec.verify.cosign.keySecretRef.name")
 	if rows := s.rows(); len(rows) > 0 {
-		t.Errorf("without the permission the releases %v began", rows)
+		t.Errorf("without the permission, the releases %v started", rows)
 	}
 	s.component("read-secrets")
 	s.active("1.0.0")
@@ -83,11 +84,12 @@ func byNamespace(t *testing.T) {
 	kubectl(t, "", "apply", "-k", dir)
 }
 
-// denied waits until the ImagePolicy reports the permission that is missing for a field, and how to grant it.
+// denied waits until the ImagePolicy reports the permission that is missing for a field, and how to grant
+// this permission.
 func (s *service) denied(field string) {
 	s.t.Helper()
 	forbidden := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
-	wait(s.t, "the ImagePolicy to name the permission", func(ctx context.Context) (bool, string, error) {
+	wait(s.t, "the ImagePolicy to report the permission", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.ImagePolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err

@@ -9,7 +9,7 @@ import (
 
 // groups are the tests that run alone with "make e2e GROUP=name". Each test is in one group.
 var groups = map[string][]string{
-	// The start of releases from versions, and their waits.
+	// How versions become releases, and their waits.
 	"releases": {
 		"TestSmallestUseful", "TestZeroFailedRequests", "TestBadInput", "TestSignedImage", "TestAutoscaling", "TestTogether", "TestWindow", "TestHooks",
 		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
@@ -19,7 +19,7 @@ var groups = map[string][]string{
 	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline"},
 	// Metrics from other sources, and analyses that services share.
 	"metrics": {"TestAnalysisWeb", "TestSharedAnalysis"},
-	// Weights, matches, protocols and providers.
+	// Weights, matches, protocols, and providers.
 	"traffic": {
 		"TestSplit", "TestMatch", "TestTraffic", "TestTLS", "TestProbe", "TestProviders", "TestRouteRef", "TestNewerGroup", "TestDraining", "TestBrokenActive",
 		"TestAnnotationsSplit", "TestAnnotationsMatch", "TestAnnotationsSwitch", "TestAdoption",
@@ -42,7 +42,7 @@ var groups = map[string][]string{
 	"notify": {"TestNotifications"},
 	// The board in the cluster.
 	"board": {"TestBoard"},
-	// Killed and missing parts, and objects that are deleted by hand.
+	// Killed and missing parts, and manually deleted objects.
 	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
 	// Durations, and numbers of writes.
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},

@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks runs rollouts with hooks as gates, with a receiver that checks each signature. Gates block until they
-// are opened, even across kills of the manager. A failing check keeps a release from getting traffic. A requested rollback
-// is executed.
+// TestHooks runs rollouts with hooks as gates, with a receiver that checks each signature. Gates block until
+// they are opened, even if the manager is killed in the meantime. A failing check keeps a release from
+// getting traffic. A requested rollback is executed.
 func TestHooks(t *testing.T) {
 	const key = "a key that no one else has"
 	r := receive(t, key)
@@ -52,7 +52,7 @@ func TestHooks(t *testing.T) {
 	l := s.load(30, false)
 	k := &killer{random: rand.New(rand.NewPCG(1, 1)), wanted: 1}
 
-	t.Run("gates hold, also across a kill of the manager", func(t *testing.T) {
+	t.Run("gates block, even across a kill of the manager", func(t *testing.T) {
 		s := s.in(t)
 		for _, gate := range []string{"begin", "more", "promote"} {
 			r.answer(gate, "1.1.0", http.StatusConflict)
@@ -60,7 +60,7 @@ func TestHooks(t *testing.T) {
 		s.push("1.1.0")
 		r.await(t, "begin", "1.1.0", 2)
 		if pods, err := s.pods(t.Context(), "1.1.0"); err != nil || len(pods) > 0 {
-			t.Errorf("before its first gate opened the release has %d pods, %v", len(pods), err)
+			t.Errorf("before its first gate opened, the release has %d pods, %v", len(pods), err)
 		}
 		r.answer("begin", "1.1.0", http.StatusOK)
 
@@ -72,7 +72,7 @@ func TestHooks(t *testing.T) {
 		asked := len(r.of("more", "1.1.0"))
 		r.await(t, "more", "1.1.0", asked+3) // The next manager sends these calls.
 		if row := s.release("1.1.0"); row.Status != v1alpha1.ReleaseCanary || row.Weight != 20 {
-			t.Errorf("at a closed gate the release is %s with %d %%", row.Status, row.Weight)
+			t.Errorf("at a closed gate, the release is %s with %d %%", row.Status, row.Weight)
 		}
 		s.hooked(t, "1.1.0", "more", v1alpha1.HookWaiting)
 		r.answer("more", "1.1.0", http.StatusOK)
@@ -80,7 +80,7 @@ func TestHooks(t *testing.T) {
 		s.weight("1.1.0", 50)
 		r.await(t, "promote", "1.1.0", 2)
 		if row := s.release("1.1.0"); row.Status != v1alpha1.ReleaseCanary || row.Weight != 50 {
-			t.Errorf("at the last gate the release is %s with %d %%", row.Status, row.Weight)
+			t.Errorf("at the last gate, the release is %s with %d %%", row.Status, row.Weight)
 		}
 		r.answer("promote", "1.1.0", http.StatusOK)
 		s.active("1.1.0")
@@ -89,7 +89,7 @@ func TestHooks(t *testing.T) {
 		for _, name := range []string{"begin", "smoke", "more", "promote", "done"} {
 			calls := r.of(name, "1.1.0")
 			if n := len(ids(calls)); n != 1 {
-				t.Errorf("hook %s was called with %d IDs for one question: %v", name, n, ids(calls))
+				t.Errorf("hook %s was called with %d IDs for one call: %v", name, n, ids(calls))
 			}
 			t.Logf("hook %s was called %d times", name, len(calls))
 			for _, c := range calls {
@@ -99,7 +99,7 @@ func TestHooks(t *testing.T) {
 			}
 		}
 		if c := r.of("more", "1.1.0")[0]; c.Step != 2 || c.StepName != "half" || c.Weight != 20 {
-			t.Errorf("before its second step the gate received step %d %q, weight %d", c.Step, c.StepName, c.Weight)
+			t.Errorf("before the second step, the gate received step %d %q, weight %d", c.Step, c.StepName, c.Weight)
 		}
 		if n := len(ids(r.of("event", "1.1.0"))); n < 2 {
 			t.Errorf("%d transitions were reported, want at least the transitions to canary and to active", n)
@@ -122,7 +122,7 @@ func TestHooks(t *testing.T) {
 		}
 	})
 
-	t.Run("a wish to go back is followed", func(t *testing.T) {
+	t.Run("a requested rollback is executed", func(t *testing.T) {
 		s := s.in(t)
 		r.answer("more", "1.3.0", http.StatusConflict)
 		s.push("1.3.0")
@@ -136,7 +136,7 @@ func TestHooks(t *testing.T) {
 	verdict(t, l)
 }
 
-// hooked waits for the phase of a hook in the status of a release.
+// hooked waits until a hook has a phase in a release's status.
 func (s *service) hooked(t *testing.T, version, name string, want v1alpha1.HookPhase) {
 	t.Helper()
 	wait(t, fmt.Sprintf("hook %s of %s to be %s", name, version, want), func(ctx context.Context) (bool, string, error) {
@@ -153,7 +153,7 @@ func (s *service) hooked(t *testing.T, version, name string, want v1alpha1.HookP
 	})
 }
 
-// await waits until a hook was called a number of times for a version.
+// await waits until a hook has been called a number of times for a version.
 func (r *receiver) await(t *testing.T, hook, version string, times int) {
 	t.Helper()
 	within(t, time.Minute, fmt.Sprintf("%d calls of hook %s for %s", times, hook, version), func(context.Context) (bool, string, error) {

@@ -17,14 +17,15 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// byAnnotations routes with Ingresses with the annotations of ingress-nginx. The gateway of the local cluster, which is
-// Traefik, reads them as ingress-nginx documents them. The reload of ingress-nginx itself is not tested here.
+// byAnnotations routes with Ingresses that have the annotations of ingress-nginx. The local cluster's
+// gateway, Traefik, reads them as ingress-nginx documents them. How ingress-nginx itself reloads is not
+// tested here.
 func byAnnotations() *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 }
 
-// TestAnnotationsSplit compares the share of the requests that a canary gets with its canary-weight, within 1 point.
-// Then it rolls a canary back, and rolls back to the retained release. No request fails.
+// TestAnnotationsSplit compares the share of the requests that a canary gets with its canary-weight, within 1
+// percentage point. It then rolls a canary back, and rolls back to the retained release. No request fails.
 func TestAnnotationsSplit(t *testing.T) {
 	const requests, tolerance = 5_000, 1.0
 	weights := []int32{1, 10, 50, 99}
@@ -47,7 +48,7 @@ func TestAnnotationsSplit(t *testing.T) {
 		}
 		report := sample.Wait()
 		got := report.Total.Split().Fraction("1.1.0") * 100
-		t.Logf("asked %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
+		t.Logf("weight %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
 			t.Errorf("at %d %%: %.2f %% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
@@ -76,7 +77,7 @@ func TestAnnotationsSplit(t *testing.T) {
 	began := time.Now()
 	s.pin("1.0.0")
 	s.sees(l, "1.0.0")
-	t.Logf("clients see the retained release only, %s after the pin", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("clients see only the retained release %s after the pin", time.Since(began).Round(100*time.Millisecond))
 	s.active("1.0.0")
 	s.serves(l, 8*time.Second) // Wait until the drain of 1.1.0 has ended.
 	verdict(t, l)
@@ -105,21 +106,21 @@ func TestAnnotationsMatch(t *testing.T) {
 	byHeader, byCookie, wrongValue := with("X-Tester", "yes"), with("Cookie", "basket=7; tester=always"), with("X-Tester", "no")
 
 	s.push("1.1.0")
-	s.until("1.1.0 to get the chosen requests", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("1.1.0 to get the matching requests", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, "1.1.0")
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Status == v1alpha1.ReleaseCanary && r.Match, string(r.Status)
 	})
 	s.confirmed()
 	s.sees(byHeader, "1.1.0")
 	s.sees(byCookie, "1.1.0")
-	others.Mark("testers only")
-	wrongValue.Mark("testers only")
+	others.Mark("only testers")
+	wrongValue.Mark("only testers")
 	s.serves(others, 3*time.Second)
 	for _, l := range []*harness.Load{others, wrongValue} {
-		if f := l.Split("testers only").Fraction("1.0.0"); f != 1 {
+		if f := l.Split("only testers").Fraction("1.0.0"); f != 1 {
 			t.Errorf("%.1f %% of the other requests went to 1.0.0", f*100)
 		}
 	}
@@ -129,8 +130,8 @@ func TestAnnotationsMatch(t *testing.T) {
 	verdict(t, others, byHeader, byCookie, wrongValue)
 }
 
-// TestAnnotationsSwitch moves a service from the Gateway to Ingresses with the annotations of ingress-nginx and back, each
-// time in the middle of a canary, whose share does not change. No request fails.
+// TestAnnotationsSwitch moves a service from the Gateway to Ingresses with the annotations of ingress-nginx
+// and back, each time in the middle of a canary, whose share must not change. No request fails.
 func TestAnnotationsSwitch(t *testing.T) {
 	s := newService(t, "nginx-switch").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)

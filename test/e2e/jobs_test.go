@@ -20,12 +20,12 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// jobReports records the reports of Jobs, and rejects the migrations of some versions.
+// jobReports records the reports from Jobs, and rejects the migrations of some versions.
 type jobReports struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	counts  map[string]int // The counts, by hook, version and phase.
+	counts  map[string]int // The counts, by hook, version, and phase.
 	refused map[string]bool
 }
 
@@ -52,8 +52,9 @@ func (r *jobReports) count(hook, version, phase string) int {
 	return r.counts[hook+" "+version+" "+phase]
 }
 
-// TestJobs tests that a migration before the first pod, a smoke test before traffic and a cleanup after the end run once
-// each, as Jobs, while the manager is killed. A failed migration does not affect the active release. No request fails.
+// TestJobs tests that a migration before the first pod, a smoke test before traffic, and a cleanup after the
+// end each run once, as Jobs, even if the manager is killed in the meantime. A failed migration does not
+// affect the active release. No request fails.
 func TestJobs(t *testing.T) {
 	const versions, kills = 4, 5
 	r := &jobReports{t: t, counts: map[string]int{}, refused: map[string]bool{"1.9.0": true}}
@@ -83,7 +84,7 @@ func TestJobs(t *testing.T) {
 			}
 		}
 	}
-	t.Run("each Job runs once, also across kills of the manager", func(t *testing.T) {
+	t.Run("each Job runs once, even across kills of the manager", func(t *testing.T) {
 		s := s.in(t)
 		for i := 1; i <= versions; i++ {
 			version := fmt.Sprintf("1.%d.0", i)
@@ -101,7 +102,7 @@ func TestJobs(t *testing.T) {
 		t.Logf("the manager was killed %d times", k.count())
 	})
 
-	t.Run("a migration that fails leaves the active release untouched", func(t *testing.T) {
+	t.Run("a failed migration does not affect the active release", func(t *testing.T) {
 		s := s.in(t)
 		l.Mark("1.9.0")
 		s.push("1.9.0")

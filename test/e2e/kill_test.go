@@ -27,13 +27,13 @@ var (
 	kills = flag.Int("kills", 20, "number of kills of the manager")
 )
 
-// TestDemoSurvivesKills runs the demo repeatedly, while the manager's process is killed with SIGKILL at seeded times at
-// least 15 s apart, until the number of kills is reached. Each demo must end with PASSED, which means that no request
-// failed.
+// TestDemoSurvivesKills runs the demo repeatedly while the manager's process is killed with SIGKILL at seeded
+// times at least 15 s apart, until the number of kills is reached. Each demo must end with PASSED, which
+// means that no request failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
-// TestPreviewsSurviveKills does the same with the demo of previews. Its result also means that each state of each commit
-// was reported to GitHub exactly once.
+// TestPreviewsSurviveKills does the same with the previews demo. A result of PASSED also means that each
+// state of each commit was reported to GitHub exactly once.
 func TestPreviewsSurviveKills(t *testing.T) { survivesKills(t, "previews", max(1, *kills/4)) }
 
 func survivesKills(t *testing.T, story string, wanted int) {

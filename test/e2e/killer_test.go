@@ -50,8 +50,8 @@ func (k *killer) run(ctx context.Context) error {
 	return nil
 }
 
-// kill kills the running process by its ID with SIGKILL, and deletes its pod, because its back-off would only prolong
-// the test.
+// kill kills the running process by its ID with SIGKILL, and deletes its pod, because the container's
+// back-off would only prolong the test.
 func (k *killer) kill(ctx context.Context) error {
 	return harness.WaitFor(ctx, "a running manager to kill", func(ctx context.Context) (bool, string, error) {
 		pod, pid, err := managerProcess(ctx)
@@ -85,7 +85,7 @@ func (k *killer) log() []string {
 	for i, at := range k.times {
 		text := at.UTC().Format(time.TimeOnly)
 		if i > 0 {
-			text += fmt.Sprintf(", %s after the one before", at.Sub(k.times[i-1]).Round(100*time.Millisecond))
+			text += fmt.Sprintf(", %s after the previous kill", at.Sub(k.times[i-1]).Round(100*time.Millisecond))
 		}
 		lines = append(lines, text)
 	}

@@ -51,13 +51,14 @@ func TestLatencies(t *testing.T) {
 		t.Errorf("a pod was created %s after the push, more than %s", m, maxCreate)
 	}
 	if m := slices.Max(served); m > maxServe {
-		t.Errorf("a canary was served %s after its pods were ready, more than %s", m, maxServe)
+		t.Errorf("a canary served %s after its pods were ready, more than %s", m, maxServe)
 	}
 	verdict(t, l)
 }
 
-// watchPods watches the pods of the namespace. The returned function waits for the pods of a version, and returns the
-// time at which the first was created and the time at which as many pods as the service has replicas were ready.
+// watchPods watches the pods in the namespace. The returned function waits for a version's pods, and returns
+// the time at which the first pod was created and the time at which as many pods were ready as the service
+// has replicas.
 func watchPods(t *testing.T, s *service) func(version string) (created, ready time.Time) {
 	t.Helper()
 	w, err := env.Client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(s.namespace))

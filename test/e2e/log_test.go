@@ -33,13 +33,13 @@ type managerLog struct {
 	count     int
 }
 
-// restart is a restart of the API server by a test, from the command until the server responded.
+// restart is a restart of the API server by a test, from the command until the server responds.
 type restart struct{ from, to time.Time }
 
 // suspicious matches errors, panics and denied requests.
 var suspicious = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|panic|forbidden|goroutine [0-9]+ \[|DATA RACE`)
 
-// explained are the errors that the faults of these tests cause.
+// explained are the errors that the faults in these tests cause.
 var explained = []struct {
 	pattern *regexp.Regexp
 	why     string
@@ -56,7 +56,7 @@ var explained = []struct {
 // rolesUnread explains denied requests.
 const rolesUnread = "an API server that has just started has not read the roles yet"
 
-// refusal matches a denied request of the manager, and stamp matches the time of a line.
+// refusal matches a denied request of the manager, and stamp matches the time in a line.
 var (
 	refusal = regexp.MustCompile(`is forbidden: User \\?"system:serviceaccount:heighliner-system:`)
 	stamp   = regexp.MustCompile(`"ts":"([^"]+)"`)
@@ -65,7 +65,7 @@ var (
 func followManager(config *rest.Config) (*managerLog, error) {
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for logs: %w", err)
+		return nil, fmt.Errorf("create client for logs: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &managerLog{client: c, cancel: cancel, since: metav1.Now(), following: map[string]bool{}, lines: map[string]bool{}}
@@ -136,7 +136,7 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained returns the suspicious lines that no fault of the tests explains, and the other lines by their
+// unexplained returns the suspicious lines that no fault in the tests explains, and the other lines by their
 // explanation.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
@@ -181,10 +181,10 @@ func (l *managerLog) explanation(line string) string {
 	return ""
 }
 
-// verdict prints the unexpected lines of the manager, and returns true if there are none.
+// verdict prints the manager's unexpected lines, and returns true if there are none.
 func (l *managerLog) verdict() bool {
 	lines, explained := l.unexplained()
-	fmt.Printf("manager's log: %d lines; %d errors, panics and refusals that no fault of the tests explains\n", l.count, len(lines))
+	fmt.Printf("manager's log: %d lines; %d errors, panics, and denials that no fault in the tests explains\n", l.count, len(lines))
 	for _, why := range slices.Sorted(maps.Keys(explained)) {
 		fmt.Printf("  %d explained: %s, such as %.600s\n", len(explained[why]), why, explained[why][0])
 	}

@@ -70,13 +70,13 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	stop()
 	if !env.log.verdict() && code == 0 {
-		fmt.Println("FAIL: the manager logged lines that no fault of these tests explains")
+		fmt.Println("FAIL: the manager logged lines that no fault in these tests explains")
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// open finds the cluster and its manager, and starts to follow the manager's log.
+// open finds the cluster and its manager, and starts following the manager's log.
 func open(ctx context.Context) (stop func(), err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), gatewayv1.Install(scheme)); err != nil {
@@ -146,7 +146,7 @@ func kubectlCommand(ctx context.Context, input string, args ...string) *exec.Cmd
 	return cmd
 }
 
-// build builds a static binary of a package of this module.
+// build builds a static binary from a package in this module.
 func build(t *testing.T, binary, pkg string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, pkg)

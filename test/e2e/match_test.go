@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestMatch routes only the requests with a header or a cookie to a canary, until a user continues it.
+// TestMatch routes only requests with a header or a cookie to a canary, until a user continues the canary.
 func TestMatch(t *testing.T) {
 	s := newService(t, "match").steps(v1alpha1.CanaryStep{Name: "testers", Match: true, Approval: &v1alpha1.CanaryApproval{}})
 	s.network.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{
@@ -34,19 +34,19 @@ func TestMatch(t *testing.T) {
 	byHeader, byCookie := with("X-Tester", "yes"), with("Cookie", "basket=7; tester=yes")
 
 	s.push("1.1.0")
-	s.until("1.1.0 to get the chosen requests", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("1.1.0 to get the matching requests", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, "1.1.0")
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Status == v1alpha1.ReleaseCanary && r.Match, string(r.Status)
 	})
 	s.confirmed()
 	s.sees(byHeader, "1.1.0")
 	s.sees(byCookie, "1.1.0")
-	everybody.Mark("testers only")
+	everybody.Mark("only testers")
 	s.serves(everybody, 3*time.Second)
-	if f := everybody.Split("testers only").Fraction("1.0.0"); f != 1 {
+	if f := everybody.Split("only testers").Fraction("1.0.0"); f != 1 {
 		t.Errorf("%.1f %% of the other requests went to 1.0.0", f*100)
 	}
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "testers")

@@ -27,7 +27,7 @@ func simulateNode(t *testing.T, name string) string {
 	n := &simulatedNode{name: name, addresses: map[string]string{}}
 	n.remove(context.Background())
 	if err := n.register(t.Context()); err != nil {
-		t.Fatalf("make node %s: %v", name, err)
+		t.Fatalf("create node %s: %v", name, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -27,9 +27,10 @@ const (
 	chatPath  = "/api/webhooks/1/token"
 )
 
-// TestNotifications reports rollouts to a webhook, a broker and a chat. Each start, wait and end is reported once and with signatures,
-// in one message for each rollout if the chat supports edits. No message is lost while a receiver is unavailable and the manager is
-// killed. A receiver that never responds does not delay releases.
+// TestNotifications reports rollouts to a webhook, a broker, and a chat. Each start, wait, and end is
+// reported once and with a signature. In the chat, which supports edits, there is one message for each
+// rollout. No message is lost while a receiver is unavailable and the manager is killed. A receiver that
+// never responds does not delay releases.
 func TestNotifications(t *testing.T) {
 	s := newService(t, "notify").steps(asking("tenth", 10))
 	in := &inbox{t: t, receiver: receiver{key: []byte(notifyKey)}, status: map[string]int{}, chat: map[string][]string{}}
@@ -63,19 +64,20 @@ func TestNotifications(t *testing.T) {
 	s.status("1.2.0", v1alpha1.ReleaseError)
 	in.answer("hook", 0)
 
-	// Every end is reported to all receivers that respond, and the last state of a release to a receiver that was unavailable.
+	// Every end is reported to all receivers that respond, and each release's last state to a receiver that
+	// was unavailable.
 	for _, receiver := range []string{"hook", "broker"} {
 		in.got(receiver, "1.1.0", "Promoted")
 		in.got(receiver, "1.2.0", "Failed")
 	}
-	wait(t, "one message of each rollout in the chat", func(context.Context) (bool, string, error) {
+	wait(t, "one message for each rollout in the chat", func(context.Context) (bool, string, error) {
 		texts := in.chatTexts()
 		return len(texts) == 3 && strings.Contains(texts[1], "1.1.0 is active") && strings.Contains(texts[2], "1.2.0"), fmt.Sprintf("%q", texts), nil
 	})
 	for _, transition := range in.repeated() {
 		t.Errorf("reported more than once with another ID: %s", transition)
 	}
-	wait(t, "the policy to have delivered all, but to the receiver that never answers", func(ctx context.Context) (bool, string, error) {
+	wait(t, "the policy to have delivered all messages, except to the receiver that never answers", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.NotificationPolicy
 		err := env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "team"}, &p)
 		var waiting []string
@@ -92,10 +94,10 @@ func TestNotifications(t *testing.T) {
 	}
 	s.sees(l, "1.1.0")
 	verdict(t, l)
-	t.Logf("%d calls, of which %d were rejected while the webhook was away", in.count(), in.rejected())
+	t.Logf("%d calls, of which %d were rejected while the webhook was unavailable", in.count(), in.rejected())
 }
 
-// inbox receives notifications in the network of the cluster.
+// inbox receives notifications in the cluster's network.
 type inbox struct {
 	receiver
 	t   *testing.T
@@ -106,7 +108,7 @@ type inbox struct {
 	messages []notification
 	calls    int
 	refused  int
-	chat     map[string][]string // The texts, by the ID of the message.
+	chat     map[string][]string // The texts, by the message's ID.
 	order    []string
 }
 
@@ -217,7 +219,7 @@ func (in *inbox) got(receiver, version, event string) {
 	})
 }
 
-// chatTexts returns the last text of each message of the chat, the oldest message first.
+// chatTexts returns the last text of each message in the chat, oldest message first.
 func (in *inbox) chatTexts() (out []string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

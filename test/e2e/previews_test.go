@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// These are names of TestPreviews in the stand-in for GitHub.
+// These are the names that TestPreviews uses in the stand-in for GitHub.
 const (
 	hubToken   = "e2e-token"
 	hubSecret  = "e2e-webhook-secret"
@@ -30,7 +30,7 @@ const (
 	previewOf1 = "feature-cart-1"
 )
 
-// hub is a stand-in for GitHub in the network of the cluster. The deliveries of its webhook arrive through the gateway.
+// hub is a stand-in for GitHub in the cluster's network. The deliveries of its webhook arrive through the gateway.
 type hub struct {
 	*githubtest.Server
 	t    *testing.T
@@ -89,9 +89,10 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews tests the previews of a pull request with a webhook. It is opened before its image exists, gets three pushes, one of them while
-// the manager is killed, and is closed during an outage of GitHub. Polling with an interval of ten minutes would be slow, so
-// that the changes arrive by deliveries. An outage of GitHub removes no preview.
+// TestPreviews tests the previews of a pull request with a webhook. The pull request is opened before its
+// image exists, gets three pushes, one of them while the manager is killed, and is closed during an outage of
+// GitHub. The polling interval is ten minutes, so the changes are known in time only because of deliveries.
+// An outage of GitHub removes no preview.
 func TestPreviews(t *testing.T) {
 	s := newService(t, "previews")
 	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)
@@ -112,7 +113,7 @@ func TestPreviews(t *testing.T) {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "webhook"}, StringData: map[string]string{"secret": hubSecret}},
 		ghr, s.images, s.ms, s.network,
 	)
-	wait(t, "deliveries to be taken", func(ctx context.Context) (bool, string, error) {
+	wait(t, "deliveries to be accepted", func(ctx context.Context) (bool, string, error) {
 		code, err := repo.Ping().Send(ctx, web(), hook, []byte(hubSecret))
 		return code == http.StatusAccepted, fmt.Sprint(code, err), nil
 	})
@@ -137,16 +138,16 @@ func TestPreviews(t *testing.T) {
 
 	// A push without faults is not served before its image exists.
 	s.next(l, repo, n, "a push", false, built)
-	// The delivery may be lost with the manager. The next manager polls at its start.
+	// The delivery may be lost with the manager. The next manager polls when it starts.
 	s.next(l, repo, n, "a push, while the manager is killed", true, built)
 	s.next(l, repo, n, "a third push", false, built)
 
-	l.Mark("closed while GitHub is out")
+	l.Mark("closed while GitHub is unavailable")
 	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
 	repo.Close(n, true)
-	time.Sleep(20 * time.Second) // Nothing may happen in this time.
+	time.Sleep(20 * time.Second) // Nothing may happen during this time.
 	s.preview(head())
-	l.Mark("GitHub is back")
+	l.Mark("GitHub is available again")
 	report := l.Stop()
 	if report.Total.Failed > 0 || report.Total.Sent == 0 {
 		t.Errorf("%d of %d requests failed", report.Total.Failed, report.Total.Sent)
@@ -155,12 +156,12 @@ func TestPreviews(t *testing.T) {
 	h.Heal()
 	back := time.Now()
 	if code, err := repo.PullRequestEvent(n, "closed").Send(t.Context(), web(), hook, []byte(hubSecret)); err != nil || code != http.StatusAccepted {
-		t.Errorf("the delivery sent again: %d, %v", code, err)
+		t.Errorf("the repeated delivery: %d, %v", code, err)
 	}
-	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("the preview to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
 	})
-	wait(t, "releases and pods to go", func(ctx context.Context) (bool, string, error) {
+	wait(t, "releases and pods to be removed", func(ctx context.Context) (bool, string, error) {
 		var releases v1alpha1.VersionedMicroserviceList
 		var pods corev1.PodList
 		if err := env.Client.List(ctx, &releases, client.InNamespace(s.namespace)); err != nil {
@@ -169,7 +170,7 @@ func TestPreviews(t *testing.T) {
 		err := env.Client.List(ctx, &pods, client.InNamespace(s.namespace))
 		return len(releases.Items)+len(pods.Items) == 0, fmt.Sprintf("%d releases, %d pods", len(releases.Items), len(pods.Items)), err
 	})
-	t.Logf("the preview was gone %s after GitHub was back", time.Since(back).Round(100*time.Millisecond))
+	t.Logf("the preview was removed %s after GitHub was available again", time.Since(back).Round(100*time.Millisecond))
 	s.deployed(repo, head(), "inactive")
 	made := map[string]int{}
 	for _, d := range repo.Deployments() {
@@ -204,9 +205,9 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and pushes its image after the commit is reported to GitHub as queued. Until
-// then, only the previous commit is served, and no request fails until the next commit is served. The manager may be
-// killed between the commit and the image.
+// next pushes a commit to a pull request, and pushes its image after the commit is reported to GitHub as
+// queued. Until then, only the previous commit serves, and no request fails until the next commit serves. The
+// manager may be killed between the two pushes.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
 	previous := repo.PullRequest(n).HeadSHA
@@ -241,7 +242,7 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	s.deployed(repo, previous, "inactive")
 	now := l.Report().Total
 	const tenth = 100 * time.Millisecond
-	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, alone %s, success on GitHub %s; %d of %d requests failed",
+	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, only answers %s, success on GitHub %s; %d of %d requests failed",
 		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), reported.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
 	if url := lastStatus(repo, sha).EnvironmentURL; !strings.Contains(url, previewOf1+"."+s.name+".localhost") {
 		s.t.Errorf("%s: the deployment on GitHub points to %q", what, url)
@@ -271,10 +272,10 @@ func (s *service) preview(sha string) {
 	})
 }
 
-// deployed waits until GitHub received the state of a commit.
+// deployed waits until GitHub has received a commit's state.
 func (s *service) deployed(repo *githubtest.Repository, sha, state string) {
 	s.t.Helper()
-	wait(s.t, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
+	wait(s.t, fmt.Sprintf("GitHub to receive state %[2]s for %.7[1]s", sha, state), func(context.Context) (bool, string, error) {
 		last := lastStatus(repo, sha).State
 		return last == state, fmt.Sprintf("%q", last), nil
 	})

@@ -19,22 +19,23 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestProbe runs canaries with a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe,
-// no revision is confirmed before the canary responds, or while the previous release still responds. The test measures
-// the time from the write of a weight until it is served, and from then until it is confirmed. With confirm: Status, for
-// comparison, it is confirmed earlier.
+// TestProbe runs canaries with a gateway that loads routes every 2 s, under continuous requests. With
+// confirm: Probe, no revision is confirmed before the canary responds, or while the previous release still
+// responds. The test measures the time from the write of a weight until the weight is served, and from then
+// until it is confirmed. With confirm: Status, for comparison, the weight is confirmed earlier.
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is the time by which the manager may see a served weight before the requests of this test. The test sends
-		// requests every 5 ms, and every second request goes to the canary.
+		// early is how much earlier than this test's requests the manager may detect that a weight is served.
+		// The test sends requests every 5 ms, and every second request goes to the canary.
 		early = 250 * time.Millisecond
-		// late is the maximum time from when the weight is served until a probe confirms it, because probes have pauses.
+		// late is the maximum time from when a weight is served until a probe confirms it, because there are
+		// pauses between probes.
 		late = 3 * time.Second
 	)
 	t.Cleanup(func() { // The context of the test has ended here.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
-			t.Errorf("restore the throttle of the gateway: %v\n%s", err, out)
+			t.Errorf("restore the gateway's throttle: %v\n%s", err, out)
 		}
 	})
 	localcluster(t, "gateway-restart", "--gateway-throttle", "2s")
@@ -91,15 +92,15 @@ func (s *service) confirmedTime() time.Time {
 			return g.ConfirmedTime.Time
 		}
 	}
-	s.t.Fatal("the group has no time of confirmation")
+	s.t.Fatal("the group has no confirmation time")
 	return time.Time{}
 }
 
-// unprobed disables the probes again. Their rule is removed, and everything remains confirmed.
+// unprobed disables the probes again. Their rule is removed, and all revisions remain confirmed.
 func (s *service) unprobed() {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus })
-	within(s.t, 30*time.Second, "the rule for probes to go", s.rules(1))
+	within(s.t, 30*time.Second, "the rule for probes to be removed", s.rules(1))
 	s.confirmed()
 }
 

@@ -20,12 +20,13 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// switchDrain is the drain delay of a change of the provider.
+// switchDrain is the drain delay for a change of the provider.
 const switchDrain = 15 * time.Second
 
-// TestProviders moves a service from one provider to the next, each time in the middle of a canary: from the Gateway to
-// plain Ingresses, to its Services only, and back. One load uses its domain while the domain exists, and another load
-// uses its Service all the time. No request fails, and nothing of a previous provider remains.
+// TestProviders moves a service from one provider to the next, each time in the middle of a canary: from the
+// Gateway to plain Ingresses, to only its Services, and back. One load uses the service's domain while the
+// domain exists, and another load uses its Service all the time. No request fails, and nothing from a
+// previous provider remains.
 func TestProviders(t *testing.T) {
 	s := newService(t, "providers").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -81,7 +82,7 @@ func TestProviders(t *testing.T) {
 	both("from the Gateway to Ingresses")
 	s.goes(&v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, domains)
 	s.hasRoutes(1, 1)
-	s.sees(domain, "1.1.0") // Traffic that cannot be split moves as a whole, also on the previous routes.
+	s.sees(domain, "1.1.0") // Traffic that cannot be split moves as a whole, even on the previous routes.
 	promote("1.3.0")
 	s.drained()
 	s.hasRoutes(0, 1)
@@ -93,7 +94,7 @@ func TestProviders(t *testing.T) {
 	promote("1.5.0")
 	s.sees(domain, "1.5.0")
 
-	both("back half way")
+	both("back in the middle")
 	s.goes(gateway("public", "infra"), domains)
 	s.hasRoutes(1, 1)
 	s.goes(&v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, domains)
@@ -130,8 +131,8 @@ func TestProviders(t *testing.T) {
 	verdict(t, domain, service)
 }
 
-// goes changes the provider of the service's policy and its domains, and waits until the next provider serves everything
-// that the previous provider served.
+// goes changes the provider and the domains in the service's policy, and waits until the next provider serves
+// everything that the previous provider served.
 func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider, p.Spec.Domains = to, domains })
@@ -145,10 +146,10 @@ func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) 
 	})
 }
 
-// drained waits until nothing of the previous provider remains.
+// drained waits until nothing from the previous provider remains.
 func (s *service) drained() {
 	s.t.Helper()
-	s.switched("the previous provider to go", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.ProviderSwitch == nil })
+	s.switched("the previous provider's objects to be removed", func(p *v1alpha1.NetworkPolicy) bool { return p.Status.ProviderSwitch == nil })
 }
 
 func (s *service) switched(what string, done func(*v1alpha1.NetworkPolicy) bool) {

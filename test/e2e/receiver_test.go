@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// call is a request of a hook, as its receiver decodes it.
+// call is a hook request as decoded by its receiver.
 type call struct {
 	APIVersion      string            `json:"apiVersion"`
 	ID              string            `json:"id"`
@@ -41,8 +41,8 @@ type call struct {
 	Metadata        map[string]string `json:"metadata"`
 }
 
-// receiver is an HTTP endpoint of this process in the network of the cluster. It checks the signature and the headers
-// of each call, records the call, and responds as configured.
+// receiver is an HTTP endpoint of this process in the cluster's network. It checks the signature and the
+// headers of each call, records the call, and responds as configured.
 type receiver struct {
 	t   *testing.T
 	url string
@@ -53,7 +53,7 @@ type receiver struct {
 	answers map[string]int // The status codes, by hook, and by hook and version.
 }
 
-// receive starts a receiver. The key is the key of the signatures.
+// receive starts a receiver. key is the signing key.
 func receive(t *testing.T, key string) *receiver {
 	t.Helper()
 	r := &receiver{t: t, key: []byte(key), answers: map[string]int{}}
@@ -61,7 +61,7 @@ func receive(t *testing.T, key string) *receiver {
 	return r
 }
 
-// serveInside serves in the network of the cluster until the test ends. The returned URL has no path.
+// serveInside serves in the cluster's network until the test ends. The returned URL has no path.
 func serveInside(t *testing.T, handler http.Handler) (url string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(env.RegistryInternal)
@@ -103,7 +103,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var c call
 	if err := json.Unmarshal(body, &c); err != nil {
-		r.t.Errorf("body of a hook is not JSON: %v: %q", err, body)
+		r.t.Errorf("the body of a hook call is not JSON: %v: %q", err, body)
 	}
 	if problem := r.check(req, body, c); problem != "" {
 		r.t.Errorf("call of hook %s: %s", c.Name, problem)
@@ -126,7 +126,7 @@ func (r *receiver) signature(req *http.Request, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// check describes the errors of a call.
+// check describes the errors in a call.
 func (r *receiver) check(req *http.Request, body []byte, c call) string {
 	switch {
 	case req.Method != http.MethodPost:
@@ -147,7 +147,7 @@ func (r *receiver) check(req *http.Request, body []byte, c call) string {
 	return ""
 }
 
-// of returns the calls of a hook for a version so far.
+// of returns a hook's calls for a version so far.
 func (r *receiver) of(hook, version string) []call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestRouteRef runs a completed canary and an aborted canary on one rule of a user's HTTPRoute, while the user edits
-// the other rule, and then returns the rule to the user. No request to either rule fails.
+// TestRouteRef runs a canary that completes and a canary that is aborted on one rule of a user's HTTPRoute,
+// while the user edits the other rule, and then returns the rule to the user. No request to either rule
+// fails.
 func TestRouteRef(t *testing.T) {
 	s := newService(t, "routeref").steps(asking("ten", 10), asking("half", 50), asking("all", 100))
 	u := s.userOwned("0.9.0")
@@ -55,7 +56,7 @@ func TestRouteRef(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), s.network); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the policy to go", func(ctx context.Context) (bool, string, error) { return gone(ctx, s.network) })
+	wait(t, "the policy to be deleted", func(ctx context.Context) (bool, string, error) { return gone(ctx, s.network) })
 	s.sees(l, "0.9.0")
 	s.serves(l, 5*time.Second)
 	static.Mark("at the end")
@@ -101,7 +102,7 @@ func (u *userOwned) twoRules() {
 	change(u.s.t, u.route, func(r *gatewayv1.HTTPRoute) { r.Spec.Rules = u.rules() })
 }
 
-// loadOnPath starts to send requests to a path of the user's route.
+// loadOnPath starts sending requests to a path of the user's route.
 func (u *userOwned) loadOnPath(path string) *harness.Load {
 	u.s.t.Helper()
 	answers(u.s.t, u.host)
@@ -113,7 +114,7 @@ func (u *userOwned) loadOnPath(path string) *harness.Load {
 	return l
 }
 
-// backends returns the Services of rules, by the name of the rule.
+// backends returns the Services of rules, by rule name.
 func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range rules {

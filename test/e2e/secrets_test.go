@@ -20,10 +20,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSecretRollback makes the content of a Secret part of the release. Without the optional component, nothing starts,
-// and the status shows the fix. With the component, a rotation creates a release of the same version, which takes the
-// steps of the canary, and a pin to an older release restores the content with which it ran. No status, event or log
-// contains the content, neither plain nor encoded.
+// TestSecretRollback makes the content of a Secret part of the release. Without the optional component,
+// nothing starts, and the status shows the fix. With the component, a rotation creates a release of the same
+// version, which takes the canary steps, and a pin to an older release restores the content with which that
+// release ran. No status, event, or log contains the content, whether plain or encoded.
 func TestSecretRollback(t *testing.T) {
 	s := newService(t, "secrets").steps(pausing(50, 2*time.Second))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}, Data: map[string][]byte{"APP": []byte("saffron")}}
@@ -33,15 +33,15 @@ func TestSecretRollback(t *testing.T) {
 		SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}},
 	}}
 
-	t.Log("without the permissions nothing starts")
+	t.Log("without the permissions, nothing starts")
 	s.push("1.0.0")
 	s.create(s.images, s.ms, s.network)
-	s.until("Ready to name the permissions", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("Ready to report the permissions", func(ms *v1alpha1.Microservice) (bool, string) {
 		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
 		return c != nil && c.Reason == "SecretsForbidden", fmt.Sprint(c)
 	})
 	if rows := s.rows(); len(rows) > 0 {
-		t.Errorf("without the permissions the releases %v began", rows)
+		t.Errorf("without the permissions, the releases %v started", rows)
 	}
 	s.component("secrets")
 	s.active("1.0.0")
@@ -102,9 +102,9 @@ func (s *service) rotate(secret *corev1.Secret, app, version string) {
 		return r.VersionedMicroservice != before, r.VersionedMicroservice
 	})
 	took := time.Since(began)
-	s.t.Logf("the rotation was noticed after %s", took.Round(time.Second))
+	s.t.Logf("the rotation was detected after %s", took.Round(time.Second))
 	if took > 90*time.Second {
-		s.t.Errorf("the rotation was noticed after %s, want a minute", took)
+		s.t.Errorf("the rotation was detected after %s, want a minute", took)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *service) sealed(source *corev1.Secret) {
 		var of []string
 		for _, c := range list.Items {
 			if c.Immutable == nil || !*c.Immutable || c.Type != source.Type {
-				return false, fmt.Sprintf("%s of type %s can be changed, or is of another type than %s", c.Name, c.Type, source.Type), nil
+				return false, fmt.Sprintf("%s of type %s is mutable, or its type is not %s", c.Name, c.Type, source.Type), nil
 			}
 			of = append(of, c.Labels[v1alpha1.LabelRelease])
 		}

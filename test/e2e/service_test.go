@@ -31,12 +31,13 @@ const (
 	interval = 5 * time.Second
 	// patience is the time limit of a single step of a test.
 	patience = 3 * time.Minute
-	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. Only a fault exceeds it.
+	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. Only a
+	// fault makes a step exceed it.
 	soon = 30 * time.Second
 )
 
-// service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy of the same
-// name, and its images.
+// service is an application under test: a namespace with an ImagePolicy, a Microservice, and a NetworkPolicy
+// with the same name, and its images.
 type service struct {
 	t          *testing.T
 	name       string
@@ -48,7 +49,7 @@ type service struct {
 	network    *v1alpha1.NetworkPolicy
 }
 
-// newService describes a service, and removes remains of an earlier test. start creates the service.
+// newService describes a service, and removes the remains of an earlier test. start creates the service.
 func newService(t *testing.T, name string) *service {
 	t.Helper()
 	s := describe(t, name, "e2e-"+name, appName)
@@ -164,12 +165,12 @@ func (s *service) clear(ctx context.Context) {
 	if err := env.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)
 	}
-	wait(s.t, "namespace "+s.namespace+" to go", func(ctx context.Context) (bool, string, error) { return gone(ctx, ns) })
+	wait(s.t, "namespace "+s.namespace+" to be deleted", func(ctx context.Context) (bool, string, error) { return gone(ctx, ns) })
 }
 
 func gone(ctx context.Context, o client.Object) (bool, string, error) {
 	err := env.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
-	return apierrors.IsNotFound(err), "still there", client.IgnoreNotFound(err)
+	return apierrors.IsNotFound(err), "still exists", client.IgnoreNotFound(err)
 }
 
 // wait waits for a condition, or ends the test.
@@ -188,7 +189,7 @@ func within(t *testing.T, limit time.Duration, what string, poll harness.Poll) {
 	}
 }
 
-// push builds and pushes the image of a version. The variables are pairs of a name and a value.
+// push builds and pushes a version's image. The variables are pairs of a name and a value.
 func (s *service) push(version string, variables ...string) {
 	s.t.Helper()
 	all := map[string]string{"VERSION": version}
@@ -267,7 +268,7 @@ func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	return nil
 }
 
-// release returns the release of a version, which must exist.
+// release returns a version's release, which must exist.
 func (s *service) release(version string) v1alpha1.Release {
 	s.t.Helper()
 	var ms v1alpha1.Microservice
@@ -288,7 +289,7 @@ func (s *service) status(version string, want v1alpha1.ReleaseStatus) v1alpha1.R
 	s.until(fmt.Sprintf("%s to be %s", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		got = *r
 		return r.Status == want, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
@@ -302,7 +303,7 @@ func (s *service) active(version string) {
 	s.until(version+" to be active", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Status == v1alpha1.ReleaseActive && r.Available && group(ms).Rollout == nil, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
 	})
@@ -315,7 +316,7 @@ func (s *service) weight(version string, want int32) {
 	s.until(fmt.Sprintf("%s to get %d %%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, version)
 		if r == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Weight == want, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
 	})
@@ -379,7 +380,7 @@ func (s *service) pin(version string) {
 	})
 }
 
-// pods returns the pods of a version that are not terminating.
+// pods returns a version's pods that are not terminating.
 func (s *service) pods(ctx context.Context, version string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := env.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRelease: s.release(version).VersionedMicroservice})
@@ -428,7 +429,7 @@ func answers(t *testing.T, host string) {
 	})
 }
 
-// load starts to send requests to the service's domain when the domain responds.
+// load starts sending requests to the service's domain when the domain responds.
 func (s *service) load(rate float64, noKeepAlive bool) *harness.Load {
 	s.t.Helper()
 	return s.loadOn(s.host(), rate, noKeepAlive)

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// sharedErrors is an analysis with the cluster's Prometheus that several services can use. It measures the share of requests of a
-// release that the application answered with an error, which may be at most 1 percent.
+// sharedErrors is an analysis with the cluster's Prometheus that several services can use. It measures the
+// share of a release's requests that the application answered with an error, which may be at most 1 percent.
 func sharedErrors() v1alpha1.AnalysisTemplateSpec {
 	// The variables of a release are inserted when the query is sent, and the argument when the reference is resolved.
 	all := `sum(rate(http_requests_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}"}[{{.Interval}}]))`
@@ -31,8 +31,9 @@ func sharedErrors() v1alpha1.AnalysisTemplateSpec {
 	return spec
 }
 
-// TestSharedAnalysis measures a service with an AnalysisTemplate with an argument. It rolls a bad canary back, a change to the
-// template applies and is recorded, and a ClusterAnalysisTemplate that is not offered yet prevents releases from starting.
+// TestSharedAnalysis measures a service with an AnalysisTemplate that has an argument. A bad canary is rolled
+// back, a change to the template takes effect and is recorded, and a ClusterAnalysisTemplate that does not
+// allow the namespace yet prevents releases from starting.
 func TestSharedAnalysis(t *testing.T) {
 	s := newService(t, "shared").steps(v1alpha1.CanaryStep{Weight: 30}).measured("", 1, v1alpha1.NoTrafficWait)
 	canary := s.ms.Spec.UpdateStrategy.Canary
@@ -50,7 +51,7 @@ func TestSharedAnalysis(t *testing.T) {
 	l.Mark("bad")
 	s.push("1.2.0", "ERROR_RATE", "0.3")
 	if weights, last := s.weights("1.2.0", v1alpha1.ReleaseError); last.Reason != analysisFailed {
-		t.Errorf("the bad one had the weights %v and ended with %s", weights, last.Reason)
+		t.Errorf("the bad canary had the weights %v and ended with %s", weights, last.Reason)
 	}
 	s.measuredBy("1.2.0", "AnalysisTemplate/errors@1")
 	s.serves(l, round/5)
@@ -61,7 +62,7 @@ func TestSharedAnalysis(t *testing.T) {
 	s.active("1.3.0")
 	s.measuredBy("1.3.0", "AnalysisTemplate/errors@2")
 
-	l.Mark("of the cluster")
+	l.Mark("cluster template")
 	name := s.namespace
 	shared := &v1alpha1.ClusterAnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	shared.Spec.AnalysisTemplateSpec = sharedErrors()
@@ -81,7 +82,7 @@ func TestSharedAnalysis(t *testing.T) {
 		return readyReason(ms) == "AnalysisTemplateNotFound", readyReason(ms)
 	})
 	s.push("1.4.0")
-	time.Sleep(round) // 1.3.0 serves in this time, and its errors do not count.
+	time.Sleep(round) // 1.3.0 serves during this time, and its errors do not count.
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(t.Context(), s.key(), &ms); err != nil {
 		t.Fatal(err)
@@ -109,6 +110,6 @@ func (s *service) measuredBy(version, want string) {
 		s.t.Fatal(err)
 	}
 	if got := vsvc.Status.Analysis.Template; got != want {
-		s.t.Errorf("%s was measured by %q, want %q", version, got, want)
+		s.t.Errorf("%s was measured with %q, want %q", version, got, want)
 	}
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSignedImage adds a public key of cosign to an ImagePolicy. Images without a signature, or with a signature of another
-// key, are rejected with reasons and never run. Signed images run by the signed digest, including an image that is signed
-// later.
+// TestSignedImage adds a public cosign key to an ImagePolicy. Images without a signature, or with a signature
+// by another key, are rejected with reasons and never run. Signed images run with the signed digest,
+// including an image that is signed later.
 func TestSignedImage(t *testing.T) {
 	s := newService(t, "signed")
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
@@ -54,7 +54,7 @@ func TestSignedImage(t *testing.T) {
 	s.sign(key, digests["1.1.0"])
 	s.active("1.1.0")
 	s.sees(l, "1.1.0")
-	t.Logf("1.1.0 served alone %s after it was signed", time.Since(signed).Round(100*time.Millisecond))
+	t.Logf("only 1.1.0 served %s after it was signed", time.Since(signed).Round(100*time.Millisecond))
 	s.neverRan("1.2.0")
 
 	l.Mark("signed by referrer")
@@ -67,7 +67,7 @@ func TestSignedImage(t *testing.T) {
 	}
 	for _, p := range pods {
 		if image := p.Spec.Containers[0].Image; !strings.HasSuffix(image, "@"+digests["1.2.0"]) {
-			t.Errorf("pod %s runs %s, want the digest %s that was signed", p.Name, image, digests["1.2.0"])
+			t.Errorf("pod %s runs %s, want the signed digest %s", p.Name, image, digests["1.2.0"])
 		}
 	}
 	verdict(t, l)
@@ -103,7 +103,7 @@ func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.write(subject.Context().Digest(own.String()), referrer)
 }
 
-// localRepository returns the repository with the address of the registry for this process.
+// localRepository returns the repository with the registry's address for this process.
 func (s *service) localRepository() string { return env.Registry + "/" + s.repository }
 
 func (s *service) write(to name.Reference, image v1.Image) {
@@ -119,14 +119,14 @@ func (s *service) write(to name.Reference, image v1.Image) {
 // unverified waits until a version is rejected because of its signature, and returns the reason.
 func (s *service) unverified(version, want string) (reason string) {
 	s.t.Helper()
-	wait(s.t, version+" to be refused", func(ctx context.Context) (bool, string, error) {
+	wait(s.t, version+" to be rejected", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.ImagePolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err
 		}
 		i := slices.IndexFunc(p.Status.Candidates, func(c v1alpha1.RefusedCandidate) bool { return c.Version == version })
 		if i < 0 {
-			return false, fmt.Sprintf("refused are %v", p.Status.Candidates), nil
+			return false, fmt.Sprintf("rejected candidates: %v", p.Status.Candidates), nil
 		}
 		c := p.Status.Candidates[i]
 		reason = c.Reason

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// smallest is the smallest useful set of objects of the documentation: three objects with required fields only. Only
-// the image, the Gateway and the domain are specific to the local cluster.
+// smallest is the smallest useful set of objects from the documentation: three objects with only required
+// fields. Only the image, the Gateway, and the domain are specific to the local cluster.
 const smallest = `
 apiVersion: hlnr.io/v1alpha1
 kind: ImagePolicy

@@ -22,8 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSplit compares a canary's share of 10,000 requests, with an unchanged configuration, with its weight, within 1
-// point. At a weight of 30 it sends requests in the same way as the Gateway API's own test of weights.
+// TestSplit checks that a canary's share of 10,000 requests, with an unchanged configuration, equals its
+// weight within 1 percentage point. At a weight of 30, it sends requests in the same way as the Gateway API's
+// own weight test.
 func TestSplit(t *testing.T) {
 	const requests, tolerance = 10_000, 1.0
 	weights := []int32{1, 5, 10, 30, 50, 99}
@@ -47,7 +48,7 @@ func TestSplit(t *testing.T) {
 		}
 		report := l.Wait()
 		got := report.Total.Split().Fraction("1.1.0") * 100
-		t.Logf("asked %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
+		t.Logf("weight %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
 			t.Errorf("at %d %%: %.2f %% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
@@ -69,8 +70,8 @@ func appendStep(c *v1alpha1.CanaryStrategy, step v1alpha1.CanaryStep) *v1alpha1.
 	return c
 }
 
-// served waits until the gateway serves a weight that it has accepted, because it reads its configuration at most once
-// per throttle interval, and this test measures shares and not times.
+// served waits until the gateway serves a weight that it has accepted. The gateway reads its configuration at
+// most once per throttle interval, and this test measures shares, not times.
 func served(t *testing.T, s *service, weight int32) {
 	t.Helper()
 	wait(t, fmt.Sprintf("the gateway to serve %d %%", weight), func(ctx context.Context) (bool, string, error) {
@@ -96,10 +97,10 @@ func (s *service) routes() []gatewayv1.HTTPRoute {
 	return list.Items
 }
 
-// conforms checks the same properties of a route as the test HTTPRouteWeight of the Gateway API's conformance tests.
-// Each parent has accepted the route with resolved references. Of 500 requests, ten at a time, after a random pause or
-// with a random header, each backend gets its share within 5 points, and other backends get no requests. There are ten
-// attempts.
+// conforms checks the same properties of a route as the test HTTPRouteWeight in the Gateway API's conformance
+// tests. Each parent has accepted the route with resolved references. Of 500 requests, sent ten at a time
+// after a random pause or with a random header, each backend gets its share within 5 percentage points, and
+// other backends get no requests. There are ten attempts.
 func (s *service) conforms(want map[string]float64) {
 	s.t.Helper()
 	const requests, together, tolerance, tries = 500, 10, 0.05, 10
@@ -127,7 +128,7 @@ func (s *service) conforms(want map[string]float64) {
 			})
 		}
 		if err := asking.Wait(); err != nil {
-			s.t.Fatalf("ask for %s: %v", s.host(), err)
+			s.t.Fatalf("request %s: %v", s.host(), err)
 		}
 		failure := ""
 		for version, share := range want {

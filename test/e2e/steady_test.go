@@ -19,10 +19,10 @@ import (
 // heighlinerAgent is the prefix of the manager's user agent.
 const heighlinerAgent = "heighliner/"
 
-// TestSteadyState creates 167 Microservices with three releases each on a simulated node, polled once a minute. Then it
-// counts the manager's writes in the API server's audit log for five minutes: only writes of its Lease are allowed. Then
-// it restarts the manager as another build, which must change nothing. With -short it uses 10 Microservices and 90
-// seconds.
+// TestSteadyState creates 167 Microservices with three releases each on a simulated node. Their registry is
+// polled once a minute. The test then counts the manager's writes in the API server's audit log for five
+// minutes: only writes to its Lease are allowed. Finally, it restarts the manager as another build, which
+// must change nothing. With -short, the test uses 10 Microservices and 90 seconds.
 func TestSteadyState(t *testing.T) {
 	services, window := 167, 5*time.Minute
 	if testing.Short() {
@@ -41,7 +41,7 @@ func TestSteadyState(t *testing.T) {
 
 	t.Logf("%d Microservices with three releases each are stable after %s; counting writes for %s", services, time.Since(began).Round(time.Second), window)
 	from := time.Now()
-	time.Sleep(window) // This is the time of the measurement.
+	time.Sleep(window) // This is the duration of the measurement.
 	writes := managerWrites(t, from)
 	for _, w := range writes {
 		t.Errorf("written while the services were stable: %s", w)
@@ -50,14 +50,14 @@ func TestSteadyState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kinds of writes other than of the Lease in %s; with it: %v", len(writes), window, leases)
+	t.Logf("%d kinds of writes other than to the Lease in %s; including the Lease: %v", len(writes), window, leases)
 	if len(leases) == 0 {
-		t.Error("the audit log contains no write of the Lease, so that it does not belong to this manager")
+		t.Error("the audit log contains no write to the Lease, so it does not belong to this manager")
 	}
 	fleet.upgrade()
 }
 
-// managerWrites returns the manager's writes since a time, except those of its Lease.
+// managerWrites returns the manager's writes since a time, except writes to its Lease.
 func managerWrites(t *testing.T, since time.Time) []harness.Writes {
 	t.Helper()
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: since, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases}})
@@ -76,7 +76,7 @@ func quiet(t *testing.T, d time.Duration) {
 	})
 }
 
-// fleet is a number of equal services in one namespace.
+// fleet is a number of identical services in one namespace.
 type fleet struct {
 	base     *service
 	names    []string

@@ -18,9 +18,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x with the steps of the canary. One
-// release is aborted, the next release becomes active, and 1.x has its own canary in the meantime. No request fails,
-// neither on this domain nor on the domain of 1.x.
+// TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x with the canary steps. One
+// release is aborted, the next release becomes active, and 1.x has its own canary in the meantime. No request
+// fails, neither on this domain nor on the domain of 1.x.
 func TestNewerGroup(t *testing.T) {
 	s := newService(t, "newer").steps(asking("some", 10), asking("half", 50))
 	s.images.Spec.Versioning = v1alpha1.Versioning{GroupBy: v1alpha1.GroupByMajor}
@@ -51,7 +51,7 @@ func TestNewerGroup(t *testing.T) {
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50 %", "2.0.1", 50)
 
-	// A fix in the older group takes the steps on its own domain, and gets half of them here.
+	// A fix in the older group takes the steps on its own domain, and gets half of that group's share here.
 	s.push("1.1.0")
 	s.routesTo(older, "1.0.0=90 1.1.0=10")
 	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
@@ -104,12 +104,12 @@ func (s *service) routesTo(host, want string) {
 			got := strings.Join(parts, " ")
 			return d.Programmed && got == want, fmt.Sprintf("%q %s %s", got, d.Reason, d.Message), nil
 		}
-		return false, "it is not there", nil
+		return false, "it does not exist", nil
 	})
 }
 
-// splits waits until clients see approximately the share of a version, and then checks the share of 1,000 requests
-// within 2 points.
+// splits waits until clients see approximately a version's share, and then checks the share of 1,000 requests
+// within 2 percentage points.
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }

@@ -13,8 +13,9 @@ import (
 	"github.com/heighliner/heighliner/test/terminal"
 )
 
-// TestTerminal runs all commands of hlnr during rollouts, compares their text output with their JSON output and the objects,
-// and controls a rollout with keys in a terminal of tmux. cmd/heighliner runs the same without a node.
+// TestTerminal runs all hlnr commands during rollouts, compares their text output with their JSON output and
+// the objects, and controls a rollout with keys in a tmux terminal. A test in cmd/heighliner runs the same
+// scenario without a node.
 func TestTerminal(t *testing.T) {
 	s := newService(t, "terminal").steps(terminal.Steps()...)
 	s.images.Spec.Versioning.GroupBy = v1alpha1.GroupByMajor

@@ -28,9 +28,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTLS routes a canary over HTTPS to a listener of the test's own Gateway with a certificate that the test signs, and
-// through the gateway to pods that terminate TLS. The URL begins with https, and the domain is not programmed while the
-// certificate is missing.
+// TestTLS routes a canary over HTTPS in two ways: through a listener of the test's own Gateway with a
+// certificate that the test signs, and through the gateway to pods that terminate TLS. The URL begins with
+// https, and the domain is not programmed while the certificate is missing.
 func TestTLS(t *testing.T) {
 	s := newService(t, "encrypted").steps(asking("half", 50))
 	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
@@ -62,14 +62,14 @@ func TestTLS(t *testing.T) {
 	s.programmed(host, "https://"+host+":8443")
 	s.programmed(passed, "tls://"+passed+":8444")
 
-	// The client verifies that the certificate is the one that the test signed.
+	// The client verifies that the server presents the certificate that the test signed.
 	decrypted := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DialContext:       dials(env.GatewayHTTPS),
 		TLSClientConfig:   &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2: true,
 	}}
 	t.Cleanup(decrypted.CloseIdleConnections)
-	// Each pod has its own certificate, so that each connection may have another certificate.
+	// Each pod has its own certificate, so each connection may have a different certificate.
 	encrypted := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DialContext: dials(env.GatewayTLS), DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { // VerifyConnection verifies the certificate.
@@ -167,7 +167,7 @@ func TestTLS(t *testing.T) {
 	answersWith(decrypted, host)
 }
 
-// programmed waits until a domain is served at a URL.
+// programmed waits until a domain is programmed at a URL.
 func (s *service) programmed(host, url string) {
 	s.t.Helper()
 	s.domain(host, "to be programmed at "+url, func(d v1alpha1.DomainStatus) bool { return d.Programmed && d.URL == url })
@@ -198,7 +198,8 @@ func dials(address string) func(ctx context.Context, network, _ string) (net.Con
 	}
 }
 
-// selfSigned returns a certificate for a host, which is valid for a day, and a pool that trusts only this certificate.
+// selfSigned returns a certificate for a host that is valid for a day, and a pool that trusts only this
+// certificate.
 func selfSigned(t *testing.T, namespace, name, host string) (*corev1.Secret, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

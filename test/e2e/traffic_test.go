@@ -27,16 +27,18 @@ import (
 )
 
 // gatewayAway is the phase in which requests may fail, because the gateway is not running.
-const gatewayAway = "gateway away"
+const gatewayAway = "gateway not running"
 
-// TestTraffic makes every kind of change to a service's traffic under load in every protocol: 100 requests per second
-// each of HTTP/1.1 and h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20 datagrams
-// through the Service of the group. No request fails, except while the gateway is not running, and except datagrams in
-// progress while the Service moves, which are counted separately. kube-proxy then deletes the connection tracking entries
-// of removed endpoints, so that a response in transit is lost.
+// TestTraffic makes every kind of change to a service's traffic under load in every protocol. Each second, it
+// sends 100 requests each over HTTP/1.1 and h2c, makes 20 gRPC calls, opens 20 connections each over TCP and
+// TLS through the gateway, and sends 20 datagrams through the group's Service. No request fails, except while
+// the gateway is not running. Another exception are datagrams in progress while the Service moves, which are
+// counted separately: kube-proxy deletes the connection tracking entries of removed endpoints, so a response
+// in transit is lost.
 func TestTraffic(t *testing.T) {
 	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
-	// HTTP/1.1 has a separate policy, whose provider changes, because listeners require a Gateway.
+	// HTTP/1.1 has a separate policy, whose provider changes. The other protocols need another policy,
+	// because listeners require a Gateway.
 	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
 	web.Spec.DrainDelay = v1alpha1.DurationOf(10 * time.Second)
 	s.start("1.0.0")
@@ -109,7 +111,7 @@ func TestTraffic(t *testing.T) {
 	for _, l := range loads {
 		stable(t, l, 3*time.Second)
 	}
-	phase("gateway back")
+	phase("gateway running again")
 	s.serves(loads[0], 5*time.Second)
 	sees("1.3.0")
 
@@ -135,7 +137,7 @@ func TestTraffic(t *testing.T) {
 				t.Errorf("%s: %d of %d requests failed in %q", r.Host, p.Failed-moving[p.Name], p.Sent, p.Name)
 			}
 		}
-		t.Logf("%s: %d of %d requests failed, and %d while the gateway was away", r.Host, r.Total.Failed-away, r.Total.Sent, away)
+		t.Logf("%s: %d of %d requests failed, and %d while the gateway was not running", r.Host, r.Total.Failed-away, r.Total.Sent, away)
 		if r.Host == datagrams {
 			t.Logf("%s: %v of these while the Service moved; it moved %d times", r.Host, moving, len(moves))
 		}
@@ -153,7 +155,8 @@ func near(all []time.Time, at time.Time) bool {
 	return slices.ContainsFunc(all, func(t time.Time) bool { return at.Sub(t).Abs() < 500*time.Millisecond })
 }
 
-// moves starts to watch a Service. The returned function returns the times at which the Service moved to other pods.
+// moves starts watching a Service. The returned function returns the times at which the Service moved to
+// other pods.
 func (s *service) moves(name string) func() []time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &corev1.ServiceList{}, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": name})
@@ -180,8 +183,8 @@ func (s *service) moves(name string) func() []time.Time {
 	}
 }
 
-// everyProtocol adds a port of each protocol to the policy, with domains, and a listener for TCP. UDP uses the Service
-// of the group, because this gateway does not support UDPRoutes.
+// everyProtocol adds a port for each protocol to the policy, with domains, and a listener for TCP. UDP uses
+// the group's Service, because this gateway does not support UDPRoutes.
 func (s *service) everyProtocol() *service {
 	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
 	s.network.Spec.Ports = []v1alpha1.NetworkPort{
@@ -216,7 +219,7 @@ func (s *service) secondPolicy(name, domain string) *v1alpha1.NetworkPolicy {
 	}}
 }
 
-// everyLoad starts a load in each protocol. The first load uses HTTP/1.1.
+// everyLoad starts a load for each protocol. The first load uses HTTP/1.1.
 func (s *service) everyLoad() []*harness.Load {
 	s.t.Helper()
 	web := "web-" + s.host()
@@ -262,8 +265,8 @@ func (s *service) ready(c harness.LoadConfig) {
 	})
 }
 
-// provider changes the provider of a policy, and waits until its domains are programmed there and nothing of the previous
-// provider remains.
+// provider changes a policy's provider, and waits until the policy's domains are programmed there and nothing
+// from the previous provider remains.
 func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvider) {
 	s.t.Helper()
 	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })
@@ -290,8 +293,8 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview ends a preview. The preview answers requests until its host has no route: no request reaches
-// a terminating pod.
+// closePreview ends a preview. The preview answers requests until its host has no route, so no request
+// reaches a terminating pod.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")
 	h := newHub(t, "")
@@ -304,15 +307,15 @@ func closePreview(t *testing.T) {
 	s.serves(l, 2*time.Second)
 	l.Mark("closed")
 	repo.Close(n, true)
-	s.until("the preview to go", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("the preview to be removed", func(ms *v1alpha1.Microservice) (bool, string) {
 		return len(ms.Status.ReleaseGroups) == 0, fmt.Sprintf("%d groups", len(ms.Status.ReleaseGroups))
 	})
 	report, other := l.Stop(), 0
 	for _, f := range report.Failures {
 		if f.Status != http.StatusNotFound {
 			other++
-			t.Errorf("a request to the preview got neither its answer nor 404: %+v", f)
+			t.Errorf("a request to the preview got neither an answer from it nor 404: %+v", f)
 		}
 	}
-	t.Logf("a preview that is closed: of %d requests %d were answered, %d got 404, %d failed otherwise", report.Total.Sent, report.Total.Answered, report.Total.Failed-other, other)
+	t.Logf("a preview that is being closed: of %d requests, %d were answered, %d got 404, and %d failed otherwise", report.Total.Sent, report.Total.Answered, report.Total.Failed-other, other)
 }

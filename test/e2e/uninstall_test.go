@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// mostDeletion is the maximum time for the deletion of a namespace, including the shutdown of pods.
+// mostDeletion is the maximum time for the deletion of a namespace, including the shutdown of its pods.
 const mostDeletion = 30 * time.Second
 
 // TestUninstall removes the manager, and checks that running releases keep serving. Namespaces with a canary in
@@ -45,8 +45,8 @@ func TestUninstall(t *testing.T) {
 	})
 }
 
-// TestManagerAway removes the manager for longer than the progress deadline while a release is starting. The release does
-// not fail, and becomes active when the manager runs again.
+// TestManagerAway removes the manager for longer than the progress deadline while a release is starting. The
+// release does not fail, and becomes active when the manager is running again.
 func TestManagerAway(t *testing.T) {
 	const deadline = 15 * time.Second
 	s := newService(t, "away").steps(pausing(20, 3*time.Second))
@@ -72,7 +72,7 @@ func (s *service) deleted() {
 	if err := env.Client.Delete(s.t.Context(), ns); err != nil {
 		s.t.Fatal(err)
 	}
-	within(s.t, mostDeletion, "namespace "+s.namespace+" to go", func(ctx context.Context) (bool, string, error) {
+	within(s.t, mostDeletion, "namespace "+s.namespace+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		done, _, err := gone(ctx, ns)
 		text := string(ns.Status.Phase)
 		for _, c := range ns.Status.Conditions {
@@ -82,7 +82,7 @@ func (s *service) deleted() {
 		}
 		return done, text, err
 	})
-	s.t.Logf("namespace gone after %s", time.Since(began).Round(100*time.Millisecond))
+	s.t.Logf("namespace deleted after %s", time.Since(began).Round(100*time.Millisecond))
 }
 
 // withoutManager deletes the manager as "kubectl delete -k config/manager" does, and restores it after the test.
@@ -105,12 +105,12 @@ func withoutManager(t *testing.T) {
 		for _, o := range before {
 			fresh(o)
 			if err := env.Client.Create(context.Background(), o); err != nil {
-				t.Errorf("bring %s back: %v", o.GetName(), err)
+				t.Errorf("restore %s: %v", o.GetName(), err)
 			}
 		}
 	})
 	kubectl(t, "", "delete", "-k", filepath.Join(env.root, "config", "manager"))
-	wait(t, "the manager's pods to go", func(ctx context.Context) (bool, string, error) {
+	wait(t, "the manager's pods to be deleted", func(ctx context.Context) (bool, string, error) {
 		var pods corev1.PodList
 		err := env.Client.List(ctx, &pods, client.InNamespace(managerNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
 		return len(pods.Items) == 0, "", err

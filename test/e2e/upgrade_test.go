@@ -24,7 +24,7 @@ import (
 )
 
 // earlier is the commit from which TestUpgrade upgrades: the last commit before freezes, notifications and approvals by several users.
-var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which TestUpgrade upgrades, and to which it goes back")
+var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which TestUpgrade upgrades, and to which it downgrades")
 
 // installation is a build of the manager with the manifests of its commit.
 type installation struct {
@@ -33,9 +33,9 @@ type installation struct {
 	image string
 }
 
-// TestUpgrade installs an earlier commit as a user would, starts a canary under load, upgrades to this build, downgrades, and
-// upgrades again. No release starts, no pod is replaced, no object of a service is written, no request fails, and each build
-// continues the canary of the other build.
+// TestUpgrade installs an earlier commit as a user would, starts a canary under load, upgrades to this build,
+// downgrades, and upgrades again. No release starts, no pod is replaced, no object of a service is written,
+// no request fails, and each build continues the other build's canary.
 func TestUpgrade(t *testing.T) {
 	now := installation{"this build", env.root, managerImage(t)}
 	before := checkout(t, *earlier)
@@ -93,7 +93,7 @@ func TestUpgrade(t *testing.T) {
 	verdict(t, l)
 }
 
-// managerImage returns the image of the installed manager.
+// managerImage returns the installed manager's image.
 func managerImage(t *testing.T) string {
 	t.Helper()
 	var manager appsv1.Deployment
@@ -138,8 +138,8 @@ func pushManager(t *testing.T, root, version string) (image string) {
 	return image
 }
 
-// install applies the manifests with the image, as docs/how-to/install.md describes an upgrade with kustomize, and waits until the
-// pod is replaced.
+// install applies the manifests with the image, in the way that docs/how-to/install.md describes for an
+// upgrade with kustomize, and waits until the pod is replaced.
 func (i installation) install(t *testing.T) {
 	t.Helper()
 	kubectlEnd := func(args ...string) {
@@ -161,8 +161,8 @@ func (i installation) install(t *testing.T) {
 	kubectlEnd("rollout", "status", "-n", managerNamespace, "deployment/"+managerName, "--timeout=120s")
 }
 
-// anotherBuild installs a build of the manager with another version, and waits until it is the leader. It installs the
-// previous build again when the test ends.
+// anotherBuild installs a build of the manager with another version, and waits until this build is the
+// leader. It installs the previous build again when the test ends.
 func anotherBuild(t *testing.T) {
 	t.Helper()
 	previous := managerImage(t)
@@ -178,7 +178,7 @@ func anotherBuild(t *testing.T) {
 	})
 	wait(t, "the new build to be the leader", func(context.Context) (bool, string, error) {
 		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent + version})
-		return len(writes) > 0, "no write of its Lease yet", err
+		return len(writes) > 0, "no write to its Lease yet", err
 	})
 }
 
@@ -205,8 +205,8 @@ func (f *fleet) upgrade() {
 	t.Logf("another build of the manager over %d releases, Deployments and pods: no object is new or changed, no pod was restarted", len(before))
 }
 
-// state returns the data that an upgrade must not change: each release, the template of each Deployment, and each pod
-// with its restarts.
+// state returns the data that an upgrade must not change: each release, each Deployment's template, and each
+// pod with its restarts.
 func (s *service) state() map[string]string {
 	t := s.t
 	t.Helper()

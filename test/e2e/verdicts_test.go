@@ -19,8 +19,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// scores is an endpoint in the network of the cluster that returns JSON: {"score": N} for a version with a score, and {}
-// for other versions. It responds with 500 while it is broken, and with 401 to requests without its token.
+// scores is an endpoint in the cluster's network that returns JSON: {"score": N} for a version with a score,
+// and {} for other versions. It responds with 500 while it is broken, and with 401 to requests without its
+// token.
 type scores struct {
 	url, token string
 
@@ -65,8 +66,8 @@ func (e *scores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestAnalysisBaseline compares the canary with the active release. An equally slow canary passes, although an absolute
-// limit in a dry run would have rolled it back, and a slower canary does not pass.
+// TestAnalysisBaseline compares the canary with the active release. An equally slow canary passes, although
+// an absolute limit, which is only a dry run, would have rolled it back. A slower canary does not pass.
 func TestAnalysisBaseline(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "baseline").steps(v1alpha1.CanaryStep{Weight: 50}).measured(v1alpha1.SourceTraefik, 2, v1alpha1.NoTrafficWait)
@@ -206,6 +207,6 @@ func (s *service) scored(version string, want v1alpha1.MeasurementResult, score 
 		}
 	}
 	if len(all) == 0 {
-		s.t.Errorf("nothing was measured of %s", version)
+		s.t.Errorf("nothing was measured for %s", version)
 	}
 }

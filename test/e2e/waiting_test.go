@@ -32,7 +32,7 @@ func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	if len(nodes.Items) != 1 {
 		t.Fatalf("the cluster has %d nodes, and this test fills one", len(nodes.Items))
 	}
-	// Two such pods do not fit on the node together, so that the first pod blocks the release.
+	// Two such pods do not fit on the node together, so the first pod blocks the release.
 	large := *resource.NewMilliQuantity(nodes.Items[0].Status.Allocatable.Cpu().MilliValue()*6/10, resource.DecimalSI)
 	s.ms.Spec.Availability.Replicas = 1
 	s.ms.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = large
@@ -111,7 +111,7 @@ func (s *service) installs() {
 	s.create(s.images, s.ms, s.network)
 }
 
-// filler creates a Deployment of another user that uses capacity of the node.
+// filler creates another user's Deployment that uses some of the node's capacity.
 func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	s.t.Helper()
 	labels := map[string]string{"app": "filler"}
@@ -123,15 +123,15 @@ func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 	}}
 	s.create(d)
-	wait(s.t, "the other pod to take its room", func(ctx context.Context) (bool, string, error) {
+	wait(s.t, "the other pod to use the capacity", func(ctx context.Context) (bool, string, error) {
 		err := env.Client.Get(ctx, client.ObjectKeyFromObject(d), d)
 		return d.Status.ReadyReplicas == 1, "", err
 	})
 	return d
 }
 
-// staysBlocked checks that the newest version is blocked by a cause, which a condition, an event and a column report, for more
-// than three deadlines, and that nothing else is started.
+// staysBlocked checks that the newest version is blocked by a cause for more than three deadlines, that a
+// condition, an event, and a column report the cause, and that no other version is started.
 func (s *service) staysBlocked(cause string) {
 	s.t.Helper()
 	s.until("7.0.0 to wait for "+cause, func(ms *v1alpha1.Microservice) (bool, string) {
@@ -150,7 +150,7 @@ func (s *service) staysBlocked(cause string) {
 		}
 		for _, r := range releases.Items {
 			if r.Spec.SemVer.Version != "7.0.0" {
-				s.t.Fatalf("%s was started, though 7.0.0 only waits for %s", r.Spec.SemVer.Version, cause)
+				s.t.Fatalf("%s was started, although 7.0.0 only waits for %s", r.Spec.SemVer.Version, cause)
 			}
 		}
 		if r := row(&ms, "7.0.0"); r == nil || r.Status != v1alpha1.ReleasePending {

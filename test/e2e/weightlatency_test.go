@@ -19,10 +19,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWeightLatency measures the time from the write of a weight into a route until the gateway serves it, with the gateway's
-// default throttle of 2 s, with the local cluster's throttle of 100 ms, and without a throttle. It measures the first weight of
-// a canary until its first answer, and the weight of the promotion that immediately follows until the last answer of the
-// previous release.
+// TestWeightLatency measures the time from the write of a weight to a route until the gateway serves the
+// weight: with the gateway's default throttle of 2 s, with the local cluster's throttle of 100 ms, and
+// without a throttle. It measures from a canary's first weight until its first answer, and from the weight of
+// the promotion that immediately follows until the previous release's last answer.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
@@ -30,7 +30,7 @@ func TestWeightLatency(t *testing.T) {
 	)
 	t.Cleanup(func() { // The context of the test has ended here.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
-			t.Errorf("restore the throttle of the gateway: %v\n%s", err, out)
+			t.Errorf("restore the gateway's throttle: %v\n%s", err, out)
 		}
 	})
 	for _, throttle := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
@@ -64,7 +64,8 @@ func TestWeightLatency(t *testing.T) {
 	}
 }
 
-// firstAnswer sends a request to a host every 5 ms. The returned function waits for the first answer of a version, and returns its time.
+// firstAnswer sends a request to a host every 5 ms. The returned function waits for a version's first answer,
+// and returns the time of this answer.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	first := make(chan time.Time, 1)
@@ -133,8 +134,8 @@ func askOften(ctx context.Context, host string, enough func(at time.Time, versio
 	}
 }
 
-// watchWeight watches the routes of the service. The returned function waits until the weight of a version meets a condition
-// in all routes, and returns the time of this.
+// watchWeight watches the service's routes. The returned function waits until a version's weight meets a
+// condition in all routes, and returns the time at which it does.
 func (s *service) watchWeight() func(version string, wanted func(int32) bool) time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &gatewayv1.HTTPRouteList{}, client.InNamespace(s.namespace))
@@ -150,7 +151,7 @@ func (s *service) watchWeight() func(version string, wanted func(int32) bool) ti
 			case e, open := <-w.ResultChan():
 				seen := time.Now()
 				if !open {
-					s.t.Fatalf("the watch of routes ended before the weight of %s was as wanted", version)
+					s.t.Fatalf("the watch of routes ended before the weight of %s met the condition", version)
 				}
 				route, ok := e.Object.(*gatewayv1.HTTPRoute)
 				if !ok {
@@ -166,7 +167,7 @@ func (s *service) watchWeight() func(version string, wanted func(int32) bool) ti
 	}
 }
 
-// weightIn returns the weight of the Service of a version in a route, or 0 if it is absent.
+// weightIn returns the weight of a version's Service in a route, or 0 if the Service is not in the route.
 func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	s.t.Helper()
 	release := s.nameOf(version)
@@ -190,7 +191,7 @@ func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	return total
 }
 
-// nameOf returns the name of a version's release. It is empty if the release does not exist yet.
+// nameOf returns the name of a version's release. It returns "" if the release does not exist yet.
 func (s *service) nameOf(version string) string {
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(s.t.Context(), s.key(), &ms); err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWindow runs a canary up to a step whose deploy window opens within two minutes, in a time zone that no test machine
-// uses. The canary waits with the traffic of the previous step, across a kill of the manager, and does not continue before
-// the window opens. An aborted release is rolled back while the window is closed.
+// TestWindow runs a canary up to a step whose deploy window opens within two minutes, in a time zone that no
+// test machine uses. The canary waits with the traffic of the previous step, even if the manager is killed,
+// and does not continue before the window opens. An aborted release is rolled back even while the window is
+// closed.
 func TestWindow(t *testing.T) {
 	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "2s"}})
 	s.start("1.0.0")
@@ -54,7 +55,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("the canary got %d %% %s after its window opened", weight, after)
 	}
 	if f := l.Split("closed").Fraction("1.1.0"); f > 0.2 {
-		t.Errorf("%.1f %% of the requests went to the canary while the window of half of them was closed", f*100)
+		t.Errorf("%.1f %% of the requests went to the canary while the window of the step with half of the requests was closed", f*100)
 	}
 	s.active("1.1.0")
 
@@ -68,13 +69,14 @@ func TestWindow(t *testing.T) {
 	verdict(t, l)
 }
 
-// waits waits until a canary has a weight and waits with a reason of Progressing, whose message contains a word.
+// waits waits until a canary has a weight and waits with a reason of condition Progressing whose message
+// contains a word.
 func (s *service) waits(version string, weight int32, reason, word string) {
 	s.t.Helper()
 	s.until(version+" to wait: "+reason, func(ms *v1alpha1.Microservice) (bool, string) {
 		r, c := row(ms, version), meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionProgressing)
 		if r == nil || c == nil {
-			return false, "not seen yet"
+			return false, "not observed yet"
 		}
 		return r.Weight == weight && c.Reason == reason && strings.Contains(c.Message, word), c.Reason + ": " + c.Message
 	})

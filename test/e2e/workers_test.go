@@ -36,7 +36,7 @@ func startQueue(t *testing.T) queue {
 	return queue{q}
 }
 
-// number returns the result of a query of the queue, and fails the test after an error.
+// number returns the result of a query to the queue, and fails the test after an error.
 func (q queue) number(t *testing.T, n int, err error) int {
 	t.Helper()
 	if err != nil {
@@ -90,9 +90,9 @@ func (s *service) available(when string, want ...any) {
 	})
 }
 
-// TestWorkers uses a queue of 10,000 jobs, whose workers have no NetworkPolicy. A canary gets one of ten pods. A canary that
-// fails its jobs is rolled back by its analysis, and the next canary replaces the previous version. An autoscaler scales the
-// Microservice as a whole. No job is lost.
+// TestWorkers uses a queue of 10,000 jobs, whose workers have no NetworkPolicy. A canary gets one of ten
+// pods. A canary that fails its jobs is rolled back because of its analysis, and the next canary replaces the
+// previous version. An autoscaler scales the Microservice as a whole. No job is lost.
 func TestWorkers(t *testing.T) {
 	const jobs = 10_000
 	q := startQueue(t)
@@ -128,7 +128,7 @@ func TestWorkers(t *testing.T) {
 		}
 	})
 
-	t.Run("a canary gets the share of jobs of its weight, and takes over", func(t *testing.T) {
+	t.Run("a canary gets the share of jobs that its weight defines, and is promoted", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.2.0")
 		s.status("1.2.0", v1alpha1.ReleaseCanary)
@@ -157,7 +157,7 @@ func TestWorkers(t *testing.T) {
 			return n == jobs, fmt.Sprintf("%d are done", n), nil
 		})
 		if n, err := q.Taken(t.Context()); err != nil || n > 0 {
-			t.Errorf("%d jobs were taken and are not done, %v", n, err)
+			t.Errorf("%d jobs were taken but are not done, %v", n, err)
 		}
 		t.Logf("%d jobs done, 1.0.0 did %d and 1.2.0 %d", q.done(t), q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0"))
 	})

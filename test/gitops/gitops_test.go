@@ -1,5 +1,5 @@
-// Package gitops tests that decisions of users survive tools that repeatedly apply manifests from Git. It applies them
-// in the same way as Argo CD with self-heal, and as Flux.
+// Package gitops tests that users' decisions survive tools that repeatedly apply manifests from Git. It
+// applies the manifests in the same way as Argo CD with self-heal, and in the same way as Flux.
 package gitops
 
 import (
@@ -61,7 +61,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 			t.Fatalf("%v: %s", err, out)
 		}
 	},
-	// Flux takes over the fields of kubectl before it applies, and thus reverts changes by kubectl.
+	// Flux takes over the fields that kubectl manages before it applies, and therefore reverts changes by kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
 		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
@@ -107,8 +107,8 @@ func serverSide(t *testing.T, namespace, name string) {
 	}
 }
 
-// TestDecisionsSurvive checks that an approval, a pin and a pause of hlnr remain when the tool applies the manifests
-// again.
+// TestDecisionsSurvive checks that an approval, a pin, and a pause set with hlnr remain when the tool applies
+// the manifests again.
 func TestDecisionsSurvive(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {
@@ -150,8 +150,8 @@ func TestDecisionsSurvive(t *testing.T) {
 	}
 }
 
-// TestFluxUndoesKubectl checks the warning in the documentation that Flux removes a pin that kubectl wrote. Argo CD
-// keeps the pin.
+// TestFluxUndoesKubectl checks the warning in the documentation that Flux removes a pin that was set with
+// kubectl. Argo CD keeps the pin.
 func TestFluxUndoesKubectl(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {

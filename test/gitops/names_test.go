@@ -53,8 +53,8 @@ metadata: {name: traffic}
 spec: {microserviceRef: {name: cart}, ports: [{name: web80, port: 80}], provider: {routeRef: {name: web}}}
 `
 
-// TestNamesOfOtherKinds checks that kustomize changes the names of ClusterAnalysisTemplates, claims and routes in references, and the name of
-// the Microservice in the label of a CronJob.
+// TestNamesOfOtherKinds checks that kustomize changes the names of ClusterAnalysisTemplates, claims, and
+// routes in references, and the name of the Microservice in a CronJob's label.
 func TestNamesOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	fs := filesys.MakeFsInMemory()

@@ -17,7 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// maxAuditLine is the maximum size of one event; at the Metadata level events have at most a few kilobytes.
+// maxAuditLine is the maximum size of one event; at the Metadata level, events have at most a few kilobytes.
 const maxAuditLine = 1 << 20
 
 // Leases is the resource of leader election, for AuditFilter.IgnoreResources.
@@ -25,7 +25,7 @@ const Leases = "leases.coordination.k8s.io"
 
 // AuditFilter selects the writes to count.
 type AuditFilter struct {
-	// Since and Until limit the arrival time of the request. Until is excluded; a zero Until means no limit.
+	// Since and Until limit the arrival time of the request. Until itself is excluded; a zero Until means no limit.
 	Since, Until time.Time
 	// UserAgentPrefix is the beginning of the writer's user agent, such as "heighliner/". If it is empty, all writers are counted.
 	UserAgentPrefix string
@@ -33,7 +33,7 @@ type AuditFilter struct {
 	IgnoreResources []string
 }
 
-// Writes is the number of requests with the same user agent, resource and verb.
+// Writes is the number of requests with the same user agent, resource, and verb.
 type Writes struct {
 	UserAgent string
 	// Resource is resource.group with the subresource after a slash, such as "microservices.hlnr.io/status".
@@ -49,10 +49,10 @@ func (w Writes) String() string {
 	return fmt.Sprintf("%d x %s %s by %s (%d refused)", w.Count, w.Verb, w.Resource, w.UserAgent, w.Refused)
 }
 
-// AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log, which
-// contains an event as JSON in each line. It groups and sorts them by user agent, resource and verb. Each request counts
-// once, whether it was successful or not; dry runs do not count. Rotated files next to path are included. An incomplete
-// last line is omitted, because it is still being written.
+// AuditWrites counts the create, update, patch, delete, and deletecollection requests in an API server's
+// audit log, which contains one event as JSON in each line. It groups and sorts them by user agent, resource,
+// and verb. Each request counts once, whether it was successful or not; dry runs do not count. Rotated files
+// next to path are included. An incomplete last line is omitted, because it is still being written.
 func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	files, err := auditFiles(path, filter.Since)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// line returns an audit event of a write of a resource.
+// line returns an audit event for a write to a resource.
 func line(stage, verb, agent, group, resource, subresource, uri string, code int, at time.Duration) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x","stage":%q,"requestURI":%q,`+
 		`"verb":%q,"user":{"username":"u"},"userAgent":%q,"objectRef":{"resource":%q,"namespace":"n","name":"o","apiGroup":%q,"apiVersion":"v1","subresource":%q},`+
@@ -52,7 +52,7 @@ func TestAuditWrites(t *testing.T) {
 			log: log, filter: AuditFilter{Since: start, Until: start.Add(time.Second), UserAgentPrefix: "heighliner/"},
 			want: []Writes{{UserAgent: ours, Resource: status.Resource, Verb: "patch", Count: 1}},
 		},
-		"everybody, always": {
+		"all writers, always": {
 			log: log, want: []Writes{lease, status, created, deleted, {UserAgent: theirs, Resource: "pods", Verb: "deletecollection", Count: 1}},
 		},
 		"rotated meanwhile": {
@@ -93,7 +93,7 @@ func TestAuditWritesReportsABadLog(t *testing.T) {
 		}
 	}
 	if _, err := AuditWrites(filepath.Join(folder, "absent.log"), AuditFilter{}); err == nil {
-		t.Error("an absent log reads as no writes")
+		t.Error("a missing log counts as no writes")
 	}
 }
 

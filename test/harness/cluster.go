@@ -12,12 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// userAgent distinguishes the harness's writes from those of Heighliner in the audit log.
+// userAgent distinguishes the harness's writes from Heighliner's writes in the audit log.
 const userAgent = "heighliner-harness"
 
 // Addresses are the addresses of the parts of a test cluster. Internal addresses are for pods and the kubelet.
 type Addresses struct {
-	// Kubeconfig is the path of the kubeconfig: HLNR_KUBECONFIG, otherwise KUBECONFIG, otherwise the kubeconfig of the local cluster.
+	// Kubeconfig is the path of the kubeconfig: HLNR_KUBECONFIG, otherwise KUBECONFIG, and otherwise the
+	// local cluster's kubeconfig.
 	Kubeconfig string
 	// Registry is the registry without credentials: HLNR_REGISTRY. Defaults to 127.0.0.1:5000.
 	Registry string
@@ -93,7 +94,7 @@ func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) 
 	config.QPS, config.Burst = 100, 200
 	opened, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("make client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("create client for %s: %w", config.Host, err)
 	}
 	return &Cluster{Addresses: addresses, Config: config, Client: opened}, nil
 }

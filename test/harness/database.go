@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// databaseUser is the user of the operating system that runs PostgreSQL, because it refuses to run as root, and the user of the database.
+// databaseUser is both the database user and the operating system user that runs PostgreSQL, which refuses to
+// run as root.
 const databaseUser = "postgres"
 
 // Database is a database for applications in the cluster. This process starts it with Debian's PostgreSQL.
@@ -32,8 +33,8 @@ type Database struct {
 	listener            net.Listener
 }
 
-// StartDatabase starts a PostgreSQL server with an empty database on an unused loopback port, and makes it reachable for pods. Stop
-// ends it. It requires Debian's package "postgresql".
+// StartDatabase starts a PostgreSQL server with an empty database on an unused loopback port, and makes the
+// server reachable for pods. Stop ends the server. Debian's package "postgresql" is required.
 func (c *Cluster) StartDatabase(ctx context.Context) (*Database, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func (c *Cluster) StartDatabase(ctx context.Context) (*Database, error) {
 	return d, nil
 }
 
-// start creates the files of the server, and starts it.
+// start creates the server's files, and starts the server.
 func (d *Database) start(ctx context.Context) error {
 	programs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(programs) == 0 {
@@ -119,7 +120,7 @@ func (d *Database) Schemas(ctx context.Context) ([]string, error) {
 	return strings.Fields(text), err
 }
 
-// Visits returns the number of rows of the table visits of a schema.
+// Visits returns the number of rows in a schema's table visits.
 func (d *Database) Visits(ctx context.Context, schema string) (int, error) {
 	text, err := d.query(ctx, fmt.Sprintf("SELECT count(*) FROM %q.visits", schema))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package harness is shared by the demo and the end-to-end tests. It contains a constant load through the gateway with
-// counts of requests by version and phase, a live picture and a final table of these counts, the addresses and the
-// client of the local cluster, images of the sample application, waits with a deadline, and counts of writes in the API
-// server's audit log.
+// Package harness is shared by the demos and the end-to-end tests. It contains a constant load through the
+// gateway with counts of requests by version and phase, a live picture and a final table of these counts, the
+// addresses and the client of the local cluster, images of the sample application, waits with a deadline, and
+// counts of writes in the API server's audit log.
 //
 // Counting and rendering are pure, and are tested without the network. Everything that sends requests rejects addresses
 // other than loopback.

@@ -33,10 +33,10 @@ const (
 	TLS Protocol = "TLS"
 	// GRPC calls the sample application's service, over one connection without TLS.
 	GRPC Protocol = "gRPC"
-	// TCP opens a connection for each exchange, sends a line and reads a line.
+	// TCP opens a connection for each exchange, sends a line, and reads a line.
 	TCP Protocol = "TCP"
-	// UDP opens a socket for each exchange, sends a datagram and reads a datagram. Nothing is retransmitted, so that a
-	// lost datagram is a failure.
+	// UDP opens a socket for each exchange, sends a datagram, and reads a datagram. Nothing is retransmitted,
+	// so a lost datagram is a failure.
 	UDP Protocol = "UDP"
 )
 
@@ -94,7 +94,7 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	if err != nil {
 		return exchange{}, fmt.Errorf("parse host and path: %w", err)
 	}
-	transport := &http.Transport{ // There is no Proxy, because the environment must not redirect the load.
+	transport := &http.Transport{ // There is no Proxy, because environment variables must not redirect the load.
 		DialContext:         func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network) },
 		Protocols:           protocols,
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // Nothing is secret, and pods have self-signed certificates.
@@ -138,7 +138,7 @@ func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 			MinConnectTimeout: config.Timeout,
 		}))
 	if err != nil {
-		return exchange{}, fmt.Errorf("make gRPC client: %w", err)
+		return exchange{}, fmt.Errorf("create gRPC client: %w", err)
 	}
 	ask := func(ctx context.Context) Outcome {
 		ctx, cancel := context.WithTimeout(ctx, config.Timeout)
@@ -172,7 +172,7 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		return Outcome{Failure: fmt.Sprintf("answer %q broke off: %v", line, err)}
+		return Outcome{Failure: fmt.Sprintf("answer %q was incomplete: %v", line, err)}
 	}
 	_, version, _ := strings.Cut(strings.TrimSpace(line), " ")
 	return outcomeOf(line, version)
@@ -192,7 +192,7 @@ func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {
 	case readErr != nil:
-		outcome.Failure = fmt.Sprintf("answer %d broke off: %v", status, readErr)
+		outcome.Failure = fmt.Sprintf("answer %d was incomplete: %v", status, readErr)
 	case status < 200 || status > 399:
 		outcome.Failure = fmt.Sprintf("answer %d", status)
 	case version == "":

@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// freePort returns an unused port of the loopback address.
+// freePort returns an unused port on the loopback address.
 func freePort(ctx context.Context) (string, error) {
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func forward(listener net.Listener, address string) {
 			}
 			defer to.Close()
 			go func() {
-				_, _ = io.Copy(to, from) // Copying lasts until one of the connections ends.
+				_, _ = io.Copy(to, from) // Copying continues until one of the connections ends.
 				_ = to.Close()
 			}()
 			_, _ = io.Copy(from, to)

@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// imageUser is the user of the images. It is not root, as the restricted Pod Security Standard requires.
+// imageUser is the user of the images. It is not root, as required by the restricted Pod Security Standard.
 const imageUser = "65532:65532"
 
-// Image is a tag to push: a static binary with the environment of a version. Equal images have equal digests.
+// Image is a tag to push: a static binary with a version's environment. Identical images have identical digests.
 type Image struct {
 	// Registry is the address of the registry for this process, such as 127.0.0.1:5000. It must be loopback. Required.
 	Registry string
@@ -103,7 +103,8 @@ func (i Image) environment() []string {
 	return lines
 }
 
-// binaryLayer returns a layer that contains only /app. It contains no times, so that equal binaries have equal digests.
+// binaryLayer returns a layer that contains only /app. It contains no times, so identical binaries have
+// identical digests.
 func binaryLayer(path string) (v1.Layer, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenInside listens on a TCP address in the network namespace of the local cluster, where its pods and its manager
-// can reach it. The socket remains in this namespace. It requires root.
+// ListenInside listens on a TCP address in the local cluster's network namespace, where the cluster's pods
+// and manager can reach it. The socket remains in this namespace. Root permissions are required.
 func (a Addresses) ListenInside(address string) (listener net.Listener, err error) {
 	err = within(a.Network(), func() (err error) {
 		listener, err = net.Listen("tcp", address)
@@ -24,7 +24,7 @@ func (a Addresses) ListenInside(address string) (listener net.Listener, err erro
 func within(namespace string, work func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // The thread is not unlocked after an error, so that it ends with the goroutine.
+		runtime.LockOSThread() // The thread is not unlocked after an error, so it ends with the goroutine.
 		home, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			result <- fmt.Errorf("find our own network: %w", err)

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// ListenInside returns an error: the local cluster runs on Linux only.
+// ListenInside returns an error, because the local cluster runs only on Linux.
 func (a Addresses) ListenInside(string) (net.Listener, error) {
 	return nil, errors.New("listen in the network of the local cluster: it exists only on Linux")
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// These are limits of a load, which is for measurements on one machine and not for stress tests.
+// These are limits on a load, which is for measurements on one machine, not for stress tests.
 const (
 	maxRate     = 2000.0
 	maxDuration = 2 * time.Hour
@@ -42,7 +42,8 @@ type LoadConfig struct {
 	Rate float64
 	// Count is the number of requests, at most 1,000,000; 0 means that only Duration ends the load.
 	Count int
-	// Duration is the duration of the load, at most 2h; 0 means that only Count ends it. Duration or Count is required.
+	// Duration is the duration of the load, at most 2h; 0 means that only Count ends the load. Duration or
+	// Count is required.
 	Duration time.Duration
 	// Timeout is the timeout of a request, at most 30s. Defaults to 10s.
 	Timeout time.Duration
@@ -126,8 +127,9 @@ type Load struct {
 	ended    chan struct{}
 }
 
-// StartLoad starts to send requests. The load ends with its count, its duration, ctx or Stop, whichever comes first. Requests in
-// progress still get their responses. An error contains the name of the invalid field of config.
+// StartLoad starts sending requests. The load ends after its count or its duration, or with ctx or Stop,
+// whichever comes first. Requests in progress still get their responses. An error contains the name of the
+// invalid field of config.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -159,27 +161,28 @@ func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 // Recent returns the counts of the whole seconds that ended within the given time, 1s to 59s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
-// Report returns everything counted so far.
+// Report returns all counts so far.
 func (l *Load) Report() Report {
 	report := l.tally.Report()
 	report.Host = l.config.Host
 	return report
 }
 
-// Stop stops sending, waits for the requests in progress and returns the final report. It can be called repeatedly.
+// Stop stops sending, waits for the requests in progress, and returns the final report. It can be called
+// repeatedly.
 func (l *Load) Stop() Report {
 	l.stop()
 	return l.Wait()
 }
 
-// Wait waits for the end of the load, then for the requests in progress, and returns the final report.
+// Wait waits for the end of the load and then for the requests in progress, and returns the final report.
 func (l *Load) Wait() Report {
 	<-l.ended
 	return l.Report()
 }
 
-// run sends each request at its scheduled time. After a delay of this machine, it immediately sends all requests that
-// are due. Latencies are measured from the scheduled time, so that they show a stall.
+// run sends each request at its scheduled time. After a delay on this machine, it immediately sends all
+// requests that are due. Latencies are measured from the scheduled time, so they include such a delay.
 func (l *Load) run(ctx context.Context) {
 	defer close(l.ended)
 	defer l.exchange.close()

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// frameEvery is the interval of the live picture. plainEvery is the interval of the plain lines that replace it without a terminal.
+	// frameEvery is the interval of the live picture. plainEvery is the interval of the plain lines that
+	// replace the picture without a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
 	// frameWindow is the period of a picture's split and rate.
@@ -88,8 +89,9 @@ func bar(fraction float64, cells int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
 }
 
-// Picture shows a live line at the bottom of a terminal, below the text that is written through it. If the output is not a
-// terminal it writes a plain line every five seconds instead. It is safe for concurrent use.
+// Picture shows a live line at the bottom of a terminal, below the text that is written through the Picture.
+// If the output is not a terminal, it writes a plain line every five seconds instead. It is safe for
+// concurrent use.
 type Picture struct {
 	out   io.Writer
 	width func() (columns int, terminal bool)

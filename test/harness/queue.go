@@ -26,8 +26,8 @@ type Queue struct {
 	listener net.Listener
 }
 
-// StartQueue starts a Redis server that stores everything in memory, on an unused loopback port, and makes it reachable
-// for pods. Stop ends it. It requires "redis-server" and "redis-cli".
+// StartQueue starts a Redis server that stores everything in memory, on an unused loopback port, and makes
+// the server reachable for pods. Stop ends the server. "redis-server" and "redis-cli" are required.
 func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (q *Queue) DoneBy(ctx context.Context, version string) (int, error) {
 	return q.number(ctx, "HGET", queueStream+":versions", version)
 }
 
-// Taken returns the number of jobs that were taken and are not completed.
+// Taken returns the number of jobs that were taken but are not completed.
 func (q *Queue) Taken(ctx context.Context) (int, error) {
 	answer, err := q.command(ctx, "XPENDING", queueStream, "workers")
 	if err != nil {
@@ -101,7 +101,7 @@ func (q *Queue) number(ctx context.Context, args ...string) (int, error) {
 	return strconv.Atoi(answer)
 }
 
-// command runs a command of Redis, and returns its response.
+// command runs a Redis command, and returns its response.
 func (q *Queue) command(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-p", q.port}, args...)...).CombinedOutput()
 	text := strings.TrimSpace(string(out))

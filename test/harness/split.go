@@ -46,7 +46,7 @@ func (s Split) Fraction(version string) float64 {
 	return 0
 }
 
-// Percents rounds the shares so that their sum is 100. The order is the order of the split.
+// Percents rounds the shares so that their sum is 100. The order is the same as in the split.
 func (s Split) Percents() []int {
 	percents, order, left := make([]int, len(s)), make([]int, len(s)), 100
 	for i, share := range s {

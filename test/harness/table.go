@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// WriteTable writes the numbers of sent, answered and failed requests of each report, for each phase with requests and in total.
-// Below each row, it writes the versions that answered, with their shares and latencies. The failures with details follow.
+// WriteTable writes the numbers of sent, answered, and failed requests of each report, for each phase with
+// requests and in total. Below each row, it writes the versions that answered, with their shares and
+// latencies. At the end, it writes the failures with details.
 func WriteTable(out io.Writer, reports ...Report) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "HOST\tPHASE\tVERSION\tSENT\tANSWERED\tFAILED\tSHARE\tP50\tP99\tMAX")

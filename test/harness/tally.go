@@ -28,7 +28,7 @@ type Tally struct {
 	failed   int
 }
 
-// Ticket identifies a request in progress. Send returns the ticket; the caller passes it to Done once.
+// Ticket identifies a request in progress. Send returns the ticket; the caller passes it to Done exactly once.
 type Ticket struct {
 	phase *phase
 	sent  time.Time
@@ -52,14 +52,15 @@ type phase struct {
 	versions map[string]*hdrhistogram.Histogram
 }
 
-// second contains the counts of one second of the wall clock. Its index is the number of the second, which distinguishes it from
-// an earlier round of the ring buffer.
+// second contains the counts of one second of wall clock time. Its index is the number of the second, which
+// distinguishes the second from one in an earlier round of the ring buffer.
 type second struct {
 	index  int64
 	counts Counts
 }
 
-// NewTally begins the first phase at now. It keeps the details of at most keep failures, and counts all failures.
+// NewTally begins the first phase at now. It keeps the details of no more than keep failures, but counts all
+// failures.
 func NewTally(firstPhase string, now time.Time, keep int) *Tally {
 	l := &Tally{keep: keep}
 	l.Mark(firstPhase, now)
@@ -89,7 +90,7 @@ func (l *Tally) Send(now time.Time) Ticket {
 	return Ticket{phase: l.current, sent: now}
 }
 
-// Done counts the outcome of the request of a ticket.
+// Done counts the outcome of a ticket's request.
 func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *Tally) Failed() int {
 	return l.failed
 }
 
-// Report returns everything counted so far.
+// Report returns all counts so far.
 func (l *Tally) Report() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +169,7 @@ func (p *phase) record(version string, took time.Duration) {
 		p.versions[version] = newHistogram()
 	}
 	micros := min(max(took, time.Microsecond), histogramMax).Microseconds()
-	_ = p.latency.RecordValue(micros) // The value is within the bounds of the histogram, so that this cannot fail.
+	_ = p.latency.RecordValue(micros) // The value is within the bounds of the histogram, so this cannot fail.
 	_ = p.versions[version].RecordValue(micros)
 }
 
@@ -203,9 +204,10 @@ func latencyOf(histogram *hdrhistogram.Histogram) Latency {
 	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(histogram.Max()) * time.Microsecond}
 }
 
-// Counts are the outcomes of the requests of a phase or a period. Requests in progress are in Sent, but neither in Answered nor in Failed.
+// Counts are the outcomes of the requests in a phase or a period. Requests in progress are in Sent, but
+// neither in Answered nor in Failed.
 type Counts struct {
-	// Sent is the number of sent requests. Only their answers show the version.
+	// Sent is the number of sent requests. The version is known only for answered requests.
 	Sent int
 	// Answered is the number of successful answers.
 	Answered int
@@ -296,7 +298,7 @@ type Report struct {
 	Phases []Phase
 	// Total contains the counts of all phases.
 	Total Phase
-	// Failures are the first failures, in the order in which they ended. Their number is limited.
+	// Failures are the first failures, in the order in which the requests ended. Their number is limited.
 	Failures []Failure
 	// FailuresOmitted is the number of failures without details.
 	FailuresOmitted int

@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// entry is a request of a history, or a mark of a phase before the next request.
+// entry is a request in a history, or the mark of a phase before the next request.
 type entry struct {
 	mark    string
 	at      time.Duration
@@ -106,17 +106,17 @@ func TestRecentForgets(t *testing.T) {
 		entry{at: 0, outcome: good("1.0.0")},
 		entry{at: 3 * time.Second, outcome: good("1.0.0")},
 		entry{at: 4 * time.Second, outcome: good("1.1.0")},
-		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // This is in the second that has not ended.
+		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // This is in the second that has not ended yet.
 	)
 	for name, test := range map[string]struct {
 		after  time.Duration
 		within time.Duration
 		want   map[string]VersionCounts
 	}{
-		"two seconds":    {after: 5 * time.Second, within: 2 * time.Second, want: map[string]VersionCounts{"1.0.0": {Answered: 1}, "1.1.0": {Answered: 1}}},
-		"one at least":   {after: 5 * time.Second, within: 0, want: map[string]VersionCounts{"1.1.0": {Answered: 1}}},
-		"everything":     {after: 6 * time.Second, within: time.Hour, want: map[string]VersionCounts{"1.0.0": {Answered: 2}, "1.1.0": {Answered: 2}}},
-		"a minute later": {after: 66 * time.Second, within: time.Hour},
+		"two seconds":         {after: 5 * time.Second, within: 2 * time.Second, want: map[string]VersionCounts{"1.0.0": {Answered: 1}, "1.1.0": {Answered: 1}}},
+		"at least one second": {after: 5 * time.Second, within: 0, want: map[string]VersionCounts{"1.1.0": {Answered: 1}}},
+		"everything":          {after: 6 * time.Second, within: time.Hour, want: map[string]VersionCounts{"1.0.0": {Answered: 2}, "1.1.0": {Answered: 2}}},
+		"a minute later":      {after: 66 * time.Second, within: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tally.Recent(start.Add(test.after), test.within).Versions
@@ -168,15 +168,15 @@ func TestSplit(t *testing.T) {
 		want     []string
 		percents []int
 	}{
-		"nothing":            {},
-		"zero":               {answered: map[string]int{"1.0.0": 0}},
-		"one":                {answered: map[string]int{"1.0.0": 7}, want: []string{"1.0.0"}, percents: []int{100}},
-		"semantic order":     {answered: map[string]int{"1.10.0": 1, "1.9.0": 1}, want: []string{"1.9.0", "1.10.0"}, percents: []int{50, 50}},
-		"prerelease first":   {answered: map[string]int{"1.0.0": 9, "1.0.0-rc.1": 1}, want: []string{"1.0.0-rc.1", "1.0.0"}, percents: []int{10, 90}},
-		"other names last":   {answered: map[string]int{"main": 1, "1.0.0": 1, "dev": 2}, want: []string{"1.0.0", "dev", "main"}, percents: []int{25, 50, 25}},
-		"thirds sum to 100":  {answered: map[string]int{"1.0.0": 1, "2.0.0": 1, "3.0.0": 1}, want: []string{"1.0.0", "2.0.0", "3.0.0"}, percents: []int{34, 33, 33}},
-		"the largest gains":  {answered: map[string]int{"1.0.0": 901, "2.0.0": 99}, want: []string{"1.0.0", "2.0.0"}, percents: []int{90, 10}},
-		"equal but for meta": {answered: map[string]int{"1.0.0+b": 1, "1.0.0+a": 1}, want: []string{"1.0.0+a", "1.0.0+b"}, percents: []int{50, 50}},
+		"nothing":                         {},
+		"zero":                            {answered: map[string]int{"1.0.0": 0}},
+		"one":                             {answered: map[string]int{"1.0.0": 7}, want: []string{"1.0.0"}, percents: []int{100}},
+		"semantic order":                  {answered: map[string]int{"1.10.0": 1, "1.9.0": 1}, want: []string{"1.9.0", "1.10.0"}, percents: []int{50, 50}},
+		"prerelease first":                {answered: map[string]int{"1.0.0": 9, "1.0.0-rc.1": 1}, want: []string{"1.0.0-rc.1", "1.0.0"}, percents: []int{10, 90}},
+		"other names last":                {answered: map[string]int{"main": 1, "1.0.0": 1, "dev": 2}, want: []string{"1.0.0", "dev", "main"}, percents: []int{25, 50, 25}},
+		"thirds sum to 100":               {answered: map[string]int{"1.0.0": 1, "2.0.0": 1, "3.0.0": 1}, want: []string{"1.0.0", "2.0.0", "3.0.0"}, percents: []int{34, 33, 33}},
+		"the largest share is rounded up": {answered: map[string]int{"1.0.0": 901, "2.0.0": 99}, want: []string{"1.0.0", "2.0.0"}, percents: []int{90, 10}},
+		"equal except for build metadata": {answered: map[string]int{"1.0.0+b": 1, "1.0.0+a": 1}, want: []string{"1.0.0+a", "1.0.0+b"}, percents: []int{50, 50}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			split := SplitOf(test.answered)

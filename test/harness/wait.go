@@ -12,8 +12,8 @@ const (
 	defaultPoll = 200 * time.Millisecond
 )
 
-// Poll checks a condition once. done ends the wait, and detail describes the observed state. A failed check is
-// repeated, because servers restart and objects may not exist yet, unless Permanent wraps its error.
+// Poll checks a condition once. done ends the wait, and detail describes the observed state. A failed check
+// is repeated unless Permanent wraps its error, because servers restart and objects may not exist yet.
 type Poll func(ctx context.Context) (done bool, detail string, err error)
 
 // Waiter waits for conditions. The zero value is ready to use.
@@ -29,8 +29,8 @@ func WaitFor(ctx context.Context, what string, poll Poll) error {
 	return Waiter{}.For(ctx, what, poll)
 }
 
-// For calls poll immediately and then repeatedly, until it is done, its error is permanent or ctx ends. If ctx has no
-// deadline, the wait ends after two minutes. The error contains what was awaited and the last detail.
+// For calls poll immediately and then repeatedly, until poll is done, its error is permanent, or ctx ends. If
+// ctx has no deadline, the wait ends after two minutes. The error contains the text what and the last detail.
 func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

@@ -25,7 +25,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are limits of concurrent work, which each case reaches: calls and queries for one namespace, and deliveries.
+// These are the limits of concurrent work, which each case reaches: calls and queries for one namespace, and
+// deliveries.
 const (
 	manyCalls      = 16
 	manyQuestions  = 8
@@ -56,7 +57,7 @@ func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	return urls
 }
 
-// call makes the maximum number of concurrent calls of hooks of a namespace.
+// call makes the maximum number of concurrent hook calls of a namespace.
 func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool, err := hook.NewPool(hook.Options{Policy: loopback(t), Wait: func(int) time.Duration { return time.Hour }})
@@ -105,7 +106,7 @@ const (
 	sample = `{"metric":{"a":""},"value":[0,"1"]}`
 )
 
-// measure takes the maximum number of concurrent measurements of a namespace.
+// measure makes the maximum number of concurrent measurements of a namespace.
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
 	notified := make(chan types.NamespacedName, manyQuestions)
@@ -143,7 +144,7 @@ var signing = []byte("signs")
 func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, element, last string) error {
 	t.Helper()
 	block := []byte(strings.Repeat(element, max(1, 1<<16/len(element))))
-	text := func() io.Reader { // The text belongs to the sender, so that only the part that the manager stores counts.
+	text := func() io.Reader { // The text belongs to the sender, so only the part that the manager stores counts.
 		n := (size - len(first) - len(last)) / len(element)
 		return &repeated{rest: []byte(first), element: block, more: n * len(element), last: []byte(last)}
 	}
@@ -184,7 +185,7 @@ func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, 
 	return refused
 }
 
-// repeated reads a beginning, then an element repeatedly up to a number of bytes, and an end.
+// repeated reads a beginning, then an element repeatedly up to a number of bytes, and finally an end.
 type repeated struct {
 	rest, element []byte
 	more          int

@@ -1,5 +1,5 @@
-// Package hostile tests input with which a tenant, or a server of a tenant, could make the manager slow or make it use
-// much memory.
+// Package hostile tests input with which a tenant, or a tenant's server, could slow down the manager or make
+// it use too much memory.
 package hostile
 
 import (
@@ -38,16 +38,17 @@ const (
 	// limit is the maximum peak memory of a case, including its whole process, for the manager without the race detector. The
 	// race detector delays the release of memory: see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
-	// collected is the memory limit of the garbage collector. The manager has such a limit too, which follows from the limit of
-	// its container. Otherwise the peak would depend on the load of the machine. Memory in use can still exceed the limit, and
-	// on a busy machine the collector is late, so that there is a margin.
+	// collected is the memory limit of the garbage collector. The manager also has such a limit, which
+	// follows from the memory limit of its container. Without it, the peak would depend on the load of the
+	// machine. Memory in use can still exceed the limit, and on a busy machine the garbage collector is late,
+	// so there is a margin.
 	collected = limit / 16 * 12
 	// secret is the maximum size of a Secret in the API server.
 	secret = 1 << 20
 )
 
-// cases are the cases by name. Each case is called with a context that ends soon, and must return soon after that with
-// an error.
+// cases are the cases by name. Each case is called with a context that ends soon, and must return with an
+// error soon after the context has ended.
 var cases = map[string]func(context.Context, testing.TB) error{
 	"a GitHub App's key of a whole Secret": func(_ context.Context, t testing.TB) error {
 		_, err := github.ReadCredential(map[string][]byte{"appID": []byte("1"), "privateKey": largest(t, certstest.KeyPEM)}, "acme")
@@ -117,13 +118,13 @@ var cases = map[string]func(context.Context, testing.TB) error{
 	"answers of Prometheus, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, packed(vector+"[", sample+",", sample+"]}}"))
 	},
-	"answers of Prometheus that are as large as they may be": func(ctx context.Context, t testing.TB) error {
+	"answers of Prometheus with the maximum size": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector+"[", sample+",", sample+"]}}"))
 	},
 	"answers of Prometheus of one deep sample": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector, "[", ""))
 	},
-	"warnings of Prometheus without number": func(ctx context.Context, t testing.TB) error {
+	"countless warnings of Prometheus": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(`{"status":"success","warnings":[`, `"",`, `""],"data":{"resultType":"vector","result":[]}}`))
 	},
 	"answers of Prometheus that never end": func(ctx context.Context, t testing.TB) error {
@@ -138,13 +139,13 @@ var cases = map[string]func(context.Context, testing.TB) error{
 	"answers of web metrics of countless lists": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "[0],", "[0]]"))
 	},
-	"answers of web metrics that are deep": func(ctx context.Context, t testing.TB) error {
+	"answers of web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("", "[", ""))
 	},
 	"answers of web metrics that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, endless)
 	},
-	"deliveries of the longest payload that anybody sends": func(ctx context.Context, t testing.TB) error {
+	"unsigned deliveries of the longest payload": func(ctx context.Context, t testing.TB) error {
 		return deliver(ctx, t, []byte("guessed"), github.MaxPayload, "[", "{},", "{}]")
 	},
 	"signed deliveries of the longest payload": func(ctx context.Context, t testing.TB) error {
@@ -157,7 +158,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		}
 		return deliver(ctx, t, signing, 2<<20, "{", fields.String(), `"a":0}`)
 	},
-	"signed deliveries of countless fields, that are kept": func(ctx context.Context, t testing.TB) error {
+	"signed deliveries of countless fields that are kept": func(ctx context.Context, t testing.TB) error {
 		return deliver(ctx, t, signing, 1<<20, "{", `"a":[[],{}],`, `"a":0}`)
 	},
 }
@@ -205,8 +206,8 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 	return registry.New(registry.Options{Outbound: registrytest.Outbound()}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
 }
 
-// measureAll takes the maximum number of concurrent measurements of the manager, for hosts and namespaces that share its
-// workers, and returns an error if an answer is wrong.
+// measureAll makes the manager's maximum number of concurrent measurements, for hosts and namespaces that
+// share its workers, and returns an error if an answer is wrong.
 func measureAll(ctx context.Context, t testing.TB, text string) error {
 	t.Helper()
 	const hosts, each = 4, 8
@@ -281,8 +282,8 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestHostile runs each case in a separate process. It must return soon after its context has ended, and its heap must
-// never exceed the limit.
+// TestHostile runs each case in a separate process. The case must return soon after its context has ended,
+// and the heap must never exceed the limit.
 func TestHostile(t *testing.T) {
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -330,5 +331,5 @@ func TestPlay(t *testing.T) {
 	for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
 		err = wrapped
 	}
-	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never decreases, so that it is the maximum.
+	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never decreases, so it is the maximum.
 }

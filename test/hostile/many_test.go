@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// These are limits of concurrent work: polls of GitHub, scans of registries, and scans of one registry for one
+// These are the limits of concurrent work: GitHub polls, registry scans, and scans of one registry for one
 // namespace.
 const (
 	manyPolls = 16
@@ -56,8 +56,8 @@ func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	return refused
 }
 
-// nested returns a handler that responds with pull requests whose repositories have parents. count is their total
-// number.
+// nested returns a handler that responds with pull requests whose repositories have parents. count is the
+// total number of pull requests.
 func nested(count int) http.HandlerFunc {
 	const depth = 4000
 	one := `{"head":{"repo":` + strings.Repeat(`{"parent":`, depth) + `{}` + strings.Repeat("}", depth) + `}}`

@@ -23,17 +23,17 @@ import (
 // root is the root of the repository, relative to this package.
 const root = "../.."
 
-// maxFiles is the maximum number of files of a package, without tests and generated files.
+// maxFiles is the maximum number of files in a package, without tests and generated files.
 const maxFiles = 20
 
-// unlisted are the packages whose comment does not list their files yet. Only remove packages from this list.
+// unlisted are the packages whose comment does not list their files yet. Do not add packages to this list.
 var unlisted []string
 
-// large are the packages with more than maxFiles files. Only remove packages from this list.
+// large are the packages with more than maxFiles files. Do not add packages to this list.
 var large []string
 
-// TestPackageComments checks that the comment of a package lists exactly its files, except tests, generated files, and a file
-// that only contains the comment (doc.go).
+// TestPackageComments checks that a package's comment lists exactly the package's files, except tests,
+// generated files, and a file that contains only the comment (doc.go).
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -51,8 +51,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure checks that the packages that "make race" omits have no races: they start no goroutines, and do not share state
-// between goroutines of their callers.
+// TestPure checks that the packages that "make race" omits cannot have races: they start no goroutines, and
+// do not share state between goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -114,7 +114,7 @@ func TestImpure(t *testing.T) {
 	}
 }
 
-// impure describes the state that the files of a package share between goroutines. The files are given by name.
+// impure describes the state that a package's files share between goroutines. The files are given by name.
 func impure(t *testing.T, texts map[string]string) (faults []string) {
 	t.Helper()
 	files, parsed := token.NewFileSet(), map[string]*ast.File{}
@@ -141,7 +141,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s %s", files.Position(at), fmt.Sprintf(format, args...)))
 	}
 	change := func(e ast.Expr) {
-		// A name that is declared in the same file is resolved. A name of another file is not.
+		// A name that is declared in the same file is resolved. A name from another file is not.
 		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
 			note(name.Pos(), "changes the variable %s of the package", name.Name)
 		}
@@ -236,7 +236,7 @@ type pkg struct {
 	files         []string
 }
 
-// These match the names of files of the package: at the start of a line of a list, and in text without a folder.
+// These match the names of the package's files: at the start of a line in a list, and in text without a folder.
 var (
 	listed    = regexp.MustCompile(`^\t(\w+\.go)\b`)
 	mentioned = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
@@ -267,7 +267,8 @@ func (p pkg) differences() (missing, extra []string) {
 	return missing, extra
 }
 
-// packages returns the packages of the product, its tools and its tests that have a file other than tests, by path.
+// packages returns the packages of the product, its tools, and its tests that contain files other than tests,
+// by path.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	found := map[string]*pkg{}
@@ -316,7 +317,8 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// packageComment returns the text of a package comment. It is empty if the comment only contains a build constraint.
+// packageComment returns the text of a package comment. It returns "" if the comment contains only a build
+// constraint.
 func packageComment(doc *ast.CommentGroup) string {
 	if doc == nil || len(doc.List) == 1 && constraint.IsGoBuild(doc.List[0].Text) {
 		return ""

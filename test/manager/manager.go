@@ -1,7 +1,7 @@
-// Package manager runs the controllers of Microservices and of their releases against the API server of test/apiserver,
-// for tests of user actions. Deployments are available when they exist, unless the version of their image ends in
-// "-broken". [Cluster.Offer] writes the versions that an ImagePolicy offers. There are no routes: without a
-// NetworkPolicy, nothing must be confirmed.
+// Package manager runs the Microservice and VersionedMicroservice controllers against the API server of
+// test/apiserver, for tests of user actions. Deployments are available as soon as they exist, unless the
+// version of their image ends in "-broken". [Cluster.Offer] writes the versions that an ImagePolicy offers.
+// There are no routes: without a NetworkPolicy, nothing needs to be confirmed.
 package manager
 
 import (
@@ -38,8 +38,8 @@ const interval = 100 * time.Millisecond
 // Cluster is an API server with a running manager.
 type Cluster struct{ *apiserver.Env }
 
-// Run starts an API server with admission policies and the manager, sets *cluster, runs the tests, stops both, and
-// returns the exit code for os.Exit. The functions in change modify the options of the API server.
+// Run starts an API server with admission policies, and the manager. It sets *cluster, runs the tests, stops
+// both, and returns the exit code for os.Exit. The functions in change modify the API server's options.
 func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) int {
 	flag.Parse()
 	options := apiserver.Options{Policies: true}
@@ -84,7 +84,7 @@ func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Clu
 		Scheme: env.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Cache: options,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make manager: %w", err)
+		return nil, fmt.Errorf("create manager: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	if err := microservice.SetupWithManager(mgr, microservice.Options{Metrics: registry}); err != nil {
@@ -101,7 +101,7 @@ func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Clu
 	go func() {
 		defer close(ended)
 		if err := mgr.Start(ctx); err != nil {
-			panic(fmt.Sprintf("manager of the tests: %v", err))
+			panic(fmt.Sprintf("run the tests' manager: %v", err))
 		}
 	}()
 	return c, nil
@@ -146,7 +146,7 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 	}
 }
 
-// readyPods creates and deletes pods of a Deployment so that n pods are ready.
+// readyPods creates and deletes a Deployment's pods so that n pods are ready.
 func (c *Cluster) readyPods(ctx context.Context, d *appsv1.Deployment, n int) error {
 	var pods corev1.PodList
 	if err := c.Client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
@@ -184,8 +184,8 @@ func (c *Cluster) setReady(ctx context.Context, pod *corev1.Pod) error {
 	return c.Client.Status().Update(ctx, pod)
 }
 
-// Microservice creates a Microservice with the name, two replicas, an ImagePolicy of the same name, and the given
-// canary steps.
+// Microservice creates a Microservice with the given name and canary steps, two replicas, and an ImagePolicy
+// with the same name.
 func (c *Cluster) Microservice(t testing.TB, namespace, name string, steps ...v1alpha1.CanaryStep) {
 	t.Helper()
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

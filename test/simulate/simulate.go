@@ -1,4 +1,4 @@
-// Package simulate runs random histories in tests. Each history is generated from a seed, many histories are run
+// Package simulate runs random histories in tests. Each history is generated from a seed, many histories run
 // concurrently, and a failing history is shortened.
 package simulate
 
@@ -42,7 +42,7 @@ type Count struct {
 	N    int
 }
 
-// Play defines how a test runs the history of a seed.
+// Play defines how a test runs a seed's history.
 type Play struct {
 	// Package is the folder of the test, for the command that replays a history.
 	Package string
@@ -50,10 +50,10 @@ type Play struct {
 	Quick, Usual int
 	// GC is the garbage collection target percentage during the test, as in debug.SetGCPercent.
 	GC int
-	// Seed runs the history of a seed. It counts the same things in the same order each time, and must be safe for
-	// concurrent use.
+	// Seed runs a seed's history. It must count the same things in the same order each time, and must be safe
+	// for concurrent use.
 	Seed func(seed uint64) ([]Count, error)
-	// Shrink makes the failing history of a seed as short as possible. It returns the failure of the history and its
+	// Shrink makes a seed's failing history as short as possible. It returns the history's failure and
 	// description.
 	Shrink func(seed uint64) (err error, history string)
 }
@@ -61,8 +61,8 @@ type Play struct {
 // progressEvery is the time between two lines of progress.
 const progressEvery = 10 * time.Second
 
-// Run runs the histories concurrently, as many as there are processors, until one fails. It logs the progress and the
-// counts. For a failure it logs the seed, the history, and a command that replays it.
+// Run runs the histories, as many concurrently as there are processors, until one fails. It logs the progress
+// and the counts. After a failure, it logs the seed, the history, and a command that replays the history.
 func (h Histories) Run(t *testing.T, p Play) {
 	t.Helper()
 	n, from := h.chosen(p, testing.Short(), uint64(time.Now().UnixNano()))
@@ -132,7 +132,7 @@ func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64)
 	return p.Usual, 1
 }
 
-// add returns the sum of the counts of the same things.
+// add returns the sums of the counts of the same things.
 func add(sum, counts []Count) []Count {
 	if sum == nil {
 		return counts

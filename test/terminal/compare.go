@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// ages matches the parts of an output that differ between two calls of a command without a change.
+// ages matches the parts of an output that differ between two calls of a command even if nothing changes.
 var ages = regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`)
 
 // ageless returns a text without ages and with single spaces, because ages affect the width of columns.
@@ -21,7 +21,7 @@ func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }
 
-// contains returns the wanted parts that a text lacks. It ignores ages.
+// contains returns the wanted parts that are missing from a text. It ignores ages.
 func contains(text string, wanted ...string) (faults []string) {
 	text = ageless(text)
 	for _, w := range wanted {
@@ -78,7 +78,7 @@ func (s *Stage) ofService(v view.Service) (faults []string) {
 	return faults
 }
 
-// ofRelease compares a release with its row of the status.
+// ofRelease compares a release with its row in the status.
 func ofRelease(r view.Release, g *v1alpha1.ReleaseGroup, want *v1alpha1.Release) (faults []string) {
 	if r.Name != want.VersionedMicroservice || r.Version != want.SemVer.Version || r.Status != string(want.Status) {
 		faults = append(faults, fmt.Sprintf("release %s %s %s, the object has %s %s %s", r.Name, r.Version, r.Status, want.VersionedMicroservice, want.SemVer.Version, want.Status))
@@ -98,7 +98,7 @@ func ofRelease(r view.Release, g *v1alpha1.ReleaseGroup, want *v1alpha1.Release)
 	return faults
 }
 
-// ofHosts compares the hosts of a group with the status of the NetworkPolicy.
+// ofHosts compares a group's hosts with the NetworkPolicy's status.
 func ofHosts(g view.Group, domains []v1alpha1.DomainStatus) (faults []string) {
 	for _, d := range domains {
 		if d.Group != g.Slug {
@@ -112,7 +112,7 @@ func ofHosts(g view.Group, domains []v1alpha1.DomainStatus) (faults []string) {
 	return faults
 }
 
-// ofPods compares the pods of a release with the existing ones.
+// ofPods compares a release's pods with the existing pods.
 func (s *Stage) ofPods(r view.Release) (faults []string) {
 	s.Helper()
 	var list corev1.PodList

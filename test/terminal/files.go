@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 )
 
-// manifest writes an object to a file in the form that a user would write, and returns its path.
+// manifest writes an object to a file in the form that a user would write, and returns the file's path.
 func (s *Stage) manifest(o client.Object) string {
 	s.Helper()
 	gvk, err := s.Client.GroupVersionKindFor(o)
@@ -50,7 +50,7 @@ func (s *Stage) manifest(o client.Object) string {
 	return file
 }
 
-// offline runs the commands that need no cluster.
+// offline runs the commands that do not need a cluster.
 func (s *Stage) offline() {
 	s.Helper()
 	s.want(cli.ExitYes, []string{"hlnr "}, "version")
@@ -128,7 +128,7 @@ func (s *Stage) doctor() {
 	file := filepath.Join(s.TempDir(), "report.tar.gz")
 	s.want(s.Doctor, []string{"report written to " + file}, "doctor", "--report", file)
 	if names := s.archive(file); !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, s.Name) }) {
-		s.Errorf("the report contains %q, and nothing about %s", names, s.Name)
+		s.Errorf("the report contains %q, but nothing about %s", names, s.Name)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// window is a terminal of tmux that runs one program.
+// window is a tmux terminal that runs one program.
 type window struct {
 	*Stage
 	socket string
@@ -87,11 +87,11 @@ func (s *Stage) live() {
 	w.shows(s.Name, "1.3.0  canary", "1.2.0  active", "10 %", "waits for approval", "q quit", "c continue")
 	for _, width := range []int{20, 80, 200} {
 		w.resize(width, 30)
-		// The whole help is shown only if there is enough room. Its first key is always shown.
+		// The full help is shown only if there is enough space. Its first key is always shown.
 		w.shows(s.Name, "1.3.0", "q quit")
 		for line := range strings.SplitSeq(w.screen(), "\n") {
 			if n := utf8.RuneCountInString(line); n > width {
-				s.Errorf("a line of %d in a window of %d: %q", n, width, line)
+				s.Errorf("a line with width %d in a window with width %d: %q", n, width, line)
 			}
 		}
 		w.press("c")

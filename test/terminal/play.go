@@ -92,7 +92,7 @@ func (s *Stage) first() {
 	s.tree()
 }
 
-// canary runs the steps of 1.1.0, with all commands that read.
+// canary runs the steps of 1.1.0, with all read-only commands.
 func (s *Stage) canary() {
 	followed := s.follow()
 	s.publish("1.1.0", false)

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// readAll runs all commands that only read, while a canary waits for approval at 10 %, next to an active release.
+// readAll runs all read-only commands while a canary waits for approval at 10 %, next to an active release.
 func (s *Stage) readAll(active, canary string) {
 	s.Helper()
 	s.status()
@@ -42,7 +42,7 @@ func (s *Stage) status() {
 			if g.CanaryWeight != nil {
 				share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 			}
-			// A sentence that is longer than the width of a terminal is not truncated, because the output is not a terminal.
+			// A sentence that is longer than a terminal's width is not truncated, because the output is not a terminal.
 			line := strings.Join([]string{g.Name, g.Active, g.Canary, share}, " ")
 			if i == 0 {
 				line = s.Name + " " + line
@@ -62,7 +62,7 @@ func (s *Stage) status() {
 	s.want(cli.ExitYes, []string{"NAMESPACE", s.Namespace}, "status", "-A")
 }
 
-// tree compares releases, shares, checks and pods.
+// tree compares releases, shares, checks, and pods.
 func (s *Stage) tree() {
 	s.Helper()
 	compare(s, func(text string, v view.Service) []string {
@@ -113,7 +113,7 @@ func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.eventually(code, nil, args...)
 }
 
-// whyHost asks about the host of a group with two releases, as URL and as host.
+// whyHost asks about the host of a group with two releases, as a URL and as a host name.
 func (s *Stage) whyHost(active, canary string) {
 	s.Helper()
 	g, _ := row(s.microservice(), active)
@@ -164,7 +164,7 @@ func (s *Stage) history(versions ...string) {
 	}, "history", s.Name)
 }
 
-// events compares the events with those of the API server.
+// events compares the events with the API server's events.
 func (s *Stage) events() {
 	s.Helper()
 	compare(s, func(text string, v view.Events) []string {
@@ -188,7 +188,7 @@ func (s *Stage) events() {
 	}, "events", s.Name)
 }
 
-// logs reads the logs of a release, or expects an error if there is no kubelet.
+// logs reads a release's logs, or expects an error if there is no kubelet.
 func (s *Stage) logs(version string) {
 	s.Helper()
 	if s.Log == "" {

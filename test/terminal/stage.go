@@ -1,14 +1,14 @@
-// Package terminal runs the commands of hlnr that a user runs during rollouts. It runs each command as a process against a
-// cluster with a manager, and compares the text output of the command with its JSON output, and the JSON output with the
-// objects. The end-to-end tests run the scenario on a node. The test of this package runs it on an API server, with stand-ins
-// for the kubelet and the gateway.
+// Package terminal runs the hlnr commands that a user runs during rollouts. It runs each command as a process
+// against a cluster with a manager, and compares the command's text output with its JSON output, and the JSON
+// output with the objects. The end-to-end tests run the scenario on a node. A test in cmd/heighliner runs it
+// on an API server, with stand-ins for the kubelet and the gateway.
 //
 //	stage.go    the cluster of a scenario, and calls of commands
 //	play.go     the parts of the scenario, in order
-//	read.go     the commands that only read, in the middle of a rollout
+//	read.go     the read-only commands, in the middle of a rollout
 //	files.go    the commands that check manifests
 //	live.go     tree -w on a terminal, with keys and in windows of several sizes
-//	compare.go  comparison of text, JSON and objects
+//	compare.go  comparison of text, JSON, and objects
 package terminal
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Stage is the cluster of a scenario. The Microservice, its ImagePolicy and its NetworkPolicy have the same name. The
-// ImagePolicy groups by major version, and the canary has the steps of [Steps].
+// Stage is the cluster of a scenario. The Microservice, its ImagePolicy, and its NetworkPolicy have the same
+// name. The ImagePolicy groups by major version, and the canary has the steps that [Steps] returns.
 type Stage struct {
 	*testing.T
 	// Client reads the objects without a cache.
@@ -40,14 +40,14 @@ type Stage struct {
 	Hlnr, Kubeconfig string
 	// Namespace and Name identify the Microservice and the policies.
 	Namespace, Name string
-	// Objects are created after the first version was pushed.
+	// Objects are created after the first version has been pushed.
 	Objects []client.Object
 	// Push makes a version available in the registry. A broken version never becomes ready.
 	Push func(version string, broken bool)
-	// Host returns the host of a group, by its slug. Gateway is the Gateway of its route, as namespace/name.
+	// Host returns a group's host, by the group's slug. Gateway is the Gateway of its route, as namespace/name.
 	Host    func(group string) string
 	Gateway string
-	// Log is a part of the log of each pod. It is empty if there is no kubelet, so that logs cannot be read.
+	// Log is part of each pod's log. It is empty if there is no kubelet and logs therefore cannot be read.
 	Log string
 	// Doctor is the expected exit code of doctor.
 	Doctor cli.Code
@@ -69,13 +69,13 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// call runs the program in the namespace of the scenario, with an input.
+// call runs the program in the scenario's namespace, with an input.
 func (s *Stage) call(input string, args ...string) Result {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
 	defer cancel()
 	cluster := []string{"--kubeconfig", s.Kubeconfig, "-n", s.Namespace}
-	if args[0] == "__complete" { // The word to complete is last.
+	if args[0] == "__complete" { // The word to complete comes last.
 		args = slices.Insert(slices.Clone(args), len(args)-1, cluster...)
 	} else {
 		args = append(slices.Clone(args), cluster...)
@@ -167,7 +167,7 @@ func (s *Stage) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// row returns the release of a version, with its group, or nil.
+// row returns a version's release, with its group, or nil.
 func row(ms *v1alpha1.Microservice, version string) (*v1alpha1.ReleaseGroup, *v1alpha1.Release) {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]

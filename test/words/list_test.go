@@ -2,8 +2,9 @@ package words
 
 // banned are the words and phrases that this tree must not use, with their replacements.
 //
-// A phrase is matched word by word, in lower case, within a sentence. "a/b" matches either word, "~" matches up to one word of
-// any kind, and "!a/b" excludes these words before or after the phrase. A colon belongs to its word.
+// A phrase is matched word by word, in lower case, within a sentence. "a/b" matches either word, "~" matches
+// up to one word of any kind, and "!a/b" excludes these words before or after the phrase. A colon is part of
+// its word.
 var banned = []struct{ phrase, write string }{
 	// Concepts.
 	{"comer/comers", "release, incoming group"},
@@ -61,7 +62,7 @@ var banned = []struct{ phrase, write string }{
 	{"a/its/the/with verdict", "exits non-zero on failure; result, decision"},
 }
 
-// exceptions are the places in which a word of the list is allowed.
+// exceptions are the places in which a word from the list is allowed.
 var exceptions = []struct{ path, phrase, why string }{
 	{"test/words/", "", "the list"},
 	{"docs/design/api-changes.md", "", "names what was renamed"},

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// token is a word of a text in lower case, with its position. joined reports whether only space, or the start of a comment line, precedes the word.
+// token is a word of a text in lower case, with its position. joined reports whether the word is preceded
+// only by space or by the start of a comment line.
 type token struct {
 	word   string
 	joined bool
@@ -120,7 +121,8 @@ func (m matcher) find(path, text string) []hit {
 	return found
 }
 
-// match returns the number of words of the phrase at the start of a text, or 0 if the phrase does not match.
+// match returns the number of words that the phrase matches at the start of a text, or 0 if the phrase does
+// not match.
 func (p pattern) match(words []token, text string) int {
 	at := 0
 	for i := 0; i < len(p.steps); i++ {

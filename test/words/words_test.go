@@ -1,12 +1,13 @@
-// Package words tests the words of this tree. Identifiers, comments, messages and documents use the words of Kubernetes,
-// Gateway API and Argo Rollouts, and no words of a list of terms that were once specific to this project.
+// Package words tests the words in this tree. Identifiers, comments, messages, and documents use the words of
+// Kubernetes, Gateway API, and Argo Rollouts, and no words from a list of terms that were once specific to
+// this project.
 //
 //	list_test.go   the words and phrases, their replacements, and the exceptions
 //	match_test.go  finds phrases in a text
 //	words_test.go  reads the tree, and compares the number of hits with counts.txt
 //
-// counts.txt contains the number of remaining hits of each phrase in each folder. A number may only decrease, except
-// that files may move to another folder:
+// counts.txt contains the number of remaining hits for each phrase in each folder. A number may only
+// decrease, except that files may move to another folder:
 //
 //	make words IN=internal/release   # prints hits with file and line
 //	make words-update                # writes the current numbers, if no phrase has more hits
@@ -32,7 +33,7 @@ var (
 	update = flag.Bool("words.update", false, "write the numbers of hits to "+countsFile)
 )
 
-// root is the root of the repository, and countsFile is the file of numbers, relative to this package.
+// root is the root of the repository, and countsFile is the file with the numbers, relative to this package.
 const (
 	root       = "../.."
 	countsFile = "counts.txt"
@@ -130,7 +131,7 @@ func tree(t *testing.T) []hit {
 	})
 }
 
-// headings returns the headings of a page that are questions.
+// headings returns a page's headings that are questions.
 func headings(path, text string) []hit {
 	if !strings.HasSuffix(path, ".md") {
 		return nil

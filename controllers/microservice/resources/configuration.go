@@ -17,20 +17,20 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The kinds of a Source.
+// Kinds of a Source.
 const (
 	KindConfigMap = "ConfigMap"
 	KindSecret    = "Secret"
 )
 
-// AnnotationSource is the annotation of a copy with the name of the source object. Labels and
-// annotations of the source are not copied, because tools recognize the objects that they apply by
-// these labels and annotations.
+// AnnotationSource is the annotation on a copy that contains the name of the source object. The source's
+// labels and annotations are not copied, because tools recognize the objects that they apply by these labels
+// and annotations.
 const AnnotationSource = "hlnr.io/source"
 
-// AnnotationClaim is the annotation of a copy with the UID of the Microservice that created the copy.
-// It identifies the Microservice while the copy has no owner reference, because the release was
-// deleted and created again. It is removed from a copy that outlives its Microservice.
+// AnnotationClaim is the annotation on a copy that contains the UID of the Microservice that created the
+// copy. The annotation identifies the Microservice while the copy has no owner reference because the release
+// was deleted and created again. It is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
 // Source is a ConfigMap or Secret to whose content a pod template refers.
@@ -48,8 +48,8 @@ func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 // exist is empty.
 type Contents map[Source]string
 
-// Tracked returns the sources that are part of a release: the sources to which the template refers and
-// that spec.configuration does not exclude. The value reports whether pods start without the source.
+// Tracked returns the sources that are part of a release: the sources to which the template refers and that
+// spec.configuration does not exclude. Each value reports whether pods start without the source.
 func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
 	if c := ms.Spec.Configuration; c != nil {
@@ -82,13 +82,13 @@ func compareSources(a, b Source) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// CopyName returns the name of a release's copy of a source. Name and content of the source are
-// part of the release's name, so that the name of a copy identifies its content.
+// CopyName returns the name of a release's copy of a source. The source's name and content are part of the
+// release's name, so the name of a copy identifies its content.
 func CopyName(release string, s Source) string {
 	return release + "-" + digest(s.Kind, s.Name)[:8]
 }
 
-// rename replaces the sources in a template by the copies of the release. An optional source that does
+// rename replaces the sources in a template with the release's copies. An optional source that does
 // not exist is renamed too, because pods must not use a source that is created later.
 func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	visit(spec, func(s Source, name *string, _ bool) {
@@ -98,13 +98,13 @@ func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	})
 }
 
-// References calls found for each reference of a pod to a ConfigMap or Secret: env, envFrom, volumes
-// and projected volumes. A name that found changes is changed in the pod.
+// References calls found for each of a pod's references to a ConfigMap or Secret: in env, envFrom, volumes,
+// and projected volumes. If found changes a name, the name changes in the pod.
 func References(spec *corev1.PodSpec, found func(s Source, name *string)) {
 	visit(spec, func(s Source, name *string, _ bool) { found(s, name) })
 }
 
-// visit calls found for each reference of a pod to a ConfigMap or Secret: env, envFrom, volumes and
+// visit calls found for each of a pod's references to a ConfigMap or Secret: in env, envFrom, volumes, and
 // projected volumes.
 func visit(spec *corev1.PodSpec, found func(s Source, name *string, optional bool)) {
 	at := func(kind string, name *string, optional *bool) {
@@ -164,13 +164,12 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 	}
 }
 
-// hashed is the only key of a trimmed ConfigMap: the hash of its content. Keys that the API server
-// accepts contain no slash.
+// hashed is the only key of a trimmed ConfigMap: its value is the hash of the content. The key contains a
+// slash, which the API server does not accept in keys.
 const hashed = "hlnr.io/hash"
 
-// TrimConfigMap replaces the content of a ConfigMap by its hash. It also removes annotations, because
-// tools repeat the content in annotations, but keeps the annotations of copies. It may be called
-// repeatedly.
+// TrimConfigMap replaces the content of a ConfigMap with its hash. It also removes annotations, because tools
+// repeat the content in them, but keeps the annotations of copies. It may be called repeatedly.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil
@@ -238,11 +237,11 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 	}
 }
 
-// IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its
-// releases, and may write and delete it. release is nil if it does not exist. Labels are not
-// sufficient, because any user can set them. A copy is immutable, has the name that is computed from
-// its release and its source, and is controlled by the Microservice or by the release. Otherwise it
-// must have the claim of the Microservice, and must not be controlled by a kind outside hlnr.io.
+// IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its releases, and
+// may write and delete the object. release is nil if it does not exist. Labels are not sufficient, because
+// any user can set them. A copy is immutable, has the name that is computed from its release and its source,
+// and is controlled by the Microservice or by the release. If neither controls it, it must have the
+// Microservice's claim, and must not be controlled by a kind outside hlnr.io.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source
 	var immutable *bool
@@ -265,7 +264,7 @@ func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.Vers
 	return claimed && (by == nil || by.APIVersion == v1alpha1.GroupVersion.String())
 }
 
-// Unclaim makes a copy an ordinary object, which no Microservice manages any longer. The object keeps
+// Unclaim turns a copy into an ordinary object that no Microservice manages anymore. The object keeps
 // the annotation with the name of its source.
 func Unclaim(obj client.Object) {
 	for _, label := range []string{v1alpha1.LabelMicroservice, v1alpha1.LabelRelease} {
@@ -274,8 +273,8 @@ func Unclaim(obj client.Object) {
 	delete(obj.GetAnnotations(), AnnotationClaim)
 }
 
-// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret. They
-// are empty if there is no such label. Use IsCopy to check whether the object is a copy.
+// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret. Each is
+// empty if there is no such label. Use IsCopy to check whether the object is a copy.
 func ReleaseOfCopy(obj client.Object) (microservice, release string) {
 	l := obj.GetLabels()
 	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]

@@ -62,7 +62,8 @@ func TestGoldenConfiguredRelease(t *testing.T) {
 	}
 }
 
-// TestConfigWithoutContents checks that the identity without configuration has not changed since configuration was introduced.
+// TestConfigWithoutContents checks that the identity of a release without configuration has not changed since
+// configuration was introduced.
 func TestConfigWithoutContents(t *testing.T) {
 	t.Parallel()
 	ms := microservice(t)
@@ -75,7 +76,7 @@ func TestConfigWithoutContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if none != empty {
-		t.Errorf("no contents give %s, and empty ones %s", none, empty)
+		t.Errorf("without contents the result is %s, and with empty contents %s", none, empty)
 	}
 }
 
@@ -86,12 +87,12 @@ func TestConfigDistinguishesContents(t *testing.T) {
 	for name, c := range map[string]Contents{
 		"none":         nil,
 		"one":          {{KindConfigMap, "a"}: "x"},
-		"other hash":   {{KindConfigMap, "a"}: "y"},
+		"another hash": {{KindConfigMap, "a"}: "y"},
 		"absent":       {{KindConfigMap, "a"}: ""},
-		"other name":   {{KindConfigMap, "b"}: "x"},
+		"another name": {{KindConfigMap, "b"}: "x"},
 		"a Secret":     {{KindSecret, "a"}: "x"},
 		"two":          {{KindConfigMap, "a"}: "x", {KindConfigMap, "b"}: "x"},
-		"two together": {{KindConfigMap, "a"}: "x9:ConfigMap1:b1:x"},
+		"two sources":  {{KindConfigMap, "a"}: "x9:ConfigMap1:b1:x"},
 	} {
 		got, err := Config(&ms.Spec.Template, 0, c)
 		if err != nil {
@@ -117,7 +118,7 @@ func TestTracked(t *testing.T) {
 		"empty":          {&v1alpha1.Configuration{}, append([]string{election}, configMaps...)},
 		"ConfigMaps":     {&v1alpha1.Configuration{Track: v1alpha1.TrackConfigMaps}, append([]string{election}, configMaps...)},
 		"All":            {&v1alpha1.Configuration{Track: v1alpha1.TrackAll, Ignore: []string{"election"}}, append(slices.Clone(configMaps), secrets...)},
-		"All but one":    {&v1alpha1.Configuration{Track: v1alpha1.TrackAll, Ignore: []string{"election", "database"}}, append(slices.Clone(configMaps), secrets[0], secrets[1], secrets[3])},
+		"All except one": {&v1alpha1.Configuration{Track: v1alpha1.TrackAll, Ignore: []string{"election", "database"}}, append(slices.Clone(configMaps), secrets[0], secrets[1], secrets[3])},
 		"None":           {&v1alpha1.Configuration{Track: v1alpha1.TrackNone}, nil},
 		"one is ignored": {&v1alpha1.Configuration{Ignore: []string{"election"}}, configMaps},
 	} {
@@ -139,7 +140,8 @@ func TestTracked(t *testing.T) {
 	}
 }
 
-// TestTrackedIsNeeded checks that a source with at least one required reference is required, even if other references are optional.
+// TestTrackedIsNeeded checks that a source with at least one required reference is required, even if its
+// other references are optional.
 func TestTrackedIsNeeded(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]bool{{true, false}, {false, true}} {
@@ -160,22 +162,22 @@ func TestHashOfConfigMap(t *testing.T) {
 	hash := func(c corev1.ConfigMap) string { return HashOfConfigMap(&c) }
 	text := hash(corev1.ConfigMap{Data: map[string]string{"a": "b"}})
 	if got := hash(corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("b")}}); got != text {
-		t.Error("the same file in binaryData is another content")
+		t.Error("the same file in binaryData counts as different content")
 	}
 	if got := hash(corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"a": "b"}}); got != text {
-		t.Error("labels are content")
+		t.Error("labels count as content")
 	}
 	seen := map[string]string{}
 	for name, c := range map[string]corev1.ConfigMap{
-		"empty":        {},
-		"one":          {Data: map[string]string{"a": "b"}},
-		"other value":  {Data: map[string]string{"a": "c"}},
-		"no value":     {Data: map[string]string{"a": ""}},
-		"other key":    {Data: map[string]string{"b": "b"}},
-		"moved border": {Data: map[string]string{"a": "b1:c1:d"}},
-		"two":          {Data: map[string]string{"a": "b", "c": "d"}},
-		"bytes":        {BinaryData: map[string][]byte{"a": {0xff, 0}}},
-		"other bytes":  {BinaryData: map[string][]byte{"a": {0xfe, 0}}},
+		"empty":                                {},
+		"one":                                  {Data: map[string]string{"a": "b"}},
+		"another value":                        {Data: map[string]string{"a": "c"}},
+		"no value":                             {Data: map[string]string{"a": ""}},
+		"another key":                          {Data: map[string]string{"b": "b"}},
+		"moved boundary between key and value": {Data: map[string]string{"a": "b1:c1:d"}},
+		"two":                                  {Data: map[string]string{"a": "b", "c": "d"}},
+		"bytes":                                {BinaryData: map[string][]byte{"a": {0xff, 0}}},
+		"other bytes":                          {BinaryData: map[string][]byte{"a": {0xfe, 0}}},
 	} {
 		got := hash(c)
 		if other, ok := seen[got]; ok {
@@ -201,7 +203,7 @@ func TestTrimConfigMap(t *testing.T) {
 	for range 2 {
 		TrimConfigMap(c)
 		if got := HashOfConfigMap(c); got != hash {
-			t.Errorf("the hash of the trimmed one is %s, want %s", got, hash)
+			t.Errorf("the hash of the trimmed ConfigMap is %s, want %s", got, hash)
 		}
 	}
 	raw, err := yaml.Marshal(c)
@@ -213,13 +215,13 @@ func TestTrimConfigMap(t *testing.T) {
 	}
 	for key := range c.Data {
 		if len(validation.IsConfigMapKey(key)) == 0 {
-			t.Errorf("a user may write key %q, and be taken for trimmed", key)
+			t.Errorf("a user can write key %q, so a ConfigMap can be mistaken for a trimmed one", key)
 		}
 	}
 }
 
-// TestCopies checks that a copy belongs to one release, is immutable, and has no labels or annotations by which a
-// tool would mistake it for the original.
+// TestCopies checks that a copy belongs to one release, is immutable, and has no labels or annotations that
+// would make a tool mistake it for the original.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
@@ -233,7 +235,7 @@ func TestCopies(t *testing.T) {
 	c := CopyConfigMap(ms, "shop-1-0-0-abc", &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": {1}}})
 	s := CopySecret(ms, "shop-1-0-0-abc", &corev1.Secret{ObjectMeta: meta, Type: "example.com/own", Data: map[string][]byte{"a": {1}}})
 	if c.Name == s.Name {
-		t.Errorf("a ConfigMap and a Secret of one name have one copy name %q", c.Name)
+		t.Errorf("the copies of a ConfigMap and a Secret with the same name have the same name %q", c.Name)
 	}
 	raw, err := yaml.Marshal([]any{c, s})
 	if err != nil {
@@ -242,7 +244,7 @@ func TestCopies(t *testing.T) {
 	golden(t, "copies.yaml", string(raw))
 }
 
-// TestIsCopy checks that no object of another user counts as a copy.
+// TestIsCopy checks that no other user's object counts as a copy.
 func TestIsCopy(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
@@ -260,21 +262,21 @@ func TestIsCopy(t *testing.T) {
 	}{
 		"of the Microservice":                    {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "7") }, true, true},
 		"of the release":                         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, false, true},
-		"of a release that is not there":         {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, true, false},
+		"of a release that does not exist":       {func(c *corev1.ConfigMap) { unclaimed(c); c.OwnerReferences = by(ours, "8") }, true, false},
 		"of a previous release, claimed":         {func(c *corev1.ConfigMap) { c.OwnerReferences = by(ours, "6") }, false, true},
-		"of no one, claimed":                     {func(*corev1.ConfigMap) {}, true, true},
-		"of no one":                              {unclaimed, false, false},
+		"without an owner, claimed":              {func(*corev1.ConfigMap) {}, true, true},
+		"without an owner":                       {unclaimed, false, false},
 		"trimmed":                                {TrimConfigMap, true, true},
 		"of another kind, claimed":               {func(c *corev1.ConfigMap) { c.OwnerReferences = by("v1", "6") }, false, false},
 		"of another Microservice":                {func(c *corev1.ConfigMap) { c.Annotations[AnnotationClaim] = "5"; c.OwnerReferences = by(ours, "5") }, false, false},
-		"that can be changed":                    {func(c *corev1.ConfigMap) { c.Immutable = nil }, false, false},
-		"of another name":                        {func(c *corev1.ConfigMap) { c.Name += "0" }, false, false},
+		"mutable":                                {func(c *corev1.ConfigMap) { c.Immutable = nil }, false, false},
+		"with another name":                      {func(c *corev1.ConfigMap) { c.Name += "0" }, false, false},
 		"of another source":                      {func(c *corev1.ConfigMap) { c.Annotations[AnnotationSource] = "files" }, false, false},
 		"of no source":                           {func(c *corev1.ConfigMap) { delete(c.Annotations, AnnotationSource) }, false, false},
 		"without labels":                         {func(c *corev1.ConfigMap) { c.Labels = nil }, false, false},
 		"with the label of another Microservice": {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelMicroservice] = "web" }, false, false},
 		"with the label of another release":      {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelRelease] = "shop-1-1-0-abc" }, false, false},
-		"when it was let go":                     {func(c *corev1.ConfigMap) { Unclaim(c) }, false, false},
+		"unclaimed":                              {func(c *corev1.ConfigMap) { Unclaim(c) }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,17 +287,17 @@ func TestIsCopy(t *testing.T) {
 				there = nil
 			}
 			if got := IsCopy(c, ms, there); got != test.want {
-				t.Errorf("it is taken for a copy: %t, want %t", got, test.want)
+				t.Errorf("it counts as a copy: %t, want %t", got, test.want)
 			}
 		})
 	}
 	secret := CopySecret(ms, release.Name, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "licence"}})
 	if !IsCopy(secret, ms, nil) {
-		t.Error("the copy of a Secret is not taken for one")
+		t.Error("the copy of a Secret does not count as a copy")
 	}
 	secret.Immutable = nil
 	if IsCopy(secret, ms, nil) {
-		t.Error("a Secret that can be changed is taken for a copy")
+		t.Error("a mutable Secret counts as a copy")
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// confine removes the permissions that only code of the repository may have from the pods of a fork's
-// pull request: the ServiceAccount, and tokens and certificates for the API server.
+// confine removes the permissions that only the repository's own code may have from the pods of a fork's pull
+// request: the ServiceAccount, and tokens and certificates for the API server.
 func confine(pod *corev1.PodSpec) {
 	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
 	pod.AutomountServiceAccountToken = ptr.To(false)
@@ -21,8 +21,8 @@ func confine(pod *corev1.PodSpec) {
 	}
 }
 
-// Secrets returns the names of the Secrets that a pod uses. The value reports whether the pod requires
-// the Secret to start.
+// Secrets returns the names of the Secrets that a pod uses. Each value reports whether the pod requires the
+// Secret to start.
 func Secrets(pod *corev1.PodSpec) map[string]bool {
 	needed := map[string]bool{}
 	visit(pod, func(s Source, _ *string, optional bool) {
@@ -33,8 +33,8 @@ func Secrets(pod *corev1.PodSpec) map[string]bool {
 	return needed
 }
 
-// WithoutSecrets removes Secrets from a pod: it removes their variables, and makes their volumes empty,
-// because containers mount these volumes.
+// WithoutSecrets removes Secrets from a pod. It removes the variables that refer to them, and replaces their
+// volumes with empty volumes, because containers mount these volumes.
 func WithoutSecrets(pod *corev1.PodSpec, taken func(name string) bool) {
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]

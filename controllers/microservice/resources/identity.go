@@ -46,8 +46,8 @@ func (e *ImageContainerError) Error() string {
 	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or set the field to the name of an existing one", e.Policy, e.Name)
 }
 
-// CheckContainers returns an error unless the template has a container for each image of an offer.
-// The error is an *ImageContainerError.
+// CheckContainers returns an error unless the template has a container for each of an offer's images. The
+// error is an *ImageContainerError.
 func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) error {
 	for _, image := range o.Images {
 		if name := image.ContainerName; name != "" && named(&ms.Spec.Template.Spec, name) == nil {
@@ -57,7 +57,7 @@ func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o 
 	return nil
 }
 
-// named returns the container or init container with a name, or nil.
+// named returns the container or init container with the given name, or nil.
 func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
 		for i := range containers {
@@ -69,10 +69,9 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// Container returns the index of the container that gets the image: the container in
-// spec.containerName, otherwise the container with the name of the Microservice, otherwise the only
-// container. Admission rejects a template without such a container, except in objects that were
-// created before this check existed.
+// Container returns the index of the container that gets the image: the container in spec.containerName,
+// otherwise the container with the name of the Microservice, and otherwise the only container. Admission
+// rejects a template without such a container, except in objects that were created before this check existed.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
 	name := ms.Spec.ContainerName
@@ -90,11 +89,11 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 	return 0, &ContainerError{Name: ms.Spec.ContainerName}
 }
 
-// Config returns the hash of the pod template as set by the user, and of the contents of the sources to
-// which it refers. The canonical form of the template is JSON with sorted keys, without nulls, without
-// the empty objects that Go's encoding adds, without the protocol TCP that the schema adds to ports, and
-// without the image of the container that gets the image of the release. The hash does not depend on the
-// version of Heighliner or of a library. Golden files verify this.
+// Config returns the hash of the pod template as set by the user, and of the contents of the sources to which
+// it refers. The canonical form of the template is JSON with sorted keys. It does not contain nulls, the
+// empty objects that Go's encoding adds, the protocol TCP that the schema adds to ports, or the image of the
+// container that gets the release's image. The hash does not depend on the version of Heighliner or of a
+// library. Golden files verify this.
 func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
@@ -130,7 +129,7 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 	return digest(parts...), nil
 }
 
-// encoded contains the fields that the encoding of Go writes as empty objects if they are not set.
+// encoded contains the fields that Go's encoding writes as empty objects if they are not set.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
 // prune removes fields that are not set.
@@ -162,9 +161,9 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// Identity returns the identity of a release. It is computed from the group, the version, the images by
-// digest with their containers, the configuration, and whether the release belongs to a fork, which
-// runs with fewer permissions. The group of a pull request contains the number of the pull request.
+// Identity returns a release's identity. It is computed from the group, the version, the images by digest
+// with their containers, the configuration, and whether the release belongs to a fork, in which case it runs
+// with fewer permissions. The group of a pull request contains the pull request's number.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {
@@ -187,8 +186,8 @@ func repository(image string) string {
 	return image
 }
 
-// Name returns the name of the object of a release. It consists of the Microservice, the version for
-// readability, and the identity. It has at most 63 characters, so that it is a valid label value.
+// Name returns the name of a release's object. It consists of the Microservice, the version (for
+// readability), and the identity. It has at most 63 characters, so it is a valid label value.
 func Name(microservice, version, identity string) string {
 	readable := strings.Trim(strings.Map(func(r rune) rune {
 		switch {

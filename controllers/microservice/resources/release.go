@@ -12,16 +12,16 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationConfig is the annotation of a VersionedMicroservice with the hash of the user's template.
+// AnnotationConfig is the annotation on a VersionedMicroservice that contains the hash of the user's template.
 const AnnotationConfig = "hlnr.io/config"
 
-// minReadyWithoutProbe is the default of minReadySeconds for a container without
+// minReadyWithoutProbe is the default for minReadySeconds for a container without
 // a readiness probe, so that a release whose process exits after three seconds is
 // not promoted (protocol rule 30).
 const minReadyWithoutProbe = 10
 
-// Release returns the object of a release. The object is an immutable snapshot with the complete pod
-// template, which refers to the release's copies of its configuration.
+// Release returns a release's object. The object is an immutable snapshot with the complete pod template,
+// which refers to the release's copies of its configuration.
 func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease, config string, contents Contents, replicas int32, sequence int64) (*v1alpha1.VersionedMicroservice, error) {
 	container, err := Container(ms)
 	if err != nil {
@@ -104,13 +104,12 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 	return 0
 }
 
-// DisruptionBudget returns the disruption budget of a release. A release that serves, or is about
-// to serve, gets the user's budget. A retained release gets a budget that allows the eviction of one
-// pod at a time. Below two replicas there is no budget, because it would block every drain of a node
-// (protocol rule 35). The exception is a single pod to which an autoscaler may add pods: its
-// budget allows the eviction of one pod at a time. The user's budget applies to a release of full
-// size. A release with fewer pods, such as a canary that grows with its weight, gets a budget that
-// allows the eviction of some pods, but not all.
+// DisruptionBudget returns a release's disruption budget. A release that serves, or is about to serve, gets
+// the user's budget. A retained release gets a budget that allows the eviction of one pod at a time. Below
+// two replicas there is no budget, because it would block every node drain (protocol rule 35). The exception
+// is a single pod to which an autoscaler may add pods: its budget allows the eviction of one pod at a time.
+// The user's budget applies to a full-size release. A release with fewer pods, such as a canary that grows
+// with its weight, gets a budget that allows the eviction of some pods, but not all.
 func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
 	a, all := ms.Spec.Availability, fullSize(ms)
 	switch {
@@ -132,10 +131,10 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 }
 
-// NextBudget returns the disruption budget to write for a release. has is the existing budget and needs
-// the required budget; either may be nil. A budget that is no longer required is not deleted, because
-// that would be a write for each retained release. It is relaxed to one pod at a time instead, so that
-// it does not block the drain of a node.
+// NextBudget returns the disruption budget to write for a release. has is the existing budget and needs the
+// required budget; either may be nil. A budget that is no longer required is not deleted, because that would
+// be one write for each retained release. Instead, it is relaxed to one pod at a time, so that it does not
+// block node drains.
 func NextBudget(has, needs *v1alpha1.DisruptionBudget) *v1alpha1.DisruptionBudget {
 	if has != nil && needs == nil {
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
@@ -158,9 +157,9 @@ func covers(bound *intstr.IntOrString, replicas int32) bool {
 	return err == nil && n >= int(replicas)
 }
 
-// Autoscaling returns the autoscaling of a release: the user's autoscaling if the release serves or is
-// about to serve, otherwise nil. A retained release, or a release that has no pods yet, keeps the number
-// of replicas in its specification.
+// Autoscaling returns a release's autoscaling: the user's autoscaling if the release serves or is about to
+// serve, and otherwise nil. A retained release, or a release that has no pods yet, keeps the number of
+// replicas in its specification.
 func Autoscaling(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.Autoscaling {
 	if replicas == 0 || !serving {
 		return nil

@@ -114,8 +114,8 @@ func TestConfig(t *testing.T) {
 	}
 	plain := config(func(*corev1.PodTemplateSpec) {})
 	for name, edit := range map[string]func(*corev1.PodTemplateSpec){
-		"image of the container that gets one": func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Image = "whatever" },
-		"protocol that the schema adds":        func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Ports[0].Protocol = corev1.ProtocolTCP },
+		"image of the container that gets the release's image": func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Image = "whatever" },
+		"protocol that the schema adds":                        func(p *corev1.PodTemplateSpec) { p.Spec.Containers[1].Ports[0].Protocol = corev1.ProtocolTCP },
 		"empty lists and maps": func(p *corev1.PodTemplateSpec) {
 			p.Spec.NodeSelector, p.Spec.Volumes, p.Spec.Containers[0].Args = map[string]string{}, []corev1.Volume{}, []string{}
 			p.Spec.Containers[1].Resources = corev1.ResourceRequirements{Limits: corev1.ResourceList{}}
@@ -136,8 +136,8 @@ func TestConfig(t *testing.T) {
 		"host path": func(p *corev1.PodTemplateSpec) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}}}
 		},
-		"a great number": func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1<<53 + 1) },
-		"its neighbor":   func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1 << 53) },
+		"a large number":         func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1<<53 + 1) },
+		"the next larger number": func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1 << 53) },
 	} {
 		got := config(edit)
 		if other, ok := seen[got]; ok {
@@ -155,7 +155,7 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 		"version":    func(o *v1alpha1.OfferedRelease) { o.SemVer.Version = "1.2.1" },
 		"digest":     func(o *v1alpha1.OfferedRelease) { o.Images[0].Digest = "sha256:abd" },
 		"repository": func(o *v1alpha1.OfferedRelease) { o.Images[0].Image = "r.example/shop:1@sha256:abc" },
-		"image in step": func(o *v1alpha1.OfferedRelease) {
+		"additional image": func(o *v1alpha1.OfferedRelease) {
 			o.Images = append(o.Images, v1alpha1.ReleaseImage{Image: "r.example/worker:1", Digest: "sha256:def", ContainerName: "worker"})
 		},
 		"container": func(o *v1alpha1.OfferedRelease) { o.Images[0].ContainerName = "worker" },
@@ -164,7 +164,7 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 		o := offered.DeepCopy()
 		edit(o)
 		if Identity(o, "c") == plain {
-			t.Errorf("another %s is the same release", name)
+			t.Errorf("another %s results in the same release", name)
 		}
 	}
 	worker := v1alpha1.ReleaseImage{Image: "r.example/worker:1", Digest: "sha256:def", ContainerName: "worker"}
@@ -173,21 +173,21 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 	worker.Digest = "sha256:fed"
 	other.Images = append(other.Images, worker)
 	if Identity(two, "c") == Identity(other, "c") {
-		t.Error("another digest of an image in step is the same release")
+		t.Error("another digest of an additional image results in the same release")
 	}
 	o := offered.DeepCopy()
 	o.Images[0].Image, o.SemVer.Name = "r.example:5000/shop:another-tag@sha256:abc", "renamed"
 	o.Revision, o.URL, o.ReleaseTime = "abc", "https://github.com/acme/shop/pull/7", &metav1.Time{}
 	if Identity(o, "c") != plain {
-		t.Error("another tag, or what is shown of it, of the same image is another release")
+		t.Error("another tag of the same image, or another displayed version, results in another release")
 	}
 	if Identity(offered, "d") == plain {
-		t.Error("another configuration is the same release")
+		t.Error("another configuration results in the same release")
 	}
 }
 
-// TestPreviewRelease checks that the release of a pull request has its number and commit, that each image is in its
-// container, and that code from a fork does not get the permissions of the repository.
+// TestPreviewRelease checks that a pull request's release has its number and commit, that each image is in
+// its container, and that code from a fork does not get the repository's permissions.
 func TestPreviewRelease(t *testing.T) {
 	t.Parallel()
 	build := func(fork bool) *v1alpha1.VersionedMicroservice {
@@ -218,10 +218,10 @@ func TestPreviewRelease(t *testing.T) {
 	pod := own.Spec.Template.Spec
 	for what, x := range map[string]struct{ got, want any }{
 		"label":                 {own.Labels[v1alpha1.LabelPullRequest], "7"},
-		"label of pods":         {own.Spec.Template.Labels[v1alpha1.LabelPullRequest], "7"},
-		"annotation of pods":    {own.Spec.Template.Annotations[v1alpha1.AnnotationCommit], strings.Repeat("a", 40)},
+		"pod label":             {own.Spec.Template.Labels[v1alpha1.LabelPullRequest], "7"},
+		"pod annotation":        {own.Spec.Template.Annotations[v1alpha1.AnnotationCommit], strings.Repeat("a", 40)},
 		"image":                 {pod.Containers[1].Image, "r.example/shop:pr-7@sha256:abc"},
-		"image in step":         {pod.InitContainers[0].Image, "r.example/migrate:pr-7@sha256:def"},
+		"additional image":      {pod.InitContainers[0].Image, "r.example/migrate:pr-7@sha256:def"},
 		"ServiceAccount":        {pod.ServiceAccountName, "shop"},
 		"token":                 {pod.AutomountServiceAccountToken, (*bool)(nil)},
 		"fork's ServiceAccount": {fork.Spec.Template.Spec.ServiceAccountName + fork.Spec.Template.Spec.DeprecatedServiceAccount, "default"},
@@ -243,7 +243,7 @@ func TestPreviewRelease(t *testing.T) {
 		t.Errorf("%d and %d projections, want 2 and 1", tokens(own), tokens(fork))
 	}
 	if own.Name == fork.Name {
-		t.Error("the release of a fork is that of the repository")
+		t.Error("the release of a fork is the same as that of the repository")
 	}
 	ms := microservice(t)
 	_, err := Release(ms, policy, &v1alpha1.OfferedRelease{Images: []v1alpha1.ReleaseImage{{ContainerName: "none"}}}, "c", nil, 1, 1)
@@ -261,8 +261,8 @@ func TestContainer(t *testing.T) {
 		err           string
 	}{
 		"named like the Microservice": {"", "proxy shop", 1, ""},
-		"the only one":                {"", "web", 0, ""},
-		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
+		"the only container":          {"", "web", 0, ""},
+		"one of several containers":   {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
 		"named":                       {"web", "shop web", 1, ""},
 		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; set the field to the name of one of its containers`},
 	} {
@@ -292,7 +292,7 @@ func TestName(t *testing.T) {
 	} {
 		got := Name(long, version, "0123456789")
 		if got != want || len(validation.IsDNS1123Label(got)) > 0 {
-			t.Errorf("%s gives %q, want %q", version, got, want)
+			t.Errorf("%s results in %q, want %q", version, got, want)
 		}
 	}
 }
@@ -306,11 +306,11 @@ func TestDisruptionBudget(t *testing.T) {
 		serving      bool
 		want         *v1alpha1.DisruptionBudget
 	}{
-		"one replica":    {v1alpha1.Availability{MinAvailable: half}, 1, true, nil},
-		"default":        {v1alpha1.Availability{}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
-		"the user's":     {v1alpha1.Availability{MinAvailable: half}, 2, true, &v1alpha1.DisruptionBudget{MinAvailable: half}},
-		"another":        {v1alpha1.Availability{MaxUnavailable: half}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: half}},
-		"one on standby": {v1alpha1.Availability{MinAvailable: half}, 2, false, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
+		"one replica":       {v1alpha1.Availability{MinAvailable: half}, 1, true, nil},
+		"default":           {v1alpha1.Availability{}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
+		"the user's":        {v1alpha1.Availability{MinAvailable: half}, 2, true, &v1alpha1.DisruptionBudget{MinAvailable: half}},
+		"another":           {v1alpha1.Availability{MaxUnavailable: half}, 2, true, &v1alpha1.DisruptionBudget{MaxUnavailable: half}},
+		"a standby release": {v1alpha1.Availability{MinAvailable: half}, 2, false, &v1alpha1.DisruptionBudget{MaxUnavailable: one}},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability = test.availability
@@ -320,17 +320,18 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetThatIsNotNeededStays checks that a retained release keeps a budget, because a deletion would be a write for each of them.
+// TestBudgetThatIsNotNeededStays checks that a retained release keeps a budget, because deletions would cause
+// one write for each retained release.
 func TestBudgetThatIsNotNeededStays(t *testing.T) {
 	t.Parallel()
 	half, one := intstr.FromString("50%"), intstr.FromInt32(1)
 	users, oneByOne := &v1alpha1.DisruptionBudget{MinAvailable: &half}, &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
 	for name, test := range map[string]struct{ has, needs, want *v1alpha1.DisruptionBudget }{
-		"none":                   {nil, nil, nil},
-		"the first":              {nil, users, users},
-		"another":                {oneByOne, users, users},
-		"not needed":             {oneByOne, nil, oneByOne},
-		"the user's, not needed": {users, nil, oneByOne}, // half of one pod would block each drain
+		"none":                          {nil, nil, nil},
+		"the first budget":              {nil, users, users},
+		"another":                       {oneByOne, users, users},
+		"not needed":                    {oneByOne, nil, oneByOne},
+		"the user's budget, not needed": {users, nil, oneByOne}, // half of one pod would block every node drain
 	} {
 		if diff := cmp.Diff(test.want, NextBudget(test.has, test.needs)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -338,9 +339,9 @@ func TestBudgetThatIsNotNeededStays(t *testing.T) {
 	}
 }
 
-// TestBudgetOfASmallCanary checks the budget of a canary that grows with its weight and has fewer pods than a release of
-// full size. A budget that allows no eviction would block the drain of a node while the canary pauses, and a budget that
-// allows the eviction of all pods would make the canary unavailable.
+// TestBudgetOfASmallCanary checks the budget of a canary that grows with its weight and has fewer pods than a
+// full-size release. A budget that allows no eviction would block node drains while the canary pauses, and a
+// budget that allows the eviction of all pods could make the canary unavailable.
 func TestBudgetOfASmallCanary(t *testing.T) {
 	t.Parallel()
 	number, percent := func(n int32) *intstr.IntOrString { return ptr.To(intstr.FromInt32(n)) }, func(s string) *intstr.IntOrString { return ptr.To(intstr.FromString(s)) }
@@ -355,20 +356,20 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 		has          int32
 		want         *v1alpha1.DisruptionBudget
 	}{
-		"a number, full size":                {10, nil, number(5), 10, users(number(5))},
-		"a number, enough pods":              {10, nil, number(5), 6, users(number(5))},
-		"a number, as many pods":             {10, nil, number(5), 5, oneByOne},
-		"a number, fewer pods":               {10, nil, number(5), 3, oneByOne},
-		"a number, more pods than specified": {10, nil, number(5), 14, users(number(5))},
-		"a percentage, enough pods":          {10, nil, percent("50%"), 3, users(percent("50%"))},
-		"a percentage that rounds up to all": {10, nil, percent("90%"), 3, oneByOne},
-		"the user lets none go, a canary":    {10, nil, number(10), 3, users(number(10))},
-		"the user lets none go, full size":   {10, nil, percent("100%"), 10, users(percent("100%"))},
-		"none has to be there":               {10, nil, number(0), 3, users(number(0))},
-		"one pod, and an autoscaler":         {1, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(1), 1, oneByOne},
-		"one pod, an autoscaler of one":      {1, &v1alpha1.Autoscaling{MaxReplicas: 1}, number(1), 1, nil},
-		"the least of an autoscaler":         {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
-		"below what an autoscaler adds":      {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
+		"a number, full size":                               {10, nil, number(5), 10, users(number(5))},
+		"a number, enough pods":                             {10, nil, number(5), 6, users(number(5))},
+		"a number, as many pods":                            {10, nil, number(5), 5, oneByOne},
+		"a number, fewer pods":                              {10, nil, number(5), 3, oneByOne},
+		"a number, more pods than specified":                {10, nil, number(5), 14, users(number(5))},
+		"a percentage, enough pods":                         {10, nil, percent("50%"), 3, users(percent("50%"))},
+		"a percentage that rounds up to all":                {10, nil, percent("90%"), 3, oneByOne},
+		"no eviction allowed, a canary":                     {10, nil, number(10), 3, users(number(10))},
+		"no eviction allowed, full size":                    {10, nil, percent("100%"), 10, users(percent("100%"))},
+		"no pod required":                                   {10, nil, number(0), 3, users(number(0))},
+		"one pod, and an autoscaler":                        {1, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(1), 1, oneByOne},
+		"one pod, and an autoscaler for one pod":            {1, &v1alpha1.Autoscaling{MaxReplicas: 1}, number(1), 1, nil},
+		"fewer pods than the autoscaler's minimum":          {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
+		"no more pods than before the autoscaler adds some": {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability = v1alpha1.Availability{Replicas: test.replicas, Autoscaling: test.autoscaling, MinAvailable: test.minAvailable}
@@ -381,10 +382,10 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 		has            int32
 		want           *v1alpha1.DisruptionBudget
 	}{
-		"a number, more pods":          {number(4), 6, &v1alpha1.DisruptionBudget{MaxUnavailable: number(4)}},
-		"a number, fewer pods":         {number(4), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(2)}},
-		"a percentage":                 {percent("40%"), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: percent("40%")}},
-		"the user lets all of them go": {number(10), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(10)}},
+		"a number, more pods":   {number(4), 6, &v1alpha1.DisruptionBudget{MaxUnavailable: number(4)}},
+		"a number, fewer pods":  {number(4), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(2)}},
+		"a percentage":          {percent("40%"), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: percent("40%")}},
+		"all evictions allowed": {number(10), 3, &v1alpha1.DisruptionBudget{MaxUnavailable: number(10)}},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability = v1alpha1.Availability{Replicas: 10, MaxUnavailable: test.maxUnavailable}

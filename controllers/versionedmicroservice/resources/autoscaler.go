@@ -8,16 +8,15 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Autoscaled reports whether a HorizontalPodAutoscaler controls the replicas above the
-// minimum of the release.
+// Autoscaled reports whether a HorizontalPodAutoscaler controls the replicas above the release's minimum.
 func Autoscaled(release *v1alpha1.VersionedMicroservice) bool {
 	return release.Spec.Availability.Autoscaling != nil && release.Spec.Replicas > 0
 }
 
-// Autoscaler returns the HorizontalPodAutoscaler of a release, or nil. Its minimum is
-// spec.replicas of the release. In a rollout this is more than the user's minimum, for the
-// new release and for the release that it replaces (protocol rule 6). It is more than the
-// user's maximum if the replaced release has more replicas.
+// Autoscaler returns a release's HorizontalPodAutoscaler, or nil. Its minimum is the release's spec.replicas.
+// During a rollout, this is more than the user's minimum, both for the new release and for the release that
+// it replaces (protocol rule 6). It is more than the user's maximum if the replaced release has more
+// replicas.
 func Autoscaler(release *v1alpha1.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
 	if !Autoscaled(release) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Budget returns the PodDisruptionBudget of a release, or nil. Pods that are not ready may
-// always be evicted, because they serve no traffic and must not block the drain of a node.
+// Budget returns a release's PodDisruptionBudget, or nil. Pods that are not ready may always be evicted,
+// because they serve no traffic and must not block node drains.
 func Budget(release *v1alpha1.VersionedMicroservice) *policyv1.PodDisruptionBudget {
 	want := release.Spec.Availability.DisruptionBudget
 	if want == nil {

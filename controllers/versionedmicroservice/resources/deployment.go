@@ -1,5 +1,5 @@
-// Package resources builds the child objects of a VersionedMicroservice. It is pure:
-// the same release results in the same objects.
+// Package resources builds the child objects of a VersionedMicroservice. It is pure: the same release always
+// results in the same objects.
 //
 //	deployment.go  the Deployment
 //	autoscaler.go  the HorizontalPodAutoscaler
@@ -18,24 +18,24 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationTemplate is the annotation of a Deployment with the hash of its pod template as the
-// server stores it, including defaults and changes by admission. A different hash means that
-// the template was edited.
+// AnnotationTemplate is the annotation on a Deployment that contains the hash of its pod template as the
+// server stores it, including defaults and changes by admission. If the current template has a different
+// hash, it was edited.
 const AnnotationTemplate = "hlnr.io/template"
 
-// AnnotationRetry is the annotation of a Deployment whose change makes its ReplicaSet retry the
-// creation of rejected pods.
+// AnnotationRetry is an annotation on a Deployment. A change to it makes the ReplicaSet retry the creation of
+// rejected pods.
 const AnnotationRetry = "hlnr.io/retry"
 
 // history is the number of old ReplicaSets to retain. An old ReplicaSet exists only if the
 // template was edited.
 const history = 1
 
-// noDeadline disables the progress deadline of the Deployment: the Microservice controller
-// enforces the only deadline.
+// noDeadline disables the Deployment's own progress deadline, because the Microservice controller enforces
+// the only deadline.
 const noDeadline = math.MaxInt32
 
-// Labels returns the labels of the child objects of a release.
+// Labels returns the labels of a release's child objects.
 func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName,
@@ -48,14 +48,14 @@ func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	return labels
 }
 
-// Selector returns the selector of the pods of a release. It must never change, because the
-// selector of a Deployment is immutable.
+// Selector returns the selector for a release's pods. It must never change, because a Deployment's selector
+// is immutable.
 func Selector(release *v1alpha1.VersionedMicroservice) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRelease: release.Name}}
 }
 
-// Deployment returns the Deployment to create, with the unchanged pod template of the
-// release and the desired replicas. The controller reference is not set.
+// Deployment returns the Deployment to create, with the release's unchanged pod template and the desired
+// replicas. The controller reference is not set.
 func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	replicas := release.Spec.Replicas
 	d := &appsv1.Deployment{
@@ -72,20 +72,20 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return d
 }
 
-// annotationRevision is the number of the current template of a Deployment. The Deployment controller sets it in a write that makes its
-// next status write fail and be repeated. A new Deployment therefore gets the number that the Deployment controller would set.
+// annotationRevision is the annotation with the revision number of a Deployment's current template. The
+// Deployment controller sets it in a separate write, which makes its next status write fail and be repeated.
+// A new Deployment therefore gets the number that the Deployment controller would set.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
-// Amend returns a copy of live with the desired labels, strategy and minReadySeconds. It
-// changes neither the pod template nor the replicas, so that a new version of Heighliner does
-// not restart pods.
+// Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the
+// pod template nor the replicas, so a new version of Heighliner does not restart pods.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := live.DeepCopy()
 	setOwned(d, release)
 	return d
 }
 
-// Restore returns the result of Amend with the pod template of the release.
+// Restore returns the result of Amend with the release's pod template.
 func Restore(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := Amend(live, release)
 	d.Spec.Template = *release.Spec.Template.DeepCopy()
@@ -98,7 +98,7 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 		d.Labels = map[string]string{}
 	}
 	maps.Copy(d.Labels, Labels(release))
-	// The attempt is copied to the Deployment. A restart of the release thereby changes the
+	// The attempt is copied to the Deployment. Starting the release again therefore changes the
 	// resourceVersion, so that a scale-down by an older leader conflicts (protocol rule 2).
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
@@ -110,8 +110,9 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	d.Spec.Paused = false
 }
 
-// strategy returns the strategy of the Deployment of a release. The template of a Deployment changes only if the template of the
-// release replaces an edited template. The pods of an exclusive release do not overlap in this case either.
+// strategy returns the strategy of a release's Deployment. A Deployment's template changes only if the
+// release's template replaces an edited template. Even in this case, the pods of an exclusive release do not
+// overlap.
 func strategy(release *v1alpha1.VersionedMicroservice) appsv1.DeploymentStrategy {
 	if release.Spec.Availability.Exclusive {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

@@ -14,9 +14,9 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// Job returns the Job for a call of a hook. Its pod is the pod of the release with only the main
-// container, which runs the command of the hook. The pod does not have the labels of the template, so
-// that no Service, budget or policy of the user selects it. The controller reference is not set.
+// Job returns the Job for a hook call. Its pod is the release's pod with only the main container, which runs
+// the hook's command. The pod does not have the template's labels, so that no user-defined Service, budget,
+// or policy selects it. The controller reference is not set.
 func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 	spec := q.Hook.Job
 	labels := Labels(release)
@@ -60,7 +60,7 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 	}
 }
 
-// jobContainer returns the container of the release as it runs in the Job of a call.
+// jobContainer returns the release's container as it runs in the Job for a call.
 func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.Container {
 	spec := q.Hook.Job
 	c := *MainContainer(release).DeepCopy()
@@ -86,8 +86,9 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// setLabelVariables replaces references to labels that only the pods of the release have by their values, because the pod of a Job does not
-// have these labels: the configuration of the release is then the same in both pods.
+// setLabelVariables replaces references to labels that only the release's pods have with the label values,
+// because a Job's pod does not have these labels. The release's configuration is therefore the same in both
+// pods.
 func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroservice) {
 	labels := maps.Clone(release.Spec.Template.Labels)
 	if labels == nil {
@@ -111,7 +112,7 @@ func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroserv
 	}
 }
 
-// MainContainer returns the container that runs the image of the release, which is the image without a
+// MainContainer returns the container that runs the release's image, which is the image without a
 // containerName. Images with a containerName are additional images.
 func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	containers := release.Spec.Template.Spec.Containers
@@ -125,8 +126,8 @@ func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	return &containers[0] // The API server requires one.
 }
 
-// Confined reports whether the pods of a release have no identity, like pods that run the code of forks.
-// Messages of such pods are not shown.
+// Confined reports whether a release's pods have no identity, as is the case for pods that run the code of
+// forks. Messages of such pods are not shown.
 func Confined(release *v1alpha1.VersionedMicroservice) bool {
 	pod := &release.Spec.Template.Spec
 	return pod.ServiceAccountName == "default" && pod.AutomountServiceAccountToken != nil && !*pod.AutomountServiceAccountToken

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// jobRelease returns a release with sidecars, probes and labels by which users select.
+// jobRelease returns a release with sidecars, probes, and labels that users' selectors match.
 func jobRelease() *v1alpha1.VersionedMicroservice {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0-abc"}}
@@ -49,8 +49,8 @@ func jobCall(job v1alpha1.HookJob) hook.Call {
 	}
 }
 
-// TestJobRunsThePodOfTheRelease checks that the pod of a Job has the identity, configuration and security context of the release,
-// but no fields that prevent it from ending, and no labels that selectors match.
+// TestJobRunsThePodOfTheRelease checks that a Job's pod has the release's identity, configuration, and
+// security context, but no fields that prevent it from ending, and no labels that selectors match.
 func TestJobRunsThePodOfTheRelease(t *testing.T) {
 	t.Parallel()
 	release := jobRelease()
@@ -113,7 +113,8 @@ func TestJobOverrides(t *testing.T) {
 	}
 }
 
-// TestJobOfAForkIsConfined checks that the Job of a fork has no identity, like the pods of the release, and that its log is not reported.
+// TestJobOfAForkIsConfined checks that a fork's Job has no identity, like the release's pods, and that its
+// log is not reported.
 func TestJobOfAForkIsConfined(t *testing.T) {
 	t.Parallel()
 	release := jobRelease()
@@ -124,8 +125,9 @@ func TestJobOfAForkIsConfined(t *testing.T) {
 	}
 }
 
-// TestLabelsInVariablesOfAJob checks that variables that refer to labels of the pods of the release, such as the schema of a preview, have the
-// same values in a Job, whose pod does not have these labels. Other references do not change.
+// TestLabelsInVariablesOfAJob checks that variables that refer to labels of the release's pods, such as the
+// schema of a preview, have the same values in a Job, whose pod does not have these labels. Other references
+// do not change.
 func TestLabelsInVariablesOfAJob(t *testing.T) {
 	t.Parallel()
 	field := func(name, path string) corev1.EnvVar {

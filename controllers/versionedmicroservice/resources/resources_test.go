@@ -103,7 +103,8 @@ func TestBuildersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestAutoscalerBounds checks that the minimum and the maximum of an autoscaler are at least the replicas that the release requires.
+// TestAutoscalerBounds checks that an autoscaler's minimum and maximum are at least the number of replicas
+// that the release requires.
 func TestAutoscalerBounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -111,12 +112,12 @@ func TestAutoscalerBounds(t *testing.T) {
 		autoscaling *v1alpha1.Autoscaling
 		want        [2]int32 // zero means no autoscaler
 	}{
-		"at the user's least":          {3, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
-		"replaces one that has more":   {4, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},
-		"replaces one beyond its most": {9, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{9, 9}},
-		"grows with its weight":        {1, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{1, 5}},
-		"no pods":                      {0, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{}},
-		"a fixed number":               {3, nil, [2]int32{}},
+		"at the user's minimum":                         {3, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{3, 5}},
+		"replaces a release that has more replicas":     {4, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{4, 5}},
+		"replaces a release with more than the maximum": {9, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{9, 9}},
+		"grows with its weight":                         {1, &v1alpha1.Autoscaling{MinReplicas: new(int32(3)), MaxReplicas: 5}, [2]int32{1, 5}},
+		"no pods":                                       {0, &v1alpha1.Autoscaling{MaxReplicas: 5}, [2]int32{}},
+		"a fixed number":                                {3, nil, [2]int32{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +128,7 @@ func TestAutoscalerBounds(t *testing.T) {
 				got = [2]int32{*a.Spec.MinReplicas, a.Spec.MaxReplicas}
 			}
 			if got != test.want || resources.Autoscaled(r) != (test.want != [2]int32{}) {
-				t.Errorf("from and to %v, want %v", got, test.want)
+				t.Errorf("minimum and maximum %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
-// Command apiserver contains the kube-apiserver, kube-controller-manager and kubectl of one version of Kubernetes, for tests with
-// several versions. It is built once for each module file: go.mod is for the newest version, and "go build -modfile=v1.33.mod"
-// selects another version. The name of the program selects the component.
+// Command apiserver contains the kube-apiserver, kube-controller-manager, and kubectl of one version of
+// Kubernetes, for tests with several versions. It is built once for each module file: go.mod is for the
+// newest version, and "go build -modfile=v1.33.mod" selects another version. The name of the program selects
+// the component.
 package main
 
 import (

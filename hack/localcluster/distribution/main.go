@@ -1,5 +1,5 @@
-// Command distribution is CNCF Distribution 3 for the tests of discovery. It stores images on disk
-// and supports both forms of login, but no cloud storage.
+// Command distribution is CNCF Distribution 3 for the discovery tests. It stores images on disk and supports
+// both forms of login, but no cloud storage.
 package main
 
 import (

@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// caCertificates are the paths of the bundle of trusted certificates on different systems. The
-// first existing path is used.
+// caCertificates are the paths of the trusted certificate bundle on different systems. The first existing
+// path is used.
 var caCertificates = []string{
 	"/etc/ssl/certs/ca-certificates.crt",
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,8 +32,8 @@ var caCertificates = []string{
 
 // Spec describes an image.
 type Spec struct {
-	// Binary is the path of the static binary. It becomes /NAME in the image, where NAME is the
-	// last element of the path. Required.
+	// Binary is the path of the static binary, which becomes /NAME in the image, where NAME is the last
+	// element of the path. It is required.
 	Binary string
 	// Entrypoint is the command of the image. Defaults to the binary.
 	Entrypoint []string
@@ -47,12 +47,12 @@ type Spec struct {
 	Platform string
 	// User is the numeric user, or USER:GROUP. Defaults to 65532.
 	User string
-	// CACerts adds this system's bundle of trusted certificates.
+	// CACerts adds this system's trusted certificate bundle.
 	CACerts bool
 }
 
-// Build returns the image that spec describes. The same input gives the same digest, because the
-// image contains neither a time nor a host name.
+// Build returns the image that spec describes. The same input results in the same digest, because the image
+// contains neither a time nor a host name.
 func Build(spec Spec) (v1.Image, error) {
 	if spec.Binary == "" {
 		return nil, errors.New("build image: binary is empty: set it to the path of a static binary")
@@ -115,8 +115,8 @@ func Build(spec Spec) (v1.Image, error) {
 	return img, nil
 }
 
-// Push pushes img to ref. For registries on loopback and private addresses it
-// uses plain HTTP. Options add credentials or a transport.
+// Push pushes img to ref. For registries on loopback and private addresses, it uses plain HTTP. Options add
+// credentials or a transport.
 func Push(ctx context.Context, img v1.Image, ref string, options ...remote.Option) error {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {

@@ -96,9 +96,9 @@ func TestBuildRefuses(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		"no binary":      {Spec{}, "binary is empty"},
-		"binary is gone": {Spec{Binary: "/nonexistent/app"}, "no such file"},
-		"platform":       {Spec{Binary: "/nonexistent/app", Platform: "a/b/c/d"}, "platform"},
+		"no binary":             {Spec{}, "binary is empty"},
+		"binary does not exist": {Spec{Binary: "/nonexistent/app"}, "no such file"},
+		"platform":              {Spec{Binary: "/nonexistent/app", Platform: "a/b/c/d"}, "platform"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if manifest.MediaType != types.OCIManifestSchema1 || manifest.Annotations["note"] != "kept" {
-		t.Errorf("manifest of type %s with annotations %v", manifest.MediaType, manifest.Annotations)
+		t.Errorf("manifest with type %s and annotations %v", manifest.MediaType, manifest.Annotations)
 	}
 	if err := Push(t.Context(), img, "UPPER/not a reference"); err == nil {
 		t.Error("an invalid reference was accepted")
@@ -149,7 +149,7 @@ func digest(t *testing.T, img v1.Image) v1.Hash {
 	return hash
 }
 
-// contents returns the modes of all files of an image, by file name.
+// contents returns the modes of all files in an image, by file name.
 func contents(t *testing.T, img v1.Image) map[string]int64 {
 	t.Helper()
 	layers, err := img.Layers()

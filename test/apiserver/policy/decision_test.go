@@ -81,30 +81,30 @@ func TestDecision(t *testing.T) {
 		// refused is part of the message. It is empty if the change is allowed.
 		refused string
 	}{
-		"a signed decision":                  {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
-		"a second decision":                  {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "2"}}}`},
-		"a decision withdrawn":               {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": null}}`},
-		"nothing at all":                     {patch: `{}`},
-		"a decision without a signature":     {patch: `{"spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
-		"a decision in another user's name":  {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
-		"a decision under the old signature": {before: "bob", patch: `{"spec": {"decision": {"action": "Adopt", "id": "2"}}}`, refused: "set the annotation"},
-		"another step of the same decision":  {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
-		"a decision withdrawn unsigned":      {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
-		"a signature without a decision":     {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
-		"a signature changed afterwards":     {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
-		"a signature taken off":              {before: "bob", patch: `{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, refused: "set the annotation"},
-		"groups of one's own":                {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "system:authenticated"]}}}`},
-		"a group of others":                  {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "sre", "owners"]}}}`, refused: "'alice@example.com' is not a member of sre, owners"},
-		"replicas":                           {patch: `{"spec": {"replicas": 5}}`, refused: "only spec.decision of a release may be changed"},
-		"replicas next to a decision":        {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision of a release may be changed"},
-		"availability added":                 {patch: `{"spec": {"availability": {"minReadySeconds": 5}}}`, refused: "only spec.decision of a release may be changed"},
-		"a label":                            {patch: `{"metadata": {"labels": {"hlnr.io/microservice": "other"}}}`, refused: "only the annotation hlnr.io/decided-by"},
-		"all labels":                         {patch: `{"metadata": {"labels": null}}`, refused: "only the annotation hlnr.io/decided-by"},
-		"another annotation":                 {patch: `{"metadata": {"annotations": {"a": "b"}}}`, refused: "only the annotation hlnr.io/decided-by"},
-		"the identity":                       {patch: `{"metadata": {"annotations": {"hlnr.io/identity": "v1.1"}}}`, refused: "only the annotation hlnr.io/decided-by"},
-		"the identity taken off":             {patch: `{"metadata": {"annotations": {"hlnr.io/identity": null}}}`, refused: "only the annotation hlnr.io/decided-by"},
-		"an owner":                           {patch: `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}]}}`, refused: "owner references and finalizers"},
-		"a finalizer":                        {patch: `{"metadata": {"finalizers": ["example.com/keep"]}}`, refused: "owner references and finalizers"},
+		"a signed decision":                        {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
+		"a second decision":                        {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "2"}}}`},
+		"a withdrawn decision":                     {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": null}}`},
+		"no change":                                {patch: `{}`},
+		"a decision without a signature":           {patch: `{"spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
+		"a decision in another user's name":        {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
+		"a decision with the previous signature":   {before: "bob", patch: `{"spec": {"decision": {"action": "Adopt", "id": "2"}}}`, refused: "set the annotation"},
+		"another step of the same decision":        {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
+		"a decision withdrawn without a signature": {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
+		"a signature without a decision":           {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
+		"a signature changed afterwards":           {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
+		"a removed signature":                      {before: "bob", patch: `{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, refused: "set the annotation"},
+		"the user's own groups":                    {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "system:authenticated"]}}}`},
+		"groups of other users":                    {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "sre", "owners"]}}}`, refused: "'alice@example.com' is not a member of sre, owners"},
+		"replicas":                                 {patch: `{"spec": {"replicas": 5}}`, refused: "only spec.decision of a release may be changed"},
+		"replicas next to a decision":              {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision of a release may be changed"},
+		"availability added":                       {patch: `{"spec": {"availability": {"minReadySeconds": 5}}}`, refused: "only spec.decision of a release may be changed"},
+		"a label":                                  {patch: `{"metadata": {"labels": {"hlnr.io/microservice": "other"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"all labels":                               {patch: `{"metadata": {"labels": null}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"another annotation":                       {patch: `{"metadata": {"annotations": {"a": "b"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"the identity":                             {patch: `{"metadata": {"annotations": {"hlnr.io/identity": "v1.1"}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"the identity removed":                     {patch: `{"metadata": {"annotations": {"hlnr.io/identity": null}}}`, refused: "only the annotation hlnr.io/decided-by"},
+		"an owner":                                 {patch: `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}]}}`, refused: "owner references and finalizers"},
+		"a finalizer":                              {patch: `{"metadata": {"finalizers": ["example.com/keep"]}}`, refused: "owner references and finalizers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +217,7 @@ func TestOnlyTheManagerMakesReleases(t *testing.T) {
 	namespace := env.Namespace(t)
 	for name, user := range map[string]string{
 		"a user":                             alice,
-		"another account of the namespace":   "system:serviceaccount:heighliner-system:default",
+		"another account in the namespace":   "system:serviceaccount:heighliner-system:default",
 		"the same name in another namespace": "system:serviceaccount:shop:heighliner",
 		"the garbage collector":              "system:serviceaccount:kube-system:generic-garbage-collector",
 	} {
@@ -251,8 +251,8 @@ func TestTheManagerChangesItsReleases(t *testing.T) {
 	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
 }
 
-// TestReleasesAreDeleted checks the deletion of releases by users, by the garbage collector in each of its modes, and
-// with the namespace.
+// TestReleasesAreDeleted checks that releases can be deleted by users, by the garbage collector in each of
+// its modes, and with their namespace.
 func TestReleasesAreDeleted(t *testing.T) {
 	owned := func(t *testing.T, namespace string) (*corev1.ConfigMap, *hlnr.VersionedMicroservice) {
 		t.Helper()
@@ -319,7 +319,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreTyped checks that the server has no warnings about the expressions.
+// TestPoliciesAreTyped checks that the server reports no warnings about the expressions.
 func TestPoliciesAreTyped(t *testing.T) {
 	t.Parallel()
 	await.Nil(t, func(ctx context.Context) error {
@@ -339,7 +339,7 @@ func TestPoliciesAreTyped(t *testing.T) {
 	})
 }
 
-// TestRoles checks the permissions of the roles of config/rbac, without admission.
+// TestRoles checks the permissions of the roles in config/rbac, without admission.
 func TestRoles(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)
@@ -350,22 +350,22 @@ func TestRoles(t *testing.T) {
 		user, verb, resource string
 		want                 bool
 	}{
-		"view reads releases":                   {"heighliner-view", "list", "versionedmicroservices", true},
-		"view reads microservices":              {"heighliner-view", "watch", "microservices", true},
-		"view changes nothing":                  {"heighliner-view", "patch", "microservices", false},
-		"edit changes policies":                 {"heighliner-edit", "update", "imagepolicies", true},
-		"edit makes domains":                    {"heighliner-edit", "create", "networkpolicies", true},
-		"edit does not decide":                  {"heighliner-edit", "patch", "versionedmicroservices", false},
-		"edit does not write status":            {"heighliner-edit", "patch", "microservices/status", false},
-		"decide patches releases":               {"heighliner-decide", "patch", "versionedmicroservices", true},
-		"decide makes no releases":              {"heighliner-decide", "create", "versionedmicroservices", false},
-		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
-		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
-		"the manager writes the rollout state":  {apiserver.ManagerUser, "patch", "microservices/status", true},
-		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot restrict the fields
-		"the manager leaves specifications":     {apiserver.ManagerUser, "update", "microservices", false},
-		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},
-		"the manager does not write hnp's spec": {apiserver.ManagerUser, "update", "networkpolicies", false},
+		"view reads releases":                        {"heighliner-view", "list", "versionedmicroservices", true},
+		"view reads microservices":                   {"heighliner-view", "watch", "microservices", true},
+		"view changes nothing":                       {"heighliner-view", "patch", "microservices", false},
+		"edit changes policies":                      {"heighliner-edit", "update", "imagepolicies", true},
+		"edit creates domains":                       {"heighliner-edit", "create", "networkpolicies", true},
+		"edit does not decide":                       {"heighliner-edit", "patch", "versionedmicroservices", false},
+		"edit does not write status":                 {"heighliner-edit", "patch", "microservices/status", false},
+		"decide patches releases":                    {"heighliner-decide", "patch", "versionedmicroservices", true},
+		"decide creates no releases":                 {"heighliner-decide", "create", "versionedmicroservices", false},
+		"decide deletes no releases":                 {"heighliner-decide", "delete", "versionedmicroservices", false},
+		"the manager creates releases":               {apiserver.ManagerUser, "create", "versionedmicroservices", true},
+		"the manager writes the rollout state":       {apiserver.ManagerUser, "patch", "microservices/status", true},
+		"the manager removes its finalizer":          {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot restrict the fields
+		"the manager does not update specifications": {apiserver.ManagerUser, "update", "microservices", false},
+		"the manager deletes no microservice":        {apiserver.ManagerUser, "delete", "microservices", false},
+		"the manager does not write hnp's spec":      {apiserver.ManagerUser, "update", "networkpolicies", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resource, subresource, _ := strings.Cut(test.resource, "/")
@@ -397,8 +397,8 @@ func installRoles(t *testing.T) {
 	}
 }
 
-// TestDefaultIsAccepted checks that a user can install all objects of config/default, and that the manager's pods
-// comply with the "restricted" level of the namespace.
+// TestDefaultIsAccepted checks that a user can install all objects in config/default, and that the manager's
+// pods comply with the "restricted" level of the namespace.
 func TestDefaultIsAccepted(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "default")
 	for _, args := range [][]string{{"apply", "-k", dir}, {"apply", "-k", dir}} {
@@ -423,7 +423,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 	})
 }
 
-// TestManagerFollowsTheNamespace checks that the policy of config/default contains the ServiceAccount that
+// TestManagerFollowsTheNamespace checks that the policy in config/default contains the ServiceAccount that
 // config/default creates, and that the list of domains is in its namespace.
 func TestManagerFollowsTheNamespace(t *testing.T) {
 	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
@@ -465,7 +465,7 @@ func TestManagerFollowsTheNamespace(t *testing.T) {
 	}
 }
 
-// check compares an error of the policy with the expected error.
+// check compares the policy's error with the expected error.
 func check(t *testing.T, err error, refused string) {
 	t.Helper()
 	switch {

@@ -59,7 +59,8 @@ func relabel(t *testing.T, labels map[string]string) client.Patch {
 	return client.RawPatch(types.JSONPatchType, in)
 }
 
-// refusesProbe waits until the API server has read all freezes of the kind of last, which it reads in the order of their creation.
+// refusesProbe waits until the API server has read all freezes that have the same kind as last. It reads them
+// in the order of their creation.
 func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
 	t.Helper()
 	probe := newMicroservice(t, namespace, "probe", map[string]string{"probe": namespace})
@@ -77,8 +78,9 @@ func probeRules(namespace string) hlnr.FreezeRules {
 	return hlnr.FreezeRules{Reason: "probe", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"probe": namespace}}}
 }
 
-// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes cannot change labels so
-// that the freeze no longer selects the Microservice, and can change all other labels. The model is the selection of the manager.
+// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes
+// can change labels, except in a way in which the freeze no longer selects the Microservice. The expected
+// result is the manager's selection.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -90,22 +92,22 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 	both := expression("team", metav1.LabelSelectorOpNotIn, "cart")
 	both.MatchLabels = map[string]string{"tier": "web"}
 	for name, selector := range map[string]*metav1.LabelSelector{
-		"all":                nil,
-		"all, empty":         {},
-		"a label":            {MatchLabels: map[string]string{"tier": "web"}},
-		"two labels":         {MatchLabels: map[string]string{"tier": "web", "team": "shop"}},
-		"an empty value":     {MatchLabels: map[string]string{"tier": ""}},
-		"In":                 expression("tier", metav1.LabelSelectorOpIn, "web", "db"),
-		"NotIn":              expression("tier", metav1.LabelSelectorOpNotIn, "web", "cache"),
-		"Exists":             expression("tier", metav1.LabelSelectorOpExists),
-		"DoesNotExist":       expression("tier", metav1.LabelSelectorOpDoesNotExist),
-		"label, expression":  both,
-		"an invalid one":     expression("tier", "Bogus"),
-		"Exists, values":     expression("tier", metav1.LabelSelectorOpExists, "web"),
-		"NotIn, no values":   expression("team", metav1.LabelSelectorOpNotIn),
-		"an invalid value":   expression("tier", metav1.LabelSelectorOpIn, "web", "a b"),
-		"an invalid key":     expression("bad key!", metav1.LabelSelectorOpDoesNotExist),
-		"In, without values": expression("tier", metav1.LabelSelectorOpIn),
+		"all":                 nil,
+		"all, empty":          {},
+		"a label":             {MatchLabels: map[string]string{"tier": "web"}},
+		"two labels":          {MatchLabels: map[string]string{"tier": "web", "team": "shop"}},
+		"an empty value":      {MatchLabels: map[string]string{"tier": ""}},
+		"In":                  expression("tier", metav1.LabelSelectorOpIn, "web", "db"),
+		"NotIn":               expression("tier", metav1.LabelSelectorOpNotIn, "web", "cache"),
+		"Exists":              expression("tier", metav1.LabelSelectorOpExists),
+		"DoesNotExist":        expression("tier", metav1.LabelSelectorOpDoesNotExist),
+		"label, expression":   both,
+		"an invalid selector": expression("tier", "Bogus"),
+		"Exists, values":      expression("tier", metav1.LabelSelectorOpExists, "web"),
+		"NotIn, no values":    expression("team", metav1.LabelSelectorOpNotIn),
+		"an invalid value":    expression("tier", metav1.LabelSelectorOpIn, "web", "a b"),
+		"an invalid key":      expression("bad key!", metav1.LabelSelectorOpDoesNotExist),
+		"In, without values":  expression("tier", metav1.LabelSelectorOpIn),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +116,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 			until := metav1.NewTime(time.Date(2030, 1, 4, 8, 0, 0, 0, time.UTC))
 			rules := hlnr.FreezeRules{Reason: "trade fair", Until: &until, Selector: selector}
 			f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
-			activate(t, f, freeze.Namespaced(f).Check() == nil) // The manager reports the same.
+			activate(t, f, freeze.Namespaced(f).Check() == nil) // The manager reports the same result.
 			refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
 			selects := func(labels map[string]string) bool {
 				return freeze.Namespaced(f).Selects(freeze.Subject{Namespace: namespace, Name: "shop", Labels: labels})
@@ -136,8 +138,8 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 	}
 }
 
-// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze. Exceptions, other namespaces and freezes that are not in
-// effect do not restrict users who may edit a Microservice.
+// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze. If there is an exception, or if
+// the freeze is in another namespace or not in effect, users who may edit a Microservice are not restricted.
 func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -149,25 +151,25 @@ func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 		cluster  func(*hlnr.ClusterFreeze)
 		refused  string
 	}{
-		"applies":                         {user: dev, change: func(*hlnr.Freeze) {}, refused: "is frozen by Freeze fair"},
-		"does not apply now":              {user: dev, inactive: true, change: func(*hlnr.Freeze) {}},
-		"a user who may change freezes":   {user: keeper, change: func(*hlnr.Freeze) {}},
-		"an exception":                    {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "shop", Reason: "hotfix"}} }},
-		"an exception of another":         {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "cart", Reason: "hotfix"}} }, refused: "is frozen by Freeze fair"},
-		"another namespace":               {user: dev, change: func(f *hlnr.Freeze) { f.Namespace = "default" }},
-		"of the cluster":                  {user: dev, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
-		"of the cluster, not now":         {user: dev, inactive: true, cluster: func(*hlnr.ClusterFreeze) {}},
-		"of the cluster, a Freeze's user": {user: keeper, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
-		"of the cluster, an exception": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+		"applies":                                        {user: dev, change: func(*hlnr.Freeze) {}, refused: "is frozen by Freeze fair"},
+		"does not apply now":                             {user: dev, inactive: true, change: func(*hlnr.Freeze) {}},
+		"a user who may change freezes":                  {user: keeper, change: func(*hlnr.Freeze) {}},
+		"an exception":                                   {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "shop", Reason: "hotfix"}} }},
+		"an exception for another Microservice":          {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "cart", Reason: "hotfix"}} }, refused: "is frozen by Freeze fair"},
+		"another namespace":                              {user: dev, change: func(f *hlnr.Freeze) { f.Namespace = "default" }},
+		"a ClusterFreeze":                                {user: dev, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
+		"a ClusterFreeze that does not apply now":        {user: dev, inactive: true, cluster: func(*hlnr.ClusterFreeze) {}},
+		"a ClusterFreeze, a user who may change Freezes": {user: keeper, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
+		"a ClusterFreeze with an exception": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
 			f.Spec.Exceptions = []hlnr.ClusterFreezeException{{Namespace: f.Name, Name: "shop", Reason: "hotfix"}}
 		}},
-		"of the cluster, an exception of another namespace": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+		"a ClusterFreeze with an exception for another namespace": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
 			f.Spec.Exceptions = []hlnr.ClusterFreezeException{{Namespace: "default", Name: "shop", Reason: "hotfix"}}
 		}, refused: "is frozen by ClusterFreeze"},
-		"of other namespaces of the cluster": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+		"a ClusterFreeze for other namespaces": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
 			f.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "production"}}
 		}},
-		"of namespaces by an expression": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+		"a ClusterFreeze that selects namespaces by an expression": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
 			f.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "stage", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 		}, refused: "is frozen by ClusterFreeze"},
 	} {
@@ -207,8 +209,8 @@ func TestLabelsWithoutFreezes(t *testing.T) {
 	})
 }
 
-// TestLabelsBeyondTheCost checks that a user cannot set labels with which the expressions exceed their cost limit, because the policy
-// would then be ignored.
+// TestLabelsBeyondTheCost checks that a user cannot set labels that make the expressions exceed their cost
+// limit, because the policy would then be ignored.
 func TestLabelsBeyondTheCost(t *testing.T) {
 	t.Parallel()
 	installRoles(t)

@@ -39,7 +39,7 @@ func TestFreezeIsSigned(t *testing.T) {
 	for name, tc := range map[string]struct{ patch, refused string }{
 		"another reason, not signed": {`{"spec": {"reason": "a holiday"}}`, wanted},
 		"another name":               {`{"metadata": {"annotations": {"hlnr.io/decided-by": "carol"}}}`, wanted},
-		"the signature taken off":    {`{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, wanted},
+		"the signature removed":      {`{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, wanted},
 		"a label":                    {`{"metadata": {"labels": {"team": "shop"}}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,25 +33,25 @@ func TestPinNamesItsAuthor(t *testing.T) {
 	}
 	bobs := `{"semVer": {"version": "1.0.0"}, ` + author("bob", "1.0.0") + `, "expireTime": "2030-01-31T19:00:00+01:00", "groups": [` + group("2.x", "2.0.0", "bob") + `]}`
 	for name, tc := range map[string]struct{ before, patch, refused string }{
-		"no author":                        {patch: `{"groups": [` + group("1.x", "1.0.0", "") + `]}`},
-		"the user":                         {patch: `{"groups": [` + group("1.x", "1.0.0", alice) + `]}`},
-		"another user":                     {patch: `{"groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
-		"the user, for all groups":         {patch: `{"semVer": {"version": "1.0.0"}, ` + author(alice, "1.0.0") + `}`},
-		"another user, for all groups":     {patch: `{"semVer": {"version": "1.0.0"}, ` + author("bob", "1.0.0") + `}`, refused: refused},
-		"another user's release":           {patch: `{"release": "shop-1-0-0-a", ` + author("bob", "shop-1-0-0-a") + `}`, refused: refused},
-		"a second pin":                     {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", alice) + `]}`},
-		"a second pin by another user":     {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
-		"another choice by another user":   {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.1", "bob") + `]}`, refused: refused},
-		"another choice, for all groups":   {before: bobs, patch: `{"semVer": {"version": "1.0.1"}, ` + author("bob", "1.0.1") + `}`, refused: refused},
-		"a change that keeps the author":   {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`}, // The author is not shown for it.
-		"another reason":                   {before: bobs, patch: `{"reason": "a holiday"}`},
-		"another time zone":                {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`},
-		"another author, for all groups":   {before: bobs, patch: `{"author": {"name": "carol"}}`, refused: refused},
-		"the user takes over a pin":        {before: bobs, patch: `{"reason": "a holiday", ` + author(alice, "1.0.0") + `}`},
-		"the author is removed":            {before: bobs, patch: `{"author": null}`},
-		"a pin is removed":                 {before: bobs, patch: `{"groups": null}`},
-		"all pins are removed":             {before: bobs, patch: `null`},
-		"what was pinned moves to a group": {before: bobs, patch: `{"semVer": null, "author": null, "groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
+		"no author":                           {patch: `{"groups": [` + group("1.x", "1.0.0", "") + `]}`},
+		"the user":                            {patch: `{"groups": [` + group("1.x", "1.0.0", alice) + `]}`},
+		"another user":                        {patch: `{"groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
+		"the user, for all groups":            {patch: `{"semVer": {"version": "1.0.0"}, ` + author(alice, "1.0.0") + `}`},
+		"another user, for all groups":        {patch: `{"semVer": {"version": "1.0.0"}, ` + author("bob", "1.0.0") + `}`, refused: refused},
+		"another user's release":              {patch: `{"release": "shop-1-0-0-a", ` + author("bob", "shop-1-0-0-a") + `}`, refused: refused},
+		"a second pin":                        {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", alice) + `]}`},
+		"a second pin by another user":        {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
+		"another pin by another user":         {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.1", "bob") + `]}`, refused: refused},
+		"another choice, for all groups":      {before: bobs, patch: `{"semVer": {"version": "1.0.1"}, ` + author("bob", "1.0.1") + `}`, refused: refused},
+		"a change that keeps the author":      {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`}, // The author is not shown for this change.
+		"another reason":                      {before: bobs, patch: `{"reason": "a holiday"}`},
+		"another time zone":                   {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`},
+		"another author, for all groups":      {before: bobs, patch: `{"author": {"name": "carol"}}`, refused: refused},
+		"the user takes over a pin":           {before: bobs, patch: `{"reason": "a holiday", ` + author(alice, "1.0.0") + `}`},
+		"the author is removed":               {before: bobs, patch: `{"author": null}`},
+		"a pin is removed":                    {before: bobs, patch: `{"groups": null}`},
+		"all pins are removed":                {before: bobs, patch: `null`},
+		"the pinned version moves to a group": {before: bobs, patch: `{"semVer": null, "author": null, "groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,8 +71,9 @@ func TestPinNamesItsAuthor(t *testing.T) {
 	}
 }
 
-// TestPinOfACreation checks that the author of a pin in a new Microservice is the user who creates it. A user who may impersonate
-// others, such as an administrator who restores a backup, may set any authors.
+// TestPinOfACreation checks that the author of a pin in a new Microservice is the user who creates the
+// Microservice. A user who may impersonate others, such as an administrator who restores a backup, may set
+// any author.
 func TestPinOfACreation(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -117,7 +118,7 @@ func TestPinAndGitOps(t *testing.T) {
 	apply := `{"apiVersion": "hlnr.io/v1alpha1", "kind": "Microservice", "metadata": {"name": "shop", "namespace": "` + namespace + `"}, "spec": {"updateStrategy": {"manual": {"groups": [{"name": "1.x", "version": "1.0.1"}]}}}}`
 	check(t, env.As(t, "gitops").Patch(t.Context(), ms, client.RawPatch(types.ApplyPatchType, []byte(apply)), client.FieldOwner("kustomize-controller"), client.ForceOwnership), "")
 	if by := ms.Spec.UpdateStrategy.Manual.Groups[0].Author.Of("1.0.1"); by != "" {
-		t.Errorf("a pin of the tool has the author %q", by)
+		t.Errorf("a pin that the tool set has the author %q", by)
 	}
 }
 

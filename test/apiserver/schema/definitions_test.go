@@ -37,7 +37,8 @@ func TestDefinitionsAreSmall(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreApplied applies CRDs with kubectl, client-side and server-side, over each other, as users do.
+// TestDefinitionsAreApplied applies CRDs with kubectl, alternating between client-side and server-side apply,
+// as users do.
 func TestDefinitionsAreApplied(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "crd")
 	for _, args := range [][]string{
@@ -51,8 +52,8 @@ func TestDefinitionsAreApplied(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsAreExplained checks that each field of Heighliner has a description that begins with its name, for
-// kubectl explain.
+// TestOwnFieldsAreExplained checks that each of Heighliner's fields has a description that begins with the
+// field's name, for kubectl explain.
 func TestOwnFieldsAreExplained(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -96,7 +97,7 @@ func TestExplain(t *testing.T) {
 			}
 			out, err := env.Kubectl(t, "", args...)
 			if err != nil || !strings.Contains(out, want) {
-				t.Errorf("kubectl explain = %v\n%s\nwant %q in it", err, out, want)
+				t.Errorf("kubectl explain = %v\n%s\nwant an output with %q", err, out, want)
 			}
 		})
 	}
@@ -150,8 +151,9 @@ func TestTemplateIsStripped(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists, because GitOps tools report
-// defaults inside list items as drift. An empty object is necessary to apply the defaults of its fields.
+// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists, because GitOps tools
+// report defaults inside list items as drift. Empty objects are an exception, because the defaults of their
+// fields would not apply otherwise.
 func TestDefaultsAreScalarsOutsideLists(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -220,7 +222,8 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 	}
 }
 
-// TestColumns checks that each column reads a scalar of the schema, and that kubectl prints the names of the columns.
+// TestColumns checks that each column reads a scalar from the schema, and that kubectl prints the names of
+// the columns.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
 		"AnalysisTemplate":        "NAME INTERVAL COUNT SOURCE AGE",
@@ -268,8 +271,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestCategories checks that "kubectl get all" shows Microservices, and that "kubectl delete all" deletes no other
-// objects of Heighliner.
+// TestCategories checks that "kubectl get all" shows Microservices, and that "kubectl delete all" deletes no
+// other Heighliner objects.
 func TestCategories(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		want := []string{"hlnr"}
@@ -299,8 +302,8 @@ func TestReleasesAreSelectedByField(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreRefused checks that kubectl rejects unknown fields of hlnr.io and below the template, client-side
-// and server-side.
+// TestUnknownFieldsAreRefused checks that kubectl rejects unknown fields of hlnr.io and fields below the
+// template, both client-side and server-side.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	typos := map[string]struct{ kind, patch, field string }{
 		"own field":      {"ImagePolicy", `spec: {intervall: 5m}`, "spec.intervall"},
@@ -328,7 +331,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSamples checks that the files of config/samples are accepted unchanged.
+// TestSamples checks that the files in config/samples are accepted unchanged.
 func TestSamples(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "samples")
 	out, err := env.Kubectl(t, "", "apply", "--server-side", "-k", dir)
@@ -340,7 +343,7 @@ func TestSamples(t *testing.T) {
 			t.Logf("delete samples: %v\n%s", err, out)
 		}
 	})
-	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // A user signs these files, so that the kustomization does not contain them.
+	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // A user signs these files, so the kustomization does not contain them.
 		file := filepath.Join(dir, name)
 		if out, err := env.Kubectl(t, "", "apply", "--server-side", "-f", file); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
@@ -415,7 +418,7 @@ spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
 		schemaOf(live).XValidations = rules
 		return server.Update(t.Context(), live)
 	})
-	eventually("wait until the rule holds", func() error {
+	eventually("wait until the rule applies", func() error {
 		other := object(t, "Microservice", namespace, several)
 		other.SetName("other")
 		if err := env.Client.Create(t.Context(), other, client.DryRunAll); err == nil {

@@ -133,7 +133,7 @@ func causes(err error) (fields, messages []string) {
 	return fields, messages
 }
 
-// definitions returns the CRDs of config/crd, by kind.
+// definitions returns the CRDs in config/crd, by kind.
 func definitions(t testing.TB) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", "crd", "hlnr.io_*.yaml"))

@@ -21,8 +21,9 @@ const (
 	mostDomains  = 512
 )
 
-// TestObjectsStaySmall writes full statuses and measures the size of the stored objects, including field managers.
-// Lists of a status are atomic, because as list maps the field managers alone would double the size.
+// TestObjectsStaySmall writes full statuses and measures the size of the stored objects, including field
+// managers. Lists in a status are atomic, because with list maps, the field managers alone would double the
+// size.
 func TestObjectsStaySmall(t *testing.T) {
 	const (
 		kib      = 1 << 10
@@ -98,7 +99,7 @@ func typed[T any](t *testing.T, kind, name string) *T {
 	return out
 }
 
-// releaseName returns a name that is as long as names of releases.
+// releaseName returns a name that is as long as release names.
 func releaseName(microservice string, group, release int) string {
 	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
 }
@@ -152,7 +153,7 @@ func fullPreviews(t *testing.T, name string, slots int) client.Object {
 				Reason: "Promoted", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true},
 			})
 		}
-		if g < 10 { // At most this number starts at the same time.
+		if g < 10 { // No more than this number start at the same time.
 			group.Rollout = &hlnr.Rollout{Release: group.Target.Release, StartedTime: now, Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Internal: &hlnr.RolloutInternal{StepsHash: "3w5e11264sgsf", Floor: 12}}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
@@ -173,8 +174,7 @@ func fullImagePolicy(t *testing.T, name string) client.Object {
 	return p
 }
 
-// fullRelease returns a release with full statuses of analysis and hooks, and a minimal
-// template.
+// fullRelease returns a release with full analysis and hook statuses, and a minimal template.
 func fullRelease(t *testing.T, name string) client.Object {
 	v := typed[hlnr.VersionedMicroservice](t, "VersionedMicroservice", name)
 	now := metav1.NewMicroTime(time.Now())

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestUnknownStatusFieldsAreRefused checks that a manager that is newer than its CRDs does not lose fields of statuses,
-// because by default the server drops unknown fields without an error.
+// TestUnknownStatusFieldsAreRefused checks that a manager that is newer than its CRDs does not silently lose
+// status fields. By default, the server drops unknown fields without an error.
 func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := typed[hlnr.Microservice](t, "Microservice", "newer")
@@ -37,15 +37,15 @@ func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := status.Patch(t.Context(), env.Client, "test", after.DeepCopy(), before, status.AtResourceVersion, status.KnownFields); !apierrors.IsInvalid(err) {
-		t.Errorf("an unknown field of a status gives %v", err)
+		t.Errorf("an unknown status field results in %v", err)
 	}
 	if got := read(); got.GetResourceVersion() != before.GetResourceVersion() {
 		t.Error("a status with an unknown field was written")
 	}
 	if _, err := status.Patch(t.Context(), env.Client, "test", after.DeepCopy(), before); err != nil {
-		t.Errorf("without the option it gives %v", err)
+		t.Errorf("without the option, the result is %v", err)
 	}
 	if _, there, _ := unstructured.NestedFieldNoCopy(read().Object, "status", "fieldOfTomorrow"); there {
-		t.Error("the server knows the field, so that the test proves nothing")
+		t.Error("the server knows the field, so the test proves nothing")
 	}
 }

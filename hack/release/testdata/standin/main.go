@@ -1,4 +1,4 @@
-// Command standin is a small program with Go build information, which tests use instead of the binaries of a release.
+// Command standin is a small program with Go build information. Tests use it instead of a release's binaries.
 package main
 
 import "sigs.k8s.io/yaml"

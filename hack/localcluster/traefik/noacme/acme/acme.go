@@ -1,5 +1,6 @@
-// Package acme replaces the types of an ACME account that Traefik expects. The gateway of the local cluster requests no
-// certificates from an authority, and the original library requires the modules of about two hundred DNS providers.
+// Package acme replaces the types of an ACME account that Traefik expects. The gateway of the local cluster
+// does not request certificates from an authority, and the original library requires the modules of about two
+// hundred DNS providers.
 package acme
 
 import "errors"

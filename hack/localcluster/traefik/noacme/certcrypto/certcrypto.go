@@ -1,10 +1,10 @@
-// Package certcrypto contains the types of keys.
+// Package certcrypto contains the key types.
 package certcrypto
 
 // KeyType is the type of a certificate's key.
 type KeyType string
 
-// These are the types in Traefik's configuration.
+// These are the key types in Traefik's configuration.
 const (
 	EC256   KeyType = "P256"
 	EC384   KeyType = "P384"

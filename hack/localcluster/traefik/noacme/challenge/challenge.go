@@ -1,4 +1,4 @@
-// Package challenge contains the interface of providers of challenges.
+// Package challenge contains the interface of challenge providers.
 package challenge
 
 import "context"

@@ -3,8 +3,7 @@ package http01
 
 import "time"
 
-// PathPrefix is the prefix of the path of responses, as in RFC 8555, section 8.3. It ends with a
-// slash.
+// PathPrefix is the path prefix of responses, as in RFC 8555, section 8.3. It ends with a slash.
 const PathPrefix = "/.well-known/acme-challenge/"
 
 // ChallengeOption is an option of a challenge.

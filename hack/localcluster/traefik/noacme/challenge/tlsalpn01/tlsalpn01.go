@@ -7,7 +7,7 @@ import (
 	"github.com/go-acme/lego/v5/acme"
 )
 
-// ACMETLS1Protocol is the protocol of RFC 8737.
+// ACMETLS1Protocol is the protocol from RFC 8737.
 const ACMETLS1Protocol = "acme-tls/1"
 
 // ChallengeOption is an option of a challenge.
