@@ -14,7 +14,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		deadline time.Duration
 		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout. If began is 0, the manager has always observed.
 		began, now time.Duration
-		// grace is the end of the moment that was granted before.
+		// grace is the end of the moment that was granted earlier.
 		grace   time.Duration
 		failed  bool
 		requeue time.Duration

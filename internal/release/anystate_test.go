@@ -130,7 +130,7 @@ func (d draws) number(low, high int, what string) int {
 
 func (d draws) yes(what string) bool { return rapid.Bool().Draw(d.T, what) }
 
-// rarely returns true with a probability of 1 to n.
+// rarely returns true with a probability of 1 in n.
 func (d draws) rarely(n int, what string) bool { return d.number(1, n, what) == n }
 
 func (d draws) seconds(low, high int, what string) time.Duration {

@@ -40,7 +40,7 @@ func (w *world) check() {
 				for r, weight := range routes {
 					total += weight
 					if w.taken[r] && !w.spec.Exclusive && (w.objects[r] == nil || w.objects[r].ready == 0) {
-						w.fail("invariant 4: policy %s sends %d%% of group %s to %s, whose pods the planner took", n.name, weight, slug, r)
+						w.fail("invariant 4: policy %s sends %d%% of group %s to %s, whose pods the planner removed", n.name, weight, slug, r)
 					}
 				}
 			}
@@ -422,7 +422,8 @@ func (w *world) checkApproved(o Observed, g, h *Group) {
 	}
 }
 
-// releaseOf returns the row in another state of a group of the release that is in progress in this state.
+// releaseOf returns the row in group h of the release that is in progress in group g. The two groups are
+// states of the same group.
 func releaseOf(g, h *Group) *Row {
 	if g.Rollout == nil {
 		return nil
@@ -505,8 +506,8 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	}
 }
 
-// checkTime checks that a release that is too slow had the time of its deadline from the request for its pods on, minus the
-// moment that the creation of its object may take.
+// checkTime checks that a release that fails because it is too slow had the time of its deadline, counted from the request
+// for its pods, minus the moment that creating its object may take.
 func (w *world) checkTime(o Observed, r Row) {
 	x := w.objects[r.Release]
 	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {
@@ -668,7 +669,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	for _, p := range seen.Policies {
 		for _, g := range p.Groups {
 			if !full && slices.Contains(g.References, o.Release) {
-				w.fail("invariant 4: %s, which policy %s reported to name", what, p.Name)
+				w.fail("invariant 4: %s, although policy %s reported that it names the release", what, p.Name)
 			}
 		}
 	}
@@ -689,10 +690,10 @@ func splitsByPods(o Observed, g *Group) bool {
 // together have as many pods as users request.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 	if seen.Spec.Exclusive || w.spec.Exclusive {
-		// The release in a rollout has all pods as soon as it may have pods, unless its Deployment is rejected.
+		// The release that is being rolled out has all pods as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
 		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
-		// Or unless it may not begin, and the active release has no pod yet.
+		// It also does not have all pods if it may not begin while the active release has no pod yet.
 		a := g.ActiveRow()
 		waits := a != nil && objectOf(seen, a.Release).Failure == otherRunning && objectOf(seen, a.Release).Available == 0
 		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused || waits) || !runs && row.Status != Active)

@@ -4,10 +4,10 @@ import (
 	"testing"
 )
 
-// TestHistoriesSurviveCrashes runs the named histories repeatedly. The manager
-// ends before each of its writes in turn. The rest of its plan is lost, or
-// arrives up to five writes of its successor later. The result must be the same (invariant 10). The
-// quick run uses only each third write, and one late arrival for each.
+// TestHistoriesSurviveCrashes runs the named histories repeatedly. The manager stops before each of
+// its writes in turn. The rest of its plan is lost, or arrives up to five writes of its successor
+// later. The result must be the same (invariant 10). The quick run uses only every third write, and
+// one late arrival for each.
 func TestHistoriesSurviveCrashes(t *testing.T) {
 	every := 3
 	if simulation.Long() {

@@ -8,11 +8,11 @@ import (
 )
 
 // maxOutcome is the maximum length of a decision's outcome in the status, in bytes. The outcome
-// quotes a text of a user. If the API server rejected the status because of its length, no rollout
-// could advance.
+// quotes text that a user wrote. If the API server rejected the status because of its length, no
+// rollout could advance.
 const maxOutcome = 256
 
-// cut returns at most limit bytes of a text, without splitting a character.
+// cut returns at most limit bytes of text, without splitting a character.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -64,7 +64,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 			return refuse("the canary is in step %q, not in step %q", name, d.Step)
 		}
 		if s.g.Rollout.StepsHash != stepsHash(s.steps()) {
-			// The step may begin again in this plan. In that case the applied decision would be lost.
+			// The step might begin again in this plan, and the applied decision would then be lost.
 			return refuse("the steps were edited at the same time; read them, and decide again")
 		}
 		if why := s.approve(s.g.Rollout, d); why != "" {
@@ -126,13 +126,14 @@ func (s *scope) passedOver(r *Row) *Target {
 // approvers returns the number of different users who must approve a step.
 func (st Step) approvers() int { return max(1, st.Approvers) }
 
-// signed reports whether the user who approves a step matters, so that approvals are recorded by name.
+// signed reports whether it matters which users approve a step. If it does, approvals are recorded by
+// name.
 func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
 
-// groupOf returns the group whose members may approve a step, and of which the user is a member. It returns false if
-// the user is a member of none of the groups.
+// groupOf returns the user's group whose members may approve a step. It returns false if the user is not a member of
+// such a group.
 func (st Step) groupOf(d Decision) (string, bool) {
 	if len(st.ApproversFrom) == 0 {
 		return "", true
@@ -144,8 +145,8 @@ func (st Step) groupOf(d Decision) (string, bool) {
 	return st.ApproversFrom[i], true
 }
 
-// counted returns the approvals that are valid for the current step. Its groups may have been edited after an
-// approval.
+// counted returns the approvals that are valid for the current step. The step's groups may have been edited
+// after an approval.
 func (st Step) counted(approvals []Approval) []Approval {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
 		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)
@@ -193,7 +194,7 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	case d.By == "":
 		return fmt.Sprintf("step %q waits for %s; the decision contains no user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
-		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: add one to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; %s is not a member of any of them in this decision: add one to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
 		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	}

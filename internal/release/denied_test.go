@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// denials are histories of denied versions. These get no traffic if another version
+// denials are histories of denied versions. Such versions get no traffic if another version
 // can get it, even if the group is paused, frozen or pinned.
 var denials = []scene{
 	{"rule 24: a denied first release without a successor is reported in an event", func(h tale) {
@@ -218,7 +218,7 @@ var denials = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": ""})
 		h.edit("continue", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
-		h.want("not paused any more", map[string]string{"1.2.0": "active 100"})
+		h.want("no longer paused", map[string]string{"1.2.0": "active 100"})
 	}},
 	{"rule 22: an active version that the registry no longer contains stays active while paused", func(h tale) {
 		h.live()

@@ -90,7 +90,7 @@ var named = []scene{
 		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 		h.message("blocked by the failure", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: no release starts; correct or remove the pin`)
 	}},
-	{"two pins of a group to a version and to a release of it conflict", func(h tale) {
+	{"two pins of a group, to a version and to a release of that version, conflict", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"}, Pin{Group: "1-x", Release: h.release("1.0.0")})
 		h.run(time.Minute)

@@ -3,19 +3,19 @@ package release
 // exchanges reports whether the pods of the group's active release end before a new release gets pods.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
-// returnPods gives the active release of an exclusive group another stamp when a rollout ends, so that a late write of an older plan
-// does not remove its pods.
+// returnPods gives the active release of an exclusive group another stamp when a rollout ends, so that a late write by an older plan
+// does not remove the release's pods.
 func (s *scope) returnPods() {
 	if run := s.g.Rollout; s.exchanges() && run != nil && run.Gate != ConfirmRollout {
 		s.touch(s.g.ActiveRow().Release)
 	}
 }
 
-// exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47). The release in a rollout gets all replicas
-// as soon as it may have pods. The active release keeps all replicas until the other release takes over. All other releases get none. In
-// a group with neither, the number does not change. The controller of a release starts its pods only when no other release of the group
-// should have or has pods, according to the API server. Therefore a release whose Deployment is rejected gets no replicas, so that the
-// pods of the active release can start.
+// exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47). The release that is being rolled out gets
+// all replicas as soon as it may have pods. The active release keeps all replicas until the other release takes over. All other releases
+// get none. In a group with neither release, the number does not change. A release's controller starts pods only when, according to the
+// API server, no other release of the group has or should have pods. Therefore a release whose Deployment is rejected gets no replicas,
+// so that the pods of the active release can start.
 func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	run, next, object := s.rollout()
 	runs, active := run != nil && run.Gate != ConfirmRollout, s.g.ActiveRow()
@@ -38,8 +38,8 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	return 0, nil
 }
 
-// takesOver reports whether the pods of the active release of an exclusive group end. They end if the successor reports that it waits
-// only for them. They stay ended unless the object or the Deployment of the successor is rejected.
+// takesOver reports whether the pods of an exclusive group's active release end. They end if the successor reports that it waits only
+// for their end. They stay ended unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	switch {
@@ -51,8 +51,8 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
-// exchanged reports whether the pods of the active release of an exclusive group have ended for a release that has no traffic yet. In
-// that case, waits do not delay the next action of the release, because nothing serves until the exchange is complete.
+// exchanged reports whether the pods of an exclusive group's active release have ended for a release that has no traffic yet. In that
+// case, waits do not delay the release's next action, because nothing serves until the exchange is complete.
 func (s *scope) exchanged(run *Rollout) bool {
 	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
 		return false
@@ -61,8 +61,8 @@ func (s *scope) exchanged(run *Rollout) bool {
 	return c.Replicas == 0
 }
 
-// beginWait returns the wait of an exchange of pods that has not begun. A freeze, a pause or the end of a window may have come while the
-// objects of the next release were not accepted.
+// beginWait returns the wait before an exchange of pods begins. A freeze, a pause or the end of a window may have come while the objects
+// of the next release were not accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
 // rejected are the causes for which the Deployment of a release does not exist or belongs to another object.
@@ -71,8 +71,8 @@ var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "Name
 // isRejected reports whether a release has no pods because its Deployment is rejected.
 func isRejected(c Object) bool { return c.Available == 0 && rejected[c.Failure] }
 
-// exchangeWait returns the wait of a release of an exclusive group before the pods of the active release end. These are the
-// waits that would apply before its first step if it had pods.
+// exchangeWait returns the wait of a release of an exclusive group before the pods of the active release end. The same
+// waits apply as before the first step of a release that has pods.
 func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	switch {
 	case !s.exchanges():
@@ -85,8 +85,8 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	return s.windowWait(run, r)
 }
 
-// blocksActive reports whether an exchange has not begun, and may not begin, and the active release waits for its first pod: each of the two
-// would wait for the other.
+// blocksActive reports whether an exchange has not begun and may not begin, while the active release waits for its first pod. In that case,
+// each of the two releases would wait for the other.
 func (s *scope) blocksActive(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	return successor.Available == 0 && c.Replicas > 0 && c.Available == 0 && c.Failure == otherRunning && s.beginWait(run) != nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// exclusives are histories of interrupted rollouts in exclusive groups, and of releases that end while Jobs of their hooks run.
+// exclusives are histories of interrupted rollouts in exclusive groups, and of releases that end while their hook Jobs run.
 var exclusives = []scene{
 	{"a freeze, a pause and the end of a window during an exchange do not leave the group without traffic", func(all tale) {
 		for what, set := range map[string]func(*Spec){
@@ -86,7 +86,7 @@ var exclusives = []scene{
 		h.run(time.Hour)
 		h.runs("an hour after it was denied", 1, 0)
 	}},
-	{"not exclusive: a canary that is denied while a Job of its hooks runs ends", func(h tale) {
+	{"not exclusive: a denied canary ends while a Job of its hooks runs", func(h tale) {
 		h.worker(10)
 		h.steps(Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -234,8 +234,9 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExchangeThatMayNotBegin checks that a freeze or a pause does not let the active release of an exclusive group and its successor wait
-// for each other: the active one waited for terminating pods, and the successor was rejected, when it began.
+// TestExchangeThatMayNotBegin checks that the active release of an exclusive group and its successor do not wait for each other because of
+// a freeze or a pause. When the freeze or pause began, the active release was waiting for terminating pods, and the successor was
+// rejected.
 func TestExchangeThatMayNotBegin(t *testing.T) {
 	for what, set := range map[string]func(*Spec){
 		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
@@ -259,7 +260,7 @@ func TestExchangeThatMayNotBegin(t *testing.T) {
 		h.run(time.Hour)
 		n := h.object("1.0.0").ready + h.object("1.2.0").ready
 		if n == 0 {
-			t.Errorf("%s: an hour later no release of the group has a pod\n%s", what, renderGroup(h.rolloutState.group("1-x")))
+			t.Errorf("%s: an hour later, no release of the group has a pod\n%s", what, renderGroup(h.rolloutState.group("1-x")))
 		}
 		if h.err != nil {
 			t.Error(h.err)
@@ -267,8 +268,8 @@ func TestExchangeThatMayNotBegin(t *testing.T) {
 	}
 }
 
-// TestAutoscalerBeforeAnExchange checks that a release starts with as many replicas as an autoscaler gave the active one while hooks were
-// waited for.
+// TestAutoscalerBeforeAnExchange checks that a release starts with as many replicas as an autoscaler gave the active release while the
+// rollout was waiting for hooks.
 func TestAutoscalerBeforeAnExchange(t *testing.T) {
 	h := tale{newWorld()}
 	h.exclusive(2)
@@ -287,8 +288,8 @@ func TestAutoscalerBeforeAnExchange(t *testing.T) {
 	}
 }
 
-// TestFreezeOfAReleaseThatDoesNotBegin checks that a release which gives way to pods of the active release during a freeze or a pause does
-// not fail meanwhile: it has not been able to start, and starts when the freeze or the pause ends.
+// TestFreezeOfAReleaseThatDoesNotBegin checks that a release that gives way to pods of the active release during a freeze or a pause does
+// not fail during that time. The release could not start, and starts when the freeze or the pause ends.
 func TestFreezeOfAReleaseThatDoesNotBegin(t *testing.T) {
 	for what, set := range map[string]func(*Spec){
 		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },

@@ -27,7 +27,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
 		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) && !o.Spec.Exclusive {
-			w.fail("older: %s fails for %s, which is not its own", r.Release, r.Reason)
+			w.fail("older: %s fails because of %s, which is a cause outside of it", r.Release, r.Reason)
 		}
 		ran := g.Rollout != nil && g.Rollout.Release == r.Release
 		starts := h.Rollout != nil && h.Rollout.Release == r.Release && !ran
@@ -40,13 +40,13 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 			continue // A retained release replaces a denied one. No new release starts, and neither does a release that a pin left.
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
-			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
+			w.fail("older: %s starts or becomes active (%s), although %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
 		}
 	}
 }
 
 // newerThan finds a release of a group above a version that could serve. Such a release is offered or
-// in progress, is not withdrawn, and has not failed for a cause in the release.
+// in progress, is not withdrawn, and has not failed because of a cause in the release.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -62,7 +62,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		current := o.Config == "" || r.Config == o.Config // A release with another template is not a candidate.
 		serves := r.Status == Active || current && g.Rollout != nil && g.Rollout.Release == r.Release
 		if h.Row(r.Release) == nil && r.Config != o.Config {
-			continue // The release failed with another template, so that the failure is dropped immediately.
+			continue // The release failed with another template, so the failure is dropped immediately.
 		}
 		if h.Row(r.Release) == nil && slices.ContainsFunc(h.Releases, func(x Row) bool { return x.Reason == "Aborted" && compare(x.Version, r.Version) > 0 }) {
 			continue // The release was superseded by a release that a user then deprecated in the same write.
@@ -103,7 +103,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 	}
 }
 
-// othersLeft reports whether a group has a further release that could follow the active release and
+// othersLeft reports whether a group has another release that could follow the active release and
 // is not withdrawn.
 func othersLeft(o Observed, g *Group, release string) bool {
 	return slices.ContainsFunc(g.Releases, func(x Row) bool {
@@ -176,7 +176,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 				return // Neither this release nor an older version starts until a user retries it.
 			}
 			if slices.Contains(outsideCauses, r.Reason) {
-				w.fail("newest: stable %s is in error for %s, which is not its own", r.Release, r.Reason)
+				w.fail("newest: stable %s is in error because of %s, which is a cause outside of it", r.Release, r.Reason)
 			}
 		case wanted == "" || g.Level != preview && compare(c.Version, wanted) > 0:
 			wanted = c.Version
@@ -186,9 +186,9 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	switch {
 	case wanted == "":
 	case a == nil:
-		w.fail("newest: stable group %s has nothing active, and %s is offered\n%s%v", g.Slug, wanted, renderGroup(g), notes)
+		w.fail("newest: stable group %s has no active release, although %s is offered\n%s%v", g.Slug, wanted, renderGroup(g), notes)
 	case g.Level == preview && a.Version != wanted, g.Level != preview && compare(a.Version, wanted) < 0, a.Version != wanted && denied(o, g.Slug, a.Version):
-		w.fail("newest: stable group %s is at %s, and %s is offered\n%s%v", g.Slug, a.Version, wanted, renderGroup(g), notes)
+		w.fail("newest: stable group %s is at %s, although %s is offered\n%s%v", g.Slug, a.Version, wanted, renderGroup(g), notes)
 	}
 }
 
@@ -200,7 +200,7 @@ func (w *world) checkGroups(o Observed, p Result) {
 			!slices.ContainsFunc(p.Notes, func(n Note) bool {
 				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]Reason{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
 			}) {
-			w.fail("newest: stable group %s is not there, and %s is offered", c.Slug, c.Version)
+			w.fail("newest: stable group %s does not exist, although %s is offered", c.Slug, c.Version)
 		}
 	}
 }

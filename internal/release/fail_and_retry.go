@@ -45,9 +45,9 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// lacking returns why a release has too few pods. This is otherRunning if the release gives way to the active release of its exclusive
-// group, and notCreated if its object is missing or out of date because the API server rejects the write. Otherwise it is the failure
-// that the pods show or, without a failure, the exceeded deadline.
+// lacking returns why a release has too few pods. The reason is otherRunning if the release gives way to the active release of its
+// exclusive group, and notCreated if the release's object is missing or out of date because the API server rejects the write.
+// Otherwise the reason is the failure that the pods show or, without a failure, the exceeded deadline.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
 		return otherRunning
@@ -162,8 +162,8 @@ const (
 // the cause is gone. Later, it does so after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// The active release may lack its routes for the same cause. It gets time until its routes are
-		// programmed.
+		// The active release may lack its routes because of the same cause. It gets time until its routes
+		// are programmed.
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted

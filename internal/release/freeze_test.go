@@ -139,8 +139,8 @@ var frozen = []scene{
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.pin()
 		h.run(9 * time.Hour)
-		h.want("not pinned any more", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
-		h.state("not pinned any more", Frozen, true)
+		h.want("no longer pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.state("no longer pinned", Frozen, true)
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -269,7 +269,7 @@ var frozen = []scene{
 	}},
 	{"rule 45: a preview that waits for a slot gets one when a freeze ends", func(h tale) {
 		h.policy("web")
-		h.edit("one place", func(s *Spec) { s.Previews.MaxGroups = 1 })
+		h.edit("one slot", func(s *Spec) { s.Previews.MaxGroups = 1 })
 		h.push("pr-7-a")
 		h.run(time.Minute)
 		h.push("pr-9-a")

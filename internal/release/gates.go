@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// hasGate reports whether hooks must agree at a point of a release's rollout. The hooks of ConfirmRollout
+// hasGate reports whether hooks must agree at a point in a release's rollout. The hooks of ConfirmRollout
 // and PreRollout are called for every version that was never active. The first release of a group gets
-// all traffic immediately, so that no later point could protect the group. All other points apply only
-// to canaries.
+// all traffic immediately, so no later point could protect the group. All other points apply only to
+// canaries.
 func (s *scope) hasGate(p Point, r *Row) bool {
 	switch {
 	case r.Promoted > 0 || r.Adopted:
@@ -79,10 +79,10 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns the wait of a release whose hooks of ConfirmRollout cannot be called yet, because Jobs of hooks of other
-// releases of the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the
-// next version never run at the same time (rule 49). Of a release that was active, only Jobs of gates count: a user adopted it
-// while its migration was running.
+// jobsWait returns the wait of a release whose ConfirmRollout hooks cannot be called yet, because hook Jobs of other releases
+// in the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the next
+// version never run at the same time (rule 49). For a release that was active, only gate Jobs count, because a user may have
+// adopted the release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w
@@ -93,13 +93,13 @@ func (s *scope) jobsWait(r *Row) *wait {
 		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !s.hasJobs(c) || served && !c.GateJobs {
 			continue
 		}
-		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended%s", r.Version, ConfirmRollout, c.Version, c.whyUncreated())
+		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the hook Jobs of %s have ended%s", r.Version, ConfirmRollout, c.Version, c.whyUncreated())
 	}
 	return nil
 }
 
-// reportWait returns the wait of a release that starts again until its controller has reported that. Otherwise the report of its earlier
-// end would count if it ended again, and a Job of a gate could start after that.
+// reportWait returns the wait of a release that starts again until its controller has reported the restart. Otherwise, if the release
+// ended again, the report of its earlier end would count, and a gate Job could start after that.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -169,14 +169,14 @@ func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 }
 
 // unreachable describes the policies whose canary domains do not route to a release yet, or returns an empty
-// string. Hooks reach a release by these domains, and must not reach another release. A policy that does
-// not count blocks nothing (rule 10).
+// string. Hooks reach a release through these domains, and must not reach another release. A policy that
+// does not count blocks nothing (rule 10).
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
 		// A report with a later revision is about an earlier group with the same name.
 		if (rep.unreported || rep.Revision > s.g.TrafficRevision) && s.reaches(rep) {
-			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q does not report yet whether it has canary domains for group %s", rep.policy, s.g.Name))
+			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q has not reported yet whether it has canary domains for group %s", rep.policy, s.g.Name))
 		}
 		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
@@ -191,7 +191,7 @@ func (s *scope) unreachable(r *Row) string {
 	return strings.Join(out, "; ")
 }
 
-// endingWithDomains returns the slug of a group that ends or has ended but still has canary domains, according to
+// endingWithDomains returns the slug of a group that is ending or has ended but still has canary domains, according to
 // the report of the policy, or an empty string. These domains may move to this group. Until then, they route to the other group.
 func (s *scope) endingWithDomains(policy string) string {
 	for _, p := range s.o.Policies {

@@ -39,7 +39,7 @@ var gated = []scene{
 		if run := h.rolloutState.group("1-x").Rollout; run == nil || run.Gate != ConfirmRollout || !run.GateTime.IsZero() {
 			h.fail("the rollout is %+v", run)
 		}
-		h.message("failed", "AwaitingGate", "1.1.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.2.0 have ended")
+		h.message("failed", "AwaitingGate", "1.1.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.2.0 have ended")
 		h.object("1.2.0").ActiveJobs = false
 		h.run(time.Hour)
 		h.want("the Job has ended", map[string]string{"1.1.0": "active 100"})
@@ -414,8 +414,8 @@ func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact
 	}
 }
 
-// TestPreRolloutWaitsForDomainsOfTheCanary checks that hooks that test a release are asked only when
-// the canary domains, if there are any, route to the release.
+// TestPreRolloutWaitsForDomainsOfTheCanary checks that hooks that test a release are called only
+// when the canary domains, if there are any, route to the release.
 func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -466,8 +466,8 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	}
 }
 
-// TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere covers canary domains that route to another release for a while. Hooks of
-// PreRollout have tested that release, so their answers do not count, and they are called again when the domains route to the canary again.
+// TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere covers canary domains that route to another release for a while. The PreRollout
+// hooks have tested that release, so their answers do not count. The hooks are called again when the domains route to the canary again.
 func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -508,8 +508,8 @@ func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 }
 
 // TestDomainsOfTheCanaryThatNeverRoute covers canary domains that a gateway rejects, which is a cause outside of the release. The hooks
-// are not asked, because they would test another release. From the deadline on, the rollout reports its wait,
-// does not block newer versions, and continues after the end of the cause.
+// are not called, because they would test another release. After the deadline, the rollout reports its wait, does not block newer
+// versions, and continues when the cause is gone.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -590,7 +590,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	}
 }
 
-// TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup checks that hooks of PreRollout test the first release of a newer group only when the
+// TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup checks that PreRollout hooks test the first release of a newer group only after the
 // canary domains have left the older group.
 func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	t.Parallel()
@@ -646,7 +646,7 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 }
 
 // TestPreRolloutWaitsForDomainsOfAGroupThatEnds covers canary domains of the newest group that move to the next group when their group ends. Until
-// the policy reports the move, hooks of the next group are not asked, because they would reach the release of the group that ends.
+// the policy reports the move, hooks of the next group are not called, because they would reach the release of the group that is ending.
 func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
@@ -664,7 +664,7 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 		return !g.Rollout.GateTime.IsZero()
 	}
 	if asked(Report{Slug: "2-x", CanaryDomains: true}, Report{Slug: "1-x", Revision: 8}) {
-		t.Error("hooks are called while the canary domains belong to the group that ends")
+		t.Error("hooks are called while the canary domains belong to the group that is ending")
 	}
 	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 9}) {
 		t.Error("hooks are called although the policy reports about an earlier group with the same name")
@@ -716,8 +716,8 @@ func TestUnconfirmedPolicyDoesNotBlockARecreatedRelease(t *testing.T) {
 	}
 }
 
-// TestFailedReleaseWithJobs checks that a release which failed keeps its row until the Jobs of its hooks have ended, even if its version is
-// denied or the template is changed: otherwise its migration would not be reverted, and the next version would wait.
+// TestFailedReleaseWithJobs checks that a failed release keeps its row until its hook Jobs have ended, even if its version is denied or the
+// template changes. Otherwise, its migration would not be reverted, and the next version would wait.
 func TestFailedReleaseWithJobs(t *testing.T) {
 	for what, next := range map[string]func(h tale){
 		"template": func(h tale) { h.configure("c2") },
@@ -739,7 +739,7 @@ func TestFailedReleaseWithJobs(t *testing.T) {
 		h.push("1.2.0")
 		h.run(24 * time.Hour)
 		if h.rolloutState.group("1-x").Row(o.Release) != nil {
-			o.ActiveJobs = false // with a row its revert is called, and ends
+			o.ActiveJobs = false // with a row, its revert is called, and ends
 		}
 		h.run(24 * time.Hour)
 		g := h.rolloutState.group("1-x")
@@ -752,7 +752,7 @@ func TestFailedReleaseWithJobs(t *testing.T) {
 	}
 }
 
-// TestFirstCallInAFreeze checks that ConfirmRollout hooks which waited for Jobs of another release are not called for the first time during a
+// TestFirstCallInAFreeze checks that ConfirmRollout hooks that waited for Jobs of another release are not called for the first time during a
 // freeze or a pause.
 func TestFirstCallInAFreeze(t *testing.T) {
 	for what, set := range map[string]func(*Spec){
@@ -783,8 +783,8 @@ func TestFirstCallInAFreeze(t *testing.T) {
 	}
 }
 
-// TestPauseBeforeTheFirstCall checks that a release whose hooks are not called during a pause shows the pause, and not that its hooks have not
-// responded.
+// TestPauseBeforeTheFirstCall checks that a release whose hooks are not called during a pause shows the pause, and not a missing response from
+// its hooks.
 func TestPauseBeforeTheFirstCall(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -809,11 +809,11 @@ func TestPauseBeforeTheFirstCall(t *testing.T) {
 		}
 	}
 	if got, want := strings.Join(said, "\n"), "Paused: 1.2.0 is waiting without pods: spec.paused is set"; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("got messages %q, want %q", got, want)
 	}
 }
 
-// TestJobsOfReplacedRelease checks that the Job of a release that was active does not keep the next version from being migrated, even when
+// TestJobsOfReplacedRelease checks that the Job of a release that was active does not prevent the migration of the next version, even when
 // the release is no longer retained.
 func TestJobsOfReplacedRelease(t *testing.T) {
 	h := tale{newWorld()}
@@ -837,8 +837,8 @@ func TestJobsOfReplacedRelease(t *testing.T) {
 	}
 }
 
-// TestFailedReleaseOfAGroupThatEnds checks that a release which failed keeps its row until the Jobs of its hooks have ended, also if its group
-// ends: otherwise its migration would not be reverted. It has no pods meanwhile.
+// TestFailedReleaseOfAGroupThatEnds checks that a failed release keeps its row until its hook Jobs have ended, even if its group ends.
+// Otherwise, its migration would not be reverted. The release has no pods during this time.
 func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -860,14 +860,14 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 		t.Errorf("%s, which is kept only by its Jobs, has %d replicas", o.Version, o.Replicas)
 	}
 	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
-	o.Reported = Error // The revert has been called,
+	o.Reported = Error // The revert has been called.
 	h.run(time.Hour)
 	o.UncreatedJob = "revert" // The API server rejects its Job.
 	h.run(time.Hour)
 	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
-	o.UncreatedJob = "" // It is accepted,
+	o.UncreatedJob = "" // The Job is accepted.
 	h.run(time.Hour)
-	o.ActiveJobs = false // and has ended.
+	o.ActiveJobs = false // The Job has ended.
 	h.run(time.Hour)
 	if g := h.rolloutState.group("1-x"); g != nil {
 		t.Errorf("the group did not end:\n%s", renderGroup(g))
@@ -877,8 +877,8 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	}
 }
 
-// TestMigrationOfAnAdoptedRelease checks that the migration of the next version waits for that of a release which a user adopted while its
-// migration was running. Other Jobs of an active release do not delay the next version.
+// TestMigrationOfAnAdoptedRelease checks that the migration of the next version waits for the migration of a release that a user adopted
+// while its migration was running. Other Jobs of an active release do not delay the next version.
 func TestMigrationOfAnAdoptedRelease(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -895,7 +895,7 @@ func TestMigrationOfAnAdoptedRelease(t *testing.T) {
 	h.push("1.2.0")
 	h.run(time.Hour)
 	h.want("the migration of 1.1.0 runs", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
-	h.message("the migration of 1.1.0 runs", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended")
+	h.message("the migration of 1.1.0 runs", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended")
 	o.GateJobs = false // A cleanup runs.
 	h.run(time.Hour)
 	h.want("the migration of 1.1.0 has ended", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "active 100"})
@@ -904,7 +904,8 @@ func TestMigrationOfAnAdoptedRelease(t *testing.T) {
 	}
 }
 
-// TestRowsOfFailuresWithJobs checks what a version that does not start shows, because the group has no row: which Jobs it waits for.
+// TestRowsOfFailuresWithJobs checks that a version that does not start, because the group has no free row, shows which Jobs it waits
+// for.
 func TestRowsOfFailuresWithJobs(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -918,7 +919,7 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	}
 	h.push("1.99.0")
 	h.run(time.Hour)
-	h.message("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and Jobs of hooks of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
+	h.message("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and hook Jobs of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
 	h.object("1.1.0").ActiveJobs = false
 	h.run(time.Hour)
 	h.want("a Job has ended", map[string]string{"1.99.0": "active 100"})
@@ -927,7 +928,8 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	}
 }
 
-// TestRejectedJobOfAFailure checks that a version which waits for a Job that the API server rejects names its hook: there is no Job to end.
+// TestRejectedJobOfAFailure checks that the message about a version that waits for a Job names the hook if the API server rejects that Job,
+// because there is no Job that a user could end.
 func TestRejectedJobOfAFailure(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -940,13 +942,13 @@ func TestRejectedJobOfAFailure(t *testing.T) {
 	h.run(30 * time.Minute)
 	h.push("1.2.0")
 	h.run(time.Hour)
-	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
 	if h.err != nil {
 		t.Error(h.err)
 	}
 }
 
-// TestJobsInAGroupThatEnds checks that a group which has ended shows that it waits for a Job of a release without a row.
+// TestJobsInAGroupThatEnds checks that a group that has ended shows that it waits for a Job of a release without a row.
 func TestJobsInAGroupThatEnds(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -966,9 +968,9 @@ func TestJobsInAGroupThatEnds(t *testing.T) {
 	}
 }
 
-// TestSupersededAsItsJobStarts checks that a version does not begin its migration next to that of the version which it supersedes, if
-// the plan does not read yet that the Job of the latter has started, or if that Job starts next, because the controller of the release
-// has not read yet that it is superseded.
+// TestSupersededAsItsJobStarts checks that a version does not begin its migration at the same time as the version that it supersedes.
+// In one case, the plan has not read yet that the Job of the superseded version has started. In the other case, that Job is about to
+// start, because the release's controller has not read yet that the release is superseded.
 func TestSupersededAsItsJobStarts(t *testing.T) {
 	for what, late := range map[string]bool{"it has started": false, "it starts next": true} {
 		h := tale{newWorld()}
@@ -1010,8 +1012,8 @@ func TestSupersededAsItsJobStarts(t *testing.T) {
 	}
 }
 
-// TestAbortedAsItsJobStarts checks that a version does not begin its migration next to that of a version which a user aborted a moment before
-// the controller of the latter started its Job. No Job reverts the migration.
+// TestAbortedAsItsJobStarts checks that a version does not begin its migration at the same time as an aborted version. A user aborted that
+// version a moment before its controller started its Job. No Job reverts the migration.
 func TestAbortedAsItsJobStarts(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -1047,8 +1049,8 @@ func TestAbortedAsItsJobStarts(t *testing.T) {
 	}
 }
 
-// TestAbortedAgainAsItsJobStarts checks that the report of an earlier failure does not count: a user starts the release again, and aborts it a
-// moment before its controller starts its Job.
+// TestAbortedAgainAsItsJobStarts checks that the report of an earlier failure does not count if a user starts the release again, and aborts it
+// a moment before its controller starts its Job.
 func TestAbortedAgainAsItsJobStarts(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()

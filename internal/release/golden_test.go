@@ -170,7 +170,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(string(want), w.log.String()); d != "" {
-				t.Errorf("the plans changed (-update writes them, if they should):\n%s", d)
+				t.Errorf("the plans changed (if this is intended, run the test with -update):\n%s", d)
 			}
 		})
 	}

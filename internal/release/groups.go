@@ -77,8 +77,8 @@ func (b *planner) noteFrozen(groups []*Group) {
 	b.requeueAt(f.Until)
 }
 
-// oldest returns the oldest version of all live groups, or an empty string if there is none. For each group, the
-// version that it serves counts. A group that does not serve yet counts with its newest version.
+// oldest returns the oldest version of all live groups, or an empty string if there is none. The version of a
+// group that serves is its active version. The version of a group that does not serve yet is its newest version.
 func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -246,7 +246,8 @@ func (s *scope) close(reason Reason) {
 	s.event(nil, false, reason, "the group is drained and removed")
 }
 
-// takeDown sets the rows of a group to deprecated in one write. In a closing group, failures stay in error.
+// takeDown sets the rows of a group to deprecated in one write. In a closing group, failed releases keep
+// the status error.
 func (s *scope) takeDown(to Phase, reason Reason) {
 	s.endRollout()
 	s.g.Phase = to
@@ -260,9 +261,9 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 	}
 }
 
-// endWait returns the wait of a group that a user ends. Its domains must move to the newer
-// group. If the newer group is gone without any release, the domains would route to nothing, and
-// the group keeps serving.
+// endWait returns the wait of a group that a user ends. Its domains must move to the newer group.
+// If the newer group no longer has a release, the domains would route to nothing, so the group
+// keeps serving.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
 		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both groups, list both", s.g.Name, to.Name, to.standing())

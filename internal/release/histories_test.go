@@ -81,7 +81,7 @@ func (h tale) live() {
 
 var twoSteps = []Step{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}
 
-// analysed makes 1.0.0 active, and measures all further canaries.
+// analysed makes 1.0.0 active, and measures all later canaries.
 func (h tale) analysed(steps ...Step) {
 	h.live()
 	h.edit("analysis", func(s *Spec) { s.Analysis, s.Steps = true, steps })

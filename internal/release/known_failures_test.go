@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// knownFailures are histories that other controllers for progressive delivery handle
-// incorrectly. Names begin with the row of docs/design/known-failures.md.
+// knownFailures are histories that other progressive delivery controllers handle incorrectly. Names
+// begin with the row of docs/design/known-failures.md.
 var knownFailures = []scene{
 	{"06 weights that do not divide a hundred", func(h tale) {
 		h.live()
@@ -158,7 +158,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("at first", map[string]string{"1.1.0": "canary 10"})
-		for range 14 { // It is unhealthy for 50 of each 60 seconds, so that ten minutes without health are over in the 13th round.
+		for range 14 { // It is unhealthy for 50 of every 60 seconds, so its unhealthy time exceeds ten minutes in the 13th round.
 			h.kill(h.object("1.1.0"), 2)
 			h.object("1.1.0").up = h.now.Add(50 * time.Second)
 			h.run(time.Minute)
@@ -226,13 +226,13 @@ var knownFailures = []scene{
 			h.decideOn("1.1.0", a, "1")
 			h.run(time.Second)
 		}
-		h.rest("a promoted one that is to be rolled back")
+		h.rest("a promoted release that is to be rolled back")
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.decideOn("1.2.0", Adopt, "")
 		h.decideOn("1.2.0", Deprecate, "")
 		h.run(time.Minute)
-		h.rest("one that is aborted, and was to be promoted")
+		h.rest("an aborted release that was to be promoted")
 		h.edit("paused", func(s *Spec) { s.Paused = true })
 		h.push("1.3.0")
 		h.run(time.Minute)
@@ -403,7 +403,7 @@ var knownFailures = []scene{
 // ready checks how many pods of a version with the current template are ready.
 func (h tale) ready(when, version string, want int) {
 	if o := h.object(version); o.ready != want || o.Replicas != want {
-		h.fail("%s: %s has %d ready pods and is to have %d, want %d", when, version, o.ready, o.Replicas, want)
+		h.fail("%s: %s has %d ready pods and %d replicas, want %d", when, version, o.ready, o.Replicas, want)
 	}
 }
 
@@ -413,10 +413,10 @@ func (h tale) rest(when string) {
 	plans, sequence := h.stats.plans, h.rolloutState.Sequence
 	h.run(24 * time.Hour)
 	if n := h.stats.plans - plans; n > 4 {
-		h.fail("%s: %d plans in a day in which nothing happens", when, n)
+		h.fail("%s: %d plans in a day without changes", when, n)
 	}
 	if h.rolloutState.Sequence != sequence {
-		h.fail("%s: %d writes in a day in which nothing happens", when, h.rolloutState.Sequence-sequence)
+		h.fail("%s: %d writes in a day without changes", when, h.rolloutState.Sequence-sequence)
 	}
 }
 
@@ -616,7 +616,7 @@ func TestAnySizesEnd(t *testing.T) {
 	})
 }
 
-// TestStepListsAreSwitched (row 70) replaces a list of steps by another list
+// TestStepListsAreSwitched (row 70) replaces a list of steps with another list
 // during each of the steps of a rollout. The rollout ends, and no unnecessary pods remain.
 func TestStepListsAreSwitched(t *testing.T) {
 	lists := map[string][]Step{

@@ -101,7 +101,7 @@ func (s *scope) successorGroup() *Group {
 
 // arrives reports whether the newest domains route to an older group and move from there in steps. It also
 // returns true if the domains may route to the active release of an older group, because a policy has not
-// reported. Apart from that, the result depends only on the policies, not on the rollout state.
+// reported. Except for such groups, the result depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
 		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 && (s.unreported() && g.ActiveRow() != nil ||
@@ -142,7 +142,7 @@ func (s *scope) crossing() (*Row, *Group) {
 	return nil, nil
 }
 
-// hasNewest reports whether any policy routes its newest domains to this group. This group may be below the group from which
+// hasNewest reports whether any policy routes its newest domains to this group. This group may be older than the group from which
 // the domains move, if the active release of that group has no ready endpoint.
 func (s *scope) hasNewest() bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Newest })

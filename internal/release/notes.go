@@ -38,9 +38,9 @@ const (
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
-	// AwaitingEnd is the reason of a preview that has ended, and whose hooks have not responded.
+	// AwaitingEnd is the reason of a preview that has ended but whose hooks have not responded.
 	AwaitingEnd Reason = "AwaitingPostPreview"
-	// AwaitingJobs is the reason of a group that ends, and whose releases have Jobs of hooks that have not ended.
+	// AwaitingJobs is the reason of a group that is ending and whose releases have hook Jobs that have not ended.
 	AwaitingJobs     Reason = "AwaitingJobs"
 	AwaitingGate     Reason = "AwaitingGate"
 	AwaitingGroup    Reason = "AwaitingGroup"
@@ -60,7 +60,7 @@ const (
 	// Problems with traffic, or with the rollout state.
 
 	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy. The canary
-	// waits for a NetworkPolicy without limit and is not measured, and its clock is stopped.
+	// waits indefinitely for a NetworkPolicy, and is not measured. Its clock is stopped.
 	TrafficLost         Reason = "TrafficLost"
 	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
 	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
@@ -109,7 +109,7 @@ const (
 	GroupOut      Reason = "Excluded"
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
-	// EndFailed is the reason of an event: a hook that is called at the end of a preview failed.
+	// EndFailed is the reason of an event about a failed hook that is called at the end of a preview.
 	EndFailed Reason = "PostPreviewFailed"
 
 	// Causes of an unhealthy rollout, in addition to status.failure of its release.
@@ -221,7 +221,7 @@ func (s *scope) record(ws ...*wait) {
 	}
 }
 
-// stateOf returns the note of a state that lasts.
+// stateOf returns the note about a state that lasts.
 func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Note {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Warning: warning}
 	if r != nil {
@@ -230,12 +230,12 @@ func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Not
 	return n
 }
 
-// state adds the note of a state that lasts.
+// state adds the note about a state that lasts.
 func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
 	s.note(s.stateOf(r, warning, reason, message))
 }
 
-// event adds the note of an event of a release.
+// event adds the note about an event of a release.
 func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Event: true, Warning: warning}
 	if r != nil {

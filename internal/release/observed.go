@@ -30,8 +30,8 @@ type Observed struct {
 	Peers []Peer
 	// State is the persisted rollout state.
 	State State
-	// Began is when this manager started to observe. Reports may not show changes that were made shortly
-	// before that time yet. Zero means that the manager has always observed.
+	// Began is when this manager started to observe. Reports might not yet show changes that were made
+	// shortly before that time. Zero means that the manager has always observed.
 	Began time.Time
 }
 
@@ -49,7 +49,7 @@ type Spec struct {
 	StandbyFull bool
 	// MinimumAvailable is the number of retained releases, including the active release. The minimum is 1.
 	MinimumAvailable int
-	// Deadline is the time in which a release must become available, and in which a step must become healthy.
+	// Deadline is the time within which a release must become available, and within which a step must become healthy.
 	Deadline time.Duration
 	// Drain is the time between the removal of a release from the last route and the removal of its pods.
 	Drain time.Duration
@@ -272,7 +272,7 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs reports whether Jobs of hooks have not ended, or Jobs for the failure cannot be created yet. Jobs end with the object.
+	// ActiveJobs reports whether hook Jobs have not ended, or Jobs for the failure cannot be created yet. Jobs end with the object.
 	ActiveJobs bool
 	// GateJobs reports whether Jobs of gates, such as a migration, have not ended.
 	GateJobs bool
@@ -308,7 +308,7 @@ type Verdict struct {
 	// Rollout is the Sequence of the rollout, and Step is its Step.
 	Rollout int64
 	Step    int
-	// Since is the WaitingSince of the rollout at which the measurement started.
+	// Since is the WaitingSince of the rollout for which the measurement started.
 	Since time.Time
 	Phase VerdictPhase
 	// Message contains details.
@@ -396,8 +396,8 @@ type Report struct {
 	// route, as accepted by the gateway.
 	CanaryDomains bool
 	Canary        string
-	// Unrouted reports whether the group no longer has a programmed route. Revision remains: it describes the required
-	// routes, and releases that it removed from the routes are still in no route.
+	// Unrouted reports whether the group no longer has a programmed route. Revision keeps its value, because it
+	// describes the required routes, and the releases that it removed from the routes are still in no route.
 	Unrouted bool
 	// Reason and Message describe why the revision is not confirmed. They are empty if it is confirmed.
 	Reason, Message string

@@ -247,8 +247,9 @@ func (s *scope) withdrawnPin(release string) WithdrawReason {
 	return ""
 }
 
-// belowPin returns the retained release with the highest version that is not above the pinned version,
-// or nil. It is used while the active release is denied. A version above the pin may be the reason for the pin.
+// belowPin returns the retained release with the highest version that is not above the pinned version, or nil.
+// It is used while the active release is denied. A version above the pin is not returned, because it may be the
+// reason for the pin.
 func (s *scope) belowPin() (kept *Row) {
 	for _, p := range s.o.Spec.Pins {
 		pinned := p.Version
@@ -272,8 +273,8 @@ func (s *scope) belowPin() (kept *Row) {
 	return kept
 }
 
-// resolve returns the release that a pin selects. A retained release of that version that was active last, with its
-// configuration, is preferred to a release with the current template.
+// resolve returns the release that a pin selects. It prefers the retained release of that version that was active
+// most recently, with its configuration, to a release with the current template.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

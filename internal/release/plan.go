@@ -137,7 +137,7 @@ func (b *planner) unchanged(w *wait) Result {
 
 // maxPasses bounds how often the rules are applied. A decision can make another decision possible,
 // which is made in the same plan, so that the next plan changes nothing. The longest chain is a
-// rollout through steps that wait for nothing.
+// rollout through steps that do not wait.
 const maxPasses = 64
 
 // planner is the working state of one plan.
@@ -179,7 +179,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	for i := range b.sorted {
 		c := &b.sorted[i]
 		if c.Stamp > maxSequence {
-			c.Stamp = 0 // A manual change set this stamp, not a rollout state.
+			c.Stamp = 0 // This stamp was set manually, not by a rollout state.
 		}
 		b.next = max(b.next, c.Stamp+1)
 	}
@@ -219,7 +219,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	return b
 }
 
-// spell replaces the version of a pin by the spelling that offers and rows use. For example, the tag v1.1.0
+// spell replaces the version of a pin with the spelling that offers and rows use. For example, the tag v1.1.0
 // becomes the version 1.1.0.
 func (b *planner) spell(p *Pin) {
 	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {
@@ -326,7 +326,7 @@ func (s *scope) object(release string) (Object, bool) {
 	return *c, c.Slug == s.g.Slug
 }
 
-// offered returns the candidate from which a release is made.
+// offered returns the candidate from which a release is created.
 func (s *scope) offered(release string) (Candidate, bool) {
 	for _, c := range s.candidates {
 		if c.Release == release {

@@ -98,14 +98,14 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 }
 
 // rebuildState creates rows for a group that has release objects but no rows (rule 31), because the rollout state was lost or
-// was not written yet. These are objects whose stamp is ahead of the rollout state, and objects to which a route refers.
-// Objects that a rollout state dropped, and that a late write created again, get no row.
+// was not written yet. Rows are created for objects whose stamp is ahead of the rollout state, and for objects to which a
+// route refers. Objects that a rollout state dropped, and that a late write created again, get no row.
 //
 // The active release is the release that the group's Service selects. If no policy reports it, it is the release whose
-// object was reported as active. Otherwise it is the release with the most available pods, and of several the oldest.
-// Older releases count as previously active unless they are unproven, and all others are pending. A release without pods
-// is not drained. A release that hooks have not approved does not become active, and neither does a release of a group
-// to which the newest domains have yet to move.
+// object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
+// oldest of them. Older releases count as previously active unless they are unproven, and all others are pending. A
+// release without pods is not drained. A release that hooks have not approved does not become active, and neither does a
+// release of a group to which the newest domains have yet to move.
 func rebuildState(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return

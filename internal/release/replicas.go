@@ -193,7 +193,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		if !pressed {
 			return s.full(), w
 		}
-		// The release serves nothing, and takes capacity that the release with the fix needs.
+		// The release serves nothing, but takes capacity that the release with the fix needs.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}

@@ -36,8 +36,8 @@ func (s *scope) retained() []string {
 	return kept
 }
 
-// replacedLeaving returns the wait of the release that the active release replaced until it has left the routes. Until
-// then, no older release may be deleted.
+// replacedLeaving returns the wait until the release that the active release replaced has left the routes. Until then,
+// no older release may be deleted.
 func (s *scope) replacedLeaving() *wait {
 	var last *Row
 	for i := range s.g.Releases {
@@ -174,26 +174,27 @@ func (s *scope) crowded(version string) {
 	kept := s.retained()
 	rows := slices.DeleteFunc(slices.Clone(s.g.Releases), func(r Row) bool { return slices.Contains(kept, r.Release) || !s.keptByJobs(&r) })
 	if len(rows) > 0 {
-		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and Jobs of hooks of %d of them, such as %s, have not ended; end these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
+		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and hook Jobs of %d of them, such as %s, have not ended; end these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
 		return
 	}
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }
 
-// keptByJobs reports whether a release keeps its row until Jobs of its hooks have ended. Without a row, the revert of a release that
-// failed would not be called, and a release that was active would count as superseded, so that its Jobs would delay the next version.
+// keptByJobs reports whether a release keeps its row until its hook Jobs have ended. Without a row, the revert of a failed release
+// would not be called. A release that was active would count as superseded, so its Jobs would delay the next version.
 func (s *scope) keptByJobs(r *Row) bool {
 	c, there := s.object(r.Release)
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)
 }
 
 // startsJobs reports whether a Job of a gate may start for a release that failed or is superseded, because its controller has not
-// reported that yet. The report also counts the Jobs that have started.
+// reported that status yet. The report also counts the Jobs that have started.
 func (s *scope) startsJobs(r *Row, c Object) bool {
 	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
 }
 
-// endWaitsForJobs returns the wait of a group that ends for Jobs of hooks of a release, or nil.
+// endWaitsForJobs returns the wait of a group that is ending for the hook Jobs of a release, or
+// nil.
 func (s *scope) endWaitsForJobs(r *Row) *wait {
 	if s.g.Phase == Live {
 		return nil
@@ -202,7 +203,7 @@ func (s *scope) endWaitsForJobs(r *Row) *wait {
 	return newWait(r, false, AwaitingJobs, "group %s has ended, and %s is removed when the Jobs of its hooks have ended%s", s.g.Name, r.Version, c.whyUncreated())
 }
 
-// whyUncreated returns the end of a message about a wait for Jobs, if the API server rejects one of them.
+// whyUncreated returns the last part of a message about a wait for Jobs if the API server rejects one of them.
 func (c Object) whyUncreated() string {
 	if c.UncreatedJob == "" {
 		return ""
@@ -210,12 +211,13 @@ func (c Object) whyUncreated() string {
 	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or what rejects it", c.UncreatedJob)
 }
 
-// ownJobs reports whether Jobs of hooks of a release have not ended, or Jobs for its failure are created next.
+// ownJobs reports whether hook Jobs of a release have not ended, or Jobs for its failure are about to be
+// created.
 func (s *scope) ownJobs(r *Row, c Object) bool {
 	return c.ActiveJobs || s.startsJobs(r, c) || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }
 
-// hasJobs reports the same for a release that may have no row.
+// hasJobs is like ownJobs, for a release that may have no row.
 func (s *scope) hasJobs(c Object) bool {
 	r := s.g.Row(c.Release)
 	return c.ActiveJobs || r != nil && s.ownJobs(r, c)

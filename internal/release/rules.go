@@ -12,8 +12,8 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules are the rules of a group, in the order in which they apply. The comment of a rule lists the changes of status
-// that it makes, and its file unless that is this file. A test removes each rule and expects a history
+// rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that
+// the rule makes, and names the rule's file unless that is this file. A test removes each rule and expects a history
 // to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
@@ -34,7 +34,7 @@ var rules = []rule{
 	// Gates and failures.
 	{"Open the gate", openGate},
 	{"Count healthy time", countHealthyTime},
-	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of the release
+	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a cause outside of the release
 
 	// The next step, and active: steps_and_promotion.go.
 	{"Apply edited steps", editedSteps},
@@ -55,7 +55,7 @@ var rules = []rule{
 	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 
-// decide applies the decisions of users, each ID once (rule 21). The stamp prevents a plan that read an
+// decide applies users' decisions, each ID once (rule 21). The stamp prevents a plan that read an
 // older decision from replacing this decision in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
@@ -111,9 +111,9 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes the last active release of a closing group that can still serve active again. A release
-// can serve if an object still refers to it, if it has an available pod, or if its pods ended because the group
-// is exclusive. A newer version takes its steps afterwards, or while this release is active.
+// resume makes a release of a closing group active again: the last active release that can still serve. A
+// release can serve if an object still refers to it, if it has an available pod, or if its pods ended because
+// the group is exclusive. A newer version takes its steps afterwards, or while this release is active.
 func (s *scope) resume() {
 	var next *Row
 	for i := range s.g.Releases {
@@ -384,7 +384,7 @@ func raiseRevision(s *scope) {
 	}
 }
 
-// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to it, or
+// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to that release, or
 // when a policy without a status, which may refer to any release, reports. In these cases no confirmed revision
 // shows when the traffic of the release ended.
 func (s *scope) markNamed(r *Row) {
@@ -398,9 +398,10 @@ func (s *scope) markNamed(r *Row) {
 	}
 }
 
-// forgetFailures drops failures that cannot be chosen again (rule 3). Their version is withdrawn, below the active
-// version, or not the head commit of their pull request, or their template or the image of their tag has changed.
-// A retained release stays in the list even if a rollback to it failed.
+// forgetFailures drops failures that cannot be chosen again (rule 3). A failure cannot be chosen again if its
+// version is withdrawn, is below the active version, or is not the head commit of its pull request, or if its
+// template or the image of its tag has changed. A retained release stays in the list even if a rollback to it
+// failed.
 func forgetFailures(s *scope) {
 	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
 		return
@@ -499,7 +500,7 @@ func stayWithinLimits(s *scope) {
 	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
-// turn sets the status of a row and the reason.
+// turn sets the status of a row and its reason.
 func (s *scope) turn(r *Row, to Status, reason Reason) {
 	if r.Status == to && r.Reason == reason {
 		return

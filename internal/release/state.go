@@ -42,7 +42,7 @@ const preview = "Preview"
 type State struct {
 	// Sequence increases with every write.
 	Sequence int64
-	// Groups are sorted by version, the newest first. Previews follow after all other groups.
+	// Groups are sorted by version, the newest first. Previews follow all other groups.
 	Groups []Group
 }
 
@@ -138,7 +138,7 @@ type Approval struct {
 	Time  time.Time
 }
 
-// Row is the record of a release of a group.
+// Row is the record of a release in a group.
 type Row struct {
 	Release string
 	Name    string
@@ -161,8 +161,8 @@ type Row struct {
 	Routed bool
 	// Adopted reports whether a user skips the steps.
 	Adopted bool
-	// Attempt counts the starts after failures, and how often the release lost its traffic. RetryTime is
-	// when the release may get traffic again (rule 29).
+	// Attempt counts how often the release started after a failure, and how often it lost its traffic.
+	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
 	// Zero records the point from which no route may contain the release.
@@ -178,9 +178,9 @@ type Row struct {
 type Zero struct {
 	Revision int64
 	Time     time.Time
-	// Named reports whether an object of a policy that never confirmed the group still refers to the release, for example the
-	// route of a canary domain, or may refer to it, because the policy has no status. Time is set when no object
-	// still refers to the release.
+	// Named reports whether a policy that never confirmed the group has an object that still refers to the release, such as
+	// the route of a canary domain. Named is also true while such a policy has no status, because its objects may refer to
+	// the release. Time is set when no object still refers to the release.
 	Named bool
 }
 
@@ -197,7 +197,7 @@ type Handled struct {
 type Failed struct {
 	// Version is the highest version that is not tried automatically without a row.
 	Version string
-	// Config is the configuration with which these versions failed. With another configuration the mark has no effect.
+	// Config is the configuration with which these versions failed. With another configuration, the mark has no effect.
 	Config string
 }
 
@@ -394,7 +394,7 @@ func byNewest(x, y *Group) int {
 	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 }
 
-// byOffer orders candidates by version, the highest first. Commits of pull requests follow after all versions,
+// byOffer orders candidates by version, the highest first. Commits of pull requests follow all versions,
 // the newest push first.
 func byOffer(x, y Candidate) int {
 	switch px, py := x.Level == preview, y.Level == preview; {

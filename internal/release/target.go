@@ -142,9 +142,9 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed reports whether a release is in error. A release with a retry time gave its traffic back
-// because of a cause outside of it, and has not failed (rule 29). An older rollout state may still list it
-// as in error.
+// failed reports whether a release is in error. A release with a retry time gave its traffic back because
+// of a cause outside of it, and has not failed (rule 29). An older rollout state may still list such a
+// release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
 // maxSuperseded is how many releases may be superseded before a rollout is finished first (rule 28).

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// load is the required content of routes: weights, matches, mirrors and the active release. It also contains
+// load is the required content of routes: weights, matches, mirrors and the active release. It also records
 // whether the group exists.
 type load struct {
 	phase    Phase
@@ -115,7 +115,7 @@ func (s *scope) counts(r Report) bool {
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// confirmedTime returns when the last policy confirmed its routes, but not a time before notBefore.
+// confirmedTime returns when the last policy confirmed its routes, but no time before notBefore.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {

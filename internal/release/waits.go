@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// judged reports whether a release is compared with an active release, so that hooks and measurements decide
+// judged reports whether a release is compared with an active release, and whether hooks and measurements therefore decide
 // about it. This does not apply to previews, the first release of a group, and previously active
 // releases.
 func (s *scope) judged(r *Row) bool {
@@ -221,7 +221,7 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// stepClock returns the time from which a step has been unhealthy, without its waits.
+// stepClock returns the time from which a step has been unhealthy, not counting its waits.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
 // block records the cause outside of a release that blocks its rollout. An empty cause unblocks the rollout.
