@@ -29,14 +29,13 @@ import (
 // events. docs/explanation/write-budget.md describes the design.
 type budget struct {
 	create, upgrade int
-	// retire is the maximum for an upgrade that removes the oldest release. It includes a resize that the server
-	// sometimes rejects because the status of the release changed in the meantime.
+	// retire is the maximum for an upgrade that removes the oldest release.
 	retire int
 }
 
 var (
-	budgetWithoutPauses = budget{create: 15, upgrade: 22, retire: 26}
-	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 27}
+	budgetWithoutPauses = budget{create: 15, upgrade: 22, retire: 25}
+	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 26}
 )
 
 // budgeted are the services whose writes are counted. No name contains another name.
