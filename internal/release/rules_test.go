@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// protocol are histories of rules that the other histories do not cover.
-// They are run together with the other histories, and with crashes at each of their writes.
+// protocol contains histories for rules that the other histories do not cover.
+// They run together with the other histories, and with a crash at each of their writes.
 var protocol = []scene{
 	{"rule 01: equal weights are not a confirmation", func(h tale) {
 		h.live()
@@ -29,16 +29,16 @@ var protocol = []scene{
 		h.run(2 * time.Minute) // The gateway had these weights before, and reported them.
 		h.ready("until it is confirmed", "1.1.0", 2)
 		if !web.routes["1-x"].accepts(h.release("1.1.0")) {
-			h.fail("the gateway does not route to the canary, want a route that was not programmed again")
+			h.fail("the gateway does not route to the canary, want the route that it accepted before")
 		}
 		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
 		h.want("no step before the last change is programmed", map[string]string{"1.1.0": "pending 0"})
 		web.stuck = false
 		h.run(time.Second)
-		h.want("again", map[string]string{"1.1.0": "canary 10"})
+		h.want("after the change is programmed", map[string]string{"1.1.0": "canary 10"})
 	}},
-	{"rule 02: an old leader scales down what a rollback revives", func(h tale) {
+	{"rule 02: an old leader scales down a release that a rollback makes active again", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -54,9 +54,9 @@ var protocol = []scene{
 		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
 		for h.perform(old) {
 		}
-		h.ready("after the old leader", "1.0.0", 2)
+		h.ready("after the writes of the old leader", "1.0.0", 2)
 	}},
-	{"rule 02: an old leader deletes what is wanted again", func(h tale) {
+	{"rule 02: an old leader deletes a release that is wanted again", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
 		h.push("1.1.0")
@@ -69,12 +69,12 @@ var protocol = []scene{
 		h.plan(old, lags{})
 		h.withdraw("1.1.1", Denied) // 1.1.0 is wanted again.
 		h.run(time.Second)
-		h.want("again", map[string]string{"1.1.0": "canary 10"})
+		h.want("wanted again", map[string]string{"1.1.0": "canary 10"})
 		for h.perform(old) {
 		}
 		h.run(time.Second)
-		h.want("after the old leader", map[string]string{"1.1.0": "canary 10"})
-		h.ready("after the old leader", "1.1.0", 2)
+		h.want("after the writes of the old leader", map[string]string{"1.1.0": "canary 10"})
+		h.ready("after the writes of the old leader", "1.1.0", 2)
 	}},
 	{"rule 05: the active release loses all pods, and the canary gets all traffic and continues", func(h tale) {
 		h.live()
@@ -87,7 +87,7 @@ var protocol = []scene{
 		h.run(5 * time.Minute)
 		h.want("the fix becomes active", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 05: a canary without pods is withheld, and takes no step", func(h tale) {
+	{"rule 05: a canary without pods is withheld, and does not advance", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -96,7 +96,7 @@ var protocol = []scene{
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(4 * time.Minute)
 		h.served("withheld", map[string]int{"1.0.0": 100})
-		h.want("no step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("no next step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(90 * time.Second)
 		h.served("pods are ready again", map[string]int{"1.0.0": 90, "1.1.0": 10})
 		h.run(time.Hour)
@@ -125,7 +125,7 @@ var protocol = []scene{
 		h.push("1.1.0")
 		h.run(10 * time.Minute)
 		h.want("continues", map[string]string{"1.1.0": "active 100"})
-		h.state("a domain refers to it", "PolicyNotProgrammed", true)
+		h.state("the policy does not confirm", "PolicyNotProgrammed", true)
 		h.nets["odd"].stuck = false
 		h.run(time.Minute)
 		h.state("fixed", "PolicyNotProgrammed", false)
@@ -199,7 +199,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.quality["1.1.0"] = VerdictFailed // It has no requests to measure.
 		h.run(24 * time.Hour)
-		h.want("lost", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the policy is removed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.kill(h.object("1.1.0"), 1)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(6 * time.Minute)
@@ -208,9 +208,9 @@ var protocol = []scene{
 		h.run(24 * time.Hour)
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("without pods it fails", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("after the deadline, without pods", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 11: a release is kept while a domain refers to it, and drains afterwards", func(h tale) {
+	{"rule 11: a release is not removed while a domain refers to it, and drains afterwards", func(h tale) {
 		h.edit("one is retained", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.live()
 		h.nets["web"].pins = []string{"1.0.0"}
@@ -233,7 +233,7 @@ var protocol = []scene{
 			h.fail("the object of 1.0.0 remains")
 		}
 	}},
-	{"rule 13: restarts and unready pods in a pause neither prolong nor shorten the pause", func(h tale) {
+	{"rule 13: restarts and unready pods during a pause neither prolong nor shorten the pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -265,7 +265,7 @@ var protocol = []scene{
 		h.run(2 * time.Second)
 		h.want("after it", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 13: a longer pause is recorded after 20 seconds, from its start", func(h tale) {
+	{"rule 13: a longer pause is recorded after 20 seconds, with the time of its start", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 20, Pause: 5 * time.Minute})
 		h.push("1.1.0")
@@ -284,7 +284,7 @@ var protocol = []scene{
 		h.object("1.1.0").up = h.now.Add(time.Minute)
 		h.run(30 * time.Second)
 		h.leaders = [2]*leader{{}, {}}
-		h.run(4*time.Minute + 40*time.Second) // five minutes and 20 s after its start, with 4 min 10 s of health
+		h.run(4*time.Minute + 40*time.Second) // 5m20s after the start of the pause, with 4m10s of health
 		h.want("not yet", map[string]string{"1.1.0": "canary 20"})
 		h.run(time.Minute)
 		h.want("five minutes of health", map[string]string{"1.1.0": "active 100"})
@@ -332,7 +332,7 @@ var protocol = []scene{
 			h.run(10 * time.Second)
 			h.want(v, map[string]string{"pr-7-b": "active 100", v: "pending 0"})
 		}
-		h.want("one is in progress", map[string]string{"pr-7-c": "", "pr-7-d": ""})
+		h.want("only one rollout is in progress", map[string]string{"pr-7-c": "", "pr-7-d": ""})
 		h.run(time.Minute)
 		h.want("without steps", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Hour)
@@ -347,7 +347,7 @@ var protocol = []scene{
 			h.fail("a push of the live commit changes the rollout state")
 		}
 	}},
-	{"rule 33: a domain deploys nothing, and protects only releases that were active", func(h tale) {
+	{"rule 33: a domain does not deploy a release, and protects only releases that were active", func(h tale) {
 		h.live()
 		h.nets["web"].pins = []string{"1.1.0", "1.2.0"}
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -363,8 +363,8 @@ var protocol = []scene{
 			h.push(v)
 			h.run(time.Hour)
 		}
-		h.want("next to the retained ones", map[string]string{"1.0.0": "deprecated 0", "1.3.0": "", "1.4.0": "deprecated 0", "1.5.0": "active 100"})
-		h.ready("full", "1.0.0", 2)
+		h.want("in addition to the retained releases", map[string]string{"1.0.0": "deprecated 0", "1.3.0": "", "1.4.0": "deprecated 0", "1.5.0": "active 100"})
+		h.ready("full size", "1.0.0", 2)
 		h.edit("size", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Minute)
 		h.ready("same size as the active release", "1.0.0", 5)
@@ -383,12 +383,12 @@ var protocol = []scene{
 		h.ready("before half of the deadline", "1.0.0", 1)
 		h.requeues("half of the deadline", time.Minute)
 		h.run(2 * time.Minute)
-		h.ready("after it", "1.0.0", 0)
-		h.want("it is retained", map[string]string{"1.0.0": "deprecated 0"})
+		h.ready("after half of the deadline", "1.0.0", 0)
+		h.want("still retained", map[string]string{"1.0.0": "deprecated 0"})
 		clear(h.broken)
 		h.object("1.2.0").why = ""
 		h.run(time.Hour)
-		h.want("there was room", map[string]string{"1.2.0": "active 100"})
+		h.want("there is capacity again", map[string]string{"1.2.0": "active 100"})
 	}},
 	{"rule 35: retained releases keep their pods when a rollout does not lack capacity", func(h tale) {
 		h.live()
@@ -412,7 +412,7 @@ var protocol = []scene{
 		h.want("in its step", map[string]string{"1.2.0": "canary 10"})
 		h.ready("after half of the deadline", "1.0.0", 1)
 	}},
-	{"rule 27: a rollback takes effect at the first endpoint if a policy withholds the active release", func(h tale) {
+	{"rule 27: if a policy withholds the active release, a rollback takes effect as soon as there is one endpoint", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -464,7 +464,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.want("the change is programmed", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a dead active release whose change is not programmed blocks nothing", func(h tale) {
+	{"an active release without pods blocks nothing, even if its change is not programmed", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -480,16 +480,16 @@ var protocol = []scene{
 		h.drop("1.1.0")
 		h.push("1.2.0")
 		h.run(time.Minute)
-		h.want("a canary waits for the release", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
+		h.want("the next release waits for the active release", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Minute)
-		h.want("the active release is dead", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
+		h.want("the active release has no pods", map[string]string{"1.0.0": "active 90", "1.2.0": "canary 10"})
 	}},
 }
 
 func init() { histories = append(histories, protocol...) }
 
-// served checks the weights that the gateway of policy web has programmed for group 1-x.
+// served checks the weights that the gateway of the web policy has programmed for group 1-x.
 func (h tale) served(when string, want map[string]int) {
 	got := map[string]int{}
 	for release, weight := range h.nets["web"].routes["1-x"].accepted {
@@ -527,17 +527,17 @@ func TestConfirmations(t *testing.T) {
 		gone    bool  // whether the row of 1.0.0 is dropped
 		mark    int64 // the resulting settled revision
 	}{
-		"confirmed, draining":                       {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
-		"confirmed, drained":                        {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},
-		"confirmed with a time before the change":   {Report{Revision: 6, Confirmed: t0.Add(-time.Hour)}, 0, 0, "", drain, false, 0},
-		"behind, without references":                {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
-		"behind for the deadline":                   {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
-		"behind the settled revision":               {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
-		"at the settled revision, behind the last":  {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
-		"refers to the release, at the revision":    {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
-		"refers to the release beyond the deadline": {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
-		"never confirmed, without references":       {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},
-		"never confirmed, draining":                 {Report{}, 0, drain - 1, "", drain, false, 0},
+		"confirmed, draining":                         {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute, "", time.Minute + drain, false, 0},
+		"confirmed, drained":                          {Report{Revision: 6, Confirmed: t0.Add(time.Minute)}, 0, time.Minute + drain, "", 0, true, 0},
+		"confirmed with a time before the change":     {Report{Revision: 6, Confirmed: t0.Add(-time.Hour)}, 0, 0, "", drain, false, 0},
+		"behind, without references":                  {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
+		"still behind at the deadline":                {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
+		"behind the settled revision":                 {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
+		"at the settled revision, behind the last":    {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
+		"refers to the release, at the revision":      {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
+		"still refers to the release at the deadline": {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
+		"never confirmed, without references":         {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},
+		"never confirmed, draining":                   {Report{}, 0, drain - 1, "", drain, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ var happenings = []happening{
 		for w.perform(w.leaders[a%8/7]) {
 		}
 	}},
-	{"plan on old facts", 6, func(w *world, a, b int) {
+	{"plan with outdated facts", 6, func(w *world, a, b int) {
 		w.plan(w.leaders[a%2], lags{b % 3, b / 3 % 5, b / 15 % 4, b / 60 % 4})
 	}},
 	{"write", 14, func(w *world, a, b int) { w.perform(w.leaders[a%2]) }},
@@ -119,8 +119,8 @@ var happenings = []happening{
 	{"preview slots", 1, func(w *world, a, b int) {
 		w.edit("preview slots", func(s *Spec) { s.Previews.MaxGroups = 1 + a%3 })
 	}},
-	{"age of previews", 1, func(w *world, a, b int) {
-		w.edit("age of previews", func(s *Spec) {
+	{"preview age", 1, func(w *world, a, b int) {
+		w.edit("preview age", func(s *Spec) {
 			s.Previews.MaxAge = []time.Duration{0, 10 * time.Minute, 20 * time.Hour}[a%3]
 			s.Previews.KeepAfterClose = []time.Duration{0, 0, 10 * time.Minute}[b%3]
 		})
@@ -142,7 +142,7 @@ var happenings = []happening{
 			w.say("newest domains of %s: %t", n.name, n.newest)
 		}
 	}},
-	{"stick", 1, func(w *world, a, b int) {
+	{"gateway stops or resumes", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			n.stuck = !n.stuck
 			w.stats.faults++
@@ -253,11 +253,11 @@ var happenings = []happening{
 		if w.hooks[p] = []string{"no", "fail"}[b%2]; b%4 > 0 {
 			delete(w.hooks, p)
 		}
-		w.say("hooks of %s say %q", p, w.hooks[p])
+		w.say("hooks of %s answer %q", p, w.hooks[p])
 	}},
-	{"hook goes back", 1, func(w *world, a, b int) {
+	{"hook requests a rollback", 1, func(w *world, a, b int) {
 		if v := versions[a%len(versions)]; b%3 == 0 {
-			w.say("a hook goes back from %s", v)
+			w.say("a hook requests a rollback of %s", v)
 			w.back[v] = true
 		} else {
 			delete(w.back, v)
@@ -270,8 +270,8 @@ var happenings = []happening{
 		w.load = b % 9
 		w.say("all traffic of a group needs %d pods", w.load)
 	}},
-	{"scale of canaries", 1, func(w *world, a, b int) {
-		w.edit("scale of canaries", func(s *Spec) { s.MatchWeight = a%2 == 0 })
+	{"canary scale", 1, func(w *world, a, b int) {
+		w.edit("canary scale", func(s *Spec) { s.MatchWeight = a%2 == 0 })
 	}},
 	{"split", 1, func(w *world, a, b int) {
 		if w.spec.Exclusive {
@@ -279,8 +279,8 @@ var happenings = []happening{
 		}
 		w.edit("split", func(s *Spec) { s.SplitBy = []SplitBy{SplitByDefault, SplitByPods, SplitByRoutes}[a%3] })
 	}},
-	{"replicas of both", 1, func(w *world, a, b int) {
-		w.edit("replicas of both", func(s *Spec) { s.Replicas = 1 + a%12 })
+	{"more replicas", 1, func(w *world, a, b int) {
+		w.edit("more replicas", func(s *Spec) { s.Replicas = 1 + a%12 })
 	}},
 	{"move tag", 1, func(w *world, a, b int) {
 		if b%3 == 0 {
@@ -292,7 +292,7 @@ var happenings = []happening{
 			w.regroup([]string{"", "all", "minor"}[a%3])
 		}
 	}},
-	{"policy made again", 1, func(w *world, a, b int) {
+	{"policy is created again", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			w.remake(n)
 		}
@@ -307,7 +307,7 @@ var happenings = []happening{
 	{"clock goes back", 1, func(w *world, a, b int) {
 		w.turnBack([]time.Duration{time.Second, 30 * time.Second, time.Hour}[a%3])
 	}},
-	{"gateway forgets", 1, func(w *world, a, b int) {
+	{"gateway loses its routes", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			w.forget(n)
 			n.stuck = b%2 == 0
@@ -326,7 +326,7 @@ var happenings = []happening{
 		if o, ok := pick(w.objects, a); ok && b%3 > 0 {
 			w.denied[o.Release] = true
 		}
-		w.say("creations are refused: %t; changes to %v", w.refuse, slices.Collect(maps.Keys(w.denied)))
+		w.say("creations are rejected: %t; changes are rejected for %v", w.refuse, slices.Collect(maps.Keys(w.denied)))
 	}},
 	{"pin a preview", 1, func(w *world, a, b int) {
 		w.edit("pin a preview", func(s *Spec) {
@@ -378,7 +378,7 @@ var happenings = []happening{
 		w.hooks[p] = "away"
 		w.say("no one answers the hooks of %s", p)
 	}},
-	{"Gateway is deleted or back", 1, func(w *world, a, b int) {
+	{"Gateway is deleted or restored", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {
 			n.away = !n.away
 			w.say("the Gateway of %s is deleted: %t", n.name, n.away)
@@ -404,10 +404,10 @@ var happenings = []happening{
 	}},
 }
 
-// people are the users who decide, with their groups.
+// people contains the users who make decisions, with their groups.
 var people = []Decision{{By: "ann", Groups: []string{"sre"}}, {By: "bob", Groups: []string{"shop", "owners"}}, {By: "eve"}, {By: "joe", Groups: []string{"shop"}}}
 
-// manySteps are the lists of steps that a history may have.
+// manySteps contains the lists of steps that a history can use.
 var manySteps = [][]Step{
 	nil,
 	{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: 5 * time.Minute}},
@@ -423,7 +423,7 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
-// wholeSteps returns steps that the schema admits for an exclusive group, with full weight and without routes.
+// wholeSteps returns the steps with full weight, and without matches and mirroring. The schema allows only such steps for an exclusive group.
 func wholeSteps(steps []Step) []Step {
 	out := slices.Clone(steps)
 	for i := range out {
@@ -441,7 +441,7 @@ func someGates(a int) (gates []Point) {
 	return gates
 }
 
-// starts is the number of specifications with which a history may start.
+// starts is the number of specifications with which a history can start.
 var starts = 2 * len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3 * 3
 
 // begin sets the specification with which a history starts.
@@ -463,7 +463,7 @@ func (w *world) begin(start int) {
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
 	w.spec.EndHooks = choose(3) == 0
 	newest := choose(2) == 1
-	blind := choose(4) // A policy that is created during the history observes no endpoints either.
+	blind := choose(4) // If blind is set, even a policy that is created during the history observes no endpoints at first.
 	w.blind, w.aware, w.began = blind > 0, choose(2) == 1, [2]time.Time{w.now, w.now}
 	w.pulls = choose(3) == 0
 	switch choose(4) {
@@ -549,7 +549,7 @@ func (w *world) epilogue() {
 	o, _, _ := w.observe(lags{})
 	p := planWith(o, w.now, w.rules)
 	if p.Changed || len(p.Retire) > 0 || len(p.Ensure) > 0 {
-		w.fail("liveness: there is no rest:\n%s", render(p))
+		w.fail("liveness: the simulation does not become stable:\n%s", render(p))
 	}
 	for i := range w.rolloutState.Groups {
 		w.checkEnd(&w.rolloutState.Groups[i], p.Notes)
@@ -562,8 +562,8 @@ func (w *world) epilogue() {
 	}
 }
 
-// checkRegrouped checks that a group that the grouping no longer makes does not wait for an offered version
-// that could be started.
+// checkRegrouped checks that a group that the grouping no longer produces does not prevent a version that is offered
+// in another group from starting.
 func (w *world) checkRegrouped(o Observed, p Result) {
 	b := newPlanner(o, w.now)
 	b.groups = o.State.Groups
@@ -593,7 +593,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		return // The routes keep the releases that still respond, and the policy reports this.
 	}
 	if w.endedByUser(g) && g.Phase == Live && !waits("GroupExcluded") {
-		w.fail("liveness: group %s is ended, and stays\n%s", g.Slug, renderGroup(g))
+		w.fail("liveness: a user ended group %s, but it still exists\n%s", g.Slug, renderGroup(g))
 	}
 	switch g.Phase {
 	case Closing:
@@ -662,7 +662,7 @@ func (w *world) away() bool {
 	return all || one
 }
 
-// counts returns the counts of a history, for the sum of all histories.
+// counts returns the counts of a history, which are added up over all histories.
 func (s stats) counts() []simulate.Count {
 	return []simulate.Count{
 		{What: "steps", N: s.steps}, {What: "plans", N: s.plans}, {What: "writes", N: s.writes}, {What: "conflicts", N: s.conflicts},
@@ -670,8 +670,8 @@ func (s stats) counts() []simulate.Count {
 	}
 }
 
-// shorten removes events from a failing history that it fails without, and runs the remaining events
-// with a record of the plans.
+// shorten removes the events that a failing history does not need to fail. It then runs the remaining events
+// and records the plans.
 func shorten(ops []op, start int) *world {
 	ops = simulate.Shorten(ops, func(fewer []op) bool { return play(fewer, rules, start).err != nil })
 	w := newWorld()
@@ -684,7 +684,7 @@ func shorten(ops []op, start int) *world {
 func history(seed uint64) (ops []op, start int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ops = make([]op, 60+random.IntN(200))
-	a, b := 1+random.IntN(240), 1+random.IntN(240) // A small range makes histories of few objects.
+	a, b := 1+random.IntN(240), 1+random.IntN(240) // A small range results in histories with few objects.
 	for i := range ops {
 		ops[i] = op{random.IntN(len(deck)), random.IntN(a), random.IntN(b)}
 	}

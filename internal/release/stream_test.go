@@ -17,7 +17,7 @@ func (h tale) newest(steps ...Step) {
 	h.run(time.Minute)
 }
 
-// newestDomains checks the weights of the newest domains, as "1.0.0=90 2.0.0=10".
+// newestDomains checks the weights of the newest domains, in the form "1.0.0=90 2.0.0=10".
 func (h tale) newestDomains(when, want string) {
 	var parts []string
 	if s := h.nets["web"].stream; s != nil {
@@ -34,7 +34,7 @@ func (h tale) newestDomains(when, want string) {
 var held = []Step{{Weight: 10, Approval: true}, {Weight: 50, Pause: time.Minute}}
 
 var streams = []scene{
-	{"the newest domains move to a newer group by steps", func(h tale) {
+	{"the newest domains move to a newer group in steps", func(h tale) {
 		h.newest(twoSteps...)
 		h.newestDomains("at first", "1.0.0=100")
 		h.push("2.0.0")
@@ -186,7 +186,7 @@ var streams = []scene{
 		h.want("the next", map[string]string{"2.0.0": "active 100", "3.0.0": "canary 10"})
 		h.newestDomains("the next", "2.0.0=90 3.0.0=10")
 	}},
-	{"of two new groups, the newest starts first, and the other has no domains to move", func(h tale) {
+	{"the newer of two new groups starts first, and the other has no domains to move", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("2.0.0", "3.0.0")
 		h.run(time.Second)
@@ -335,7 +335,7 @@ var streams = []scene{
 		h.plan(h.leaders[0], lags{})
 		for h.perform(h.leaders[0]) {
 		}
-		rep := n.reports["1-x"] // The route of 1.x still routes to 2.0.0 too.
+		rep := n.reports["1-x"] // The route of 1.x also still routes to 2.0.0.
 		rep.References, rep.Newest = union(rep.References, []string{h.release("2.0.0")}), false
 		delete(n.reports, "2-x")
 		n.reports["1-x"], n.pass, n.stuck = rep, nil, true
@@ -391,7 +391,7 @@ func TestOlder(t *testing.T) {
 		"the group has an active release": {func(_ *Observed, g map[string]*Group) {
 			g["2-x"].Releases = append(g["2-x"].Releases, active("2.1.0")...)
 		}, ""},
-		"the group closes":                 {func(_ *Observed, g map[string]*Group) { g["2-x"].Phase = Closing }, ""},
+		"the group is closing":             {func(_ *Observed, g map[string]*Group) { g["2-x"].Phase = Closing }, ""},
 		"the group is a preview":           {func(_ *Observed, g map[string]*Group) { g["2-x"].Level = preview }, ""},
 		"no steps":                         {func(o *Observed, _ map[string]*Group) { o.Spec.Steps = nil }, ""},
 		"no newest domains":                {func(o *Observed, _ map[string]*Group) { o.Policies[0].Groups[0].Newest = false }, ""},
@@ -401,7 +401,7 @@ func TestOlder(t *testing.T) {
 		"a canary in the report of another group": {func(o *Observed, g map[string]*Group) {
 			o.Policies[0].Groups, g["2-x"].Releases[0].Status = []Report{{Slug: "2-x"}}, Canary
 		}, ""},
-		"the older group closes":         {func(_ *Observed, g map[string]*Group) { g["1-x"].Phase = Closing }, ""},
+		"the older group is closing":     {func(_ *Observed, g map[string]*Group) { g["1-x"].Phase = Closing }, ""},
 		"the older group is a preview":   {func(_ *Observed, g map[string]*Group) { g["1-x"].Level = preview }, ""},
 		"the older group has no release": {func(_ *Observed, g map[string]*Group) { g["1-x"].Releases = nil }, ""},
 		"a newer group serves":           {func(_ *Observed, g map[string]*Group) { g["3-x"].Releases = active("3.0.0") }, ""},
@@ -441,7 +441,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestQueued checks that only one group at a time is in progress.
+// TestQueued checks that only one group's first rollout is in progress at a time.
 func TestQueued(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*Group)
@@ -452,7 +452,7 @@ func TestQueued(t *testing.T) {
 		"the row is missing":              {func(g *Group) { g.Releases = nil }, false},
 		"no rollout":                      {func(g *Group) { g.Rollout = nil }, false},
 		"the group has an active release": {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
-		"the group closes":                {func(g *Group) { g.Phase = Closing }, false},
+		"the group is closing":            {func(g *Group) { g.Phase = Closing }, false},
 		"the group is a preview":          {func(g *Group) { g.Level = preview }, false},
 		"the same group":                  {func(g *Group) { g.Slug = "3-x" }, false},
 	} {
@@ -546,7 +546,7 @@ func TestArrives(t *testing.T) {
 	}{
 		"the domains route to the older group":  {func(*Observed, *Group) {}, true},
 		"without steps":                         {func(o *Observed, _ *Group) { o.Spec.Steps = nil }, false},
-		"the older group closes":                {func(_ *Observed, g *Group) { g.Phase = Closing }, false},
+		"the older group is closing":            {func(_ *Observed, g *Group) { g.Phase = Closing }, false},
 		"the older group is a preview":          {func(_ *Observed, g *Group) { g.Level = preview }, false},
 		"the domains route to this group":       {func(o *Observed, _ *Group) { o.Policies[0].Groups[0].Slug = "2-x" }, false},
 		"the domains route to a newer group":    {func(o *Observed, g *Group) { g.Name, g.Slug, o.Policies[0].Groups[0].Slug = "3.x", "3-x", "3-x" }, false},

@@ -37,13 +37,13 @@ func (c choir) each(do func(h tale)) {
 	}
 }
 
-// run runs all Microservices for a time. Each reads the writes of the others.
+// run runs all Microservices for the given time. Each reads what the others write.
 func (c choir) run(d time.Duration) {
 	names := slices.Sorted(maps.Keys(c))
 	end := c[names[0]].now.Add(d)
 	for turns := 0; c.err() == nil; turns++ {
 		if turns > 2000 {
-			c[names[0]].fail("they do not come to rest")
+			c[names[0]].fail("the Microservices do not become stable")
 		}
 		at, before, after := end, "", ""
 		for _, name := range names {
@@ -74,7 +74,7 @@ func (c choir) err() error {
 	return nil
 }
 
-// stand returns the states of 1.1.0 in all Microservices, as "canary 10, error 0".
+// stand returns the states of 1.1.0 in all Microservices, in the form "canary 10, error 0".
 func (c choir) stand() string {
 	var all []string
 	c.each(func(h tale) {
@@ -95,9 +95,9 @@ func (c choir) want(when, stand string) {
 	}
 }
 
-// together are histories of two and three Microservices.
+// together contains histories of two to four Microservices.
 var together = map[string]func() choir{
-	"the quick one waits for the slow one at each step": func() choir {
+	"the faster rollout waits for the slower one at each step": func() choir {
 		c := sing(2, false)
 		c["m1"].steps(Step{Weight: 10}, Step{Weight: 50})
 		c["m2"].steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
@@ -111,7 +111,7 @@ var together = map[string]func() choir{
 		c.want("end", "active 100, active 100")
 		return c
 	},
-	"the version comes to one of them a day later": func() choir {
+	"one Microservice gets the version a day later": func() choir {
 		c := sing(3, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m1"].push("1.1.0")
@@ -124,7 +124,7 @@ var together = map[string]func() choir{
 		c.want("end", "active 100, active 100, active 100")
 		return c
 	},
-	"steps in different numbers": func() choir {
+	"different numbers of steps": func() choir {
 		c := sing(2, false)
 		c["m1"].steps(Step{Weight: 50, Pause: time.Minute})
 		c["m2"].steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 20, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
@@ -151,7 +151,7 @@ var together = map[string]func() choir{
 		c.want("end", "active 100, active 100")
 		return c
 	},
-	"a newer version takes the place of one that is held in its last step": func() choir {
+	"a newer version supersedes one that waits in its last step": func() choir {
 		c := sing(2, false)
 		c["m1"].steps(Step{Weight: 10})
 		c["m2"].steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
@@ -162,7 +162,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.want("end", map[string]string{"1.2.0": "active 100"}) })
 		return c
 	},
-	"Adopt continues alone, and a pin rolls one back": func() choir {
+	"Adopt continues one rollout alone, and a pin rolls it back": func() choir {
 		c := sing(2, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m1"].push("1.1.0")
@@ -179,7 +179,7 @@ var together = map[string]func() choir{
 		c.want("end", "active 100, active 100")
 		return c
 	},
-	"two that failed are named, and in order": func() choir {
+	"the Microservices in which the version failed are listed in order": func() choir {
 		c := sing(4, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m2"].broken["1.1.0"], c["m3"].broken["1.1.0"], c["m4"].broken["1.1.0"] = "ImageNotFound", "CrashLoopBackOff", "CrashLoopBackOff"
@@ -189,20 +189,20 @@ var together = map[string]func() choir{
 		c["m1"].message("blocked by the failure", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservice m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry it there, set spec.decision.action: Adopt or Deprecate on VersionedMicroservice "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
-	"what failed is tried again by decision, and then all continue": func() choir {
+	"failed releases are retried by decision, and then all continue": func() choir {
 		c := sing(2, true)
 		c.each(func(h tale) { h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute}) })
 		c["m1"].broken["1.1.0"] = "CrashLoopBackOff"
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
-		c.want("both resume", "error 0, error 0")
+		c.want("both are rolled back", "error 0, error 0")
 		c["m2"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
-		c.want("not before the failed version", "error 0, error 0")
+		c.want("not before m1 is retried", "error 0, error 0")
 		c["m1"].object("1.1.0").why = ""
 		c["m1"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
-		c.want("the other group waits", "canary 10, error 0")
+		c.want("m1 waits for m2", "canary 10, error 0")
 		c["m2"].decideOn("1.1.0", Retry, "")
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100")
@@ -210,7 +210,7 @@ var together = map[string]func() choir{
 	},
 }
 
-// failuresTogether are failures of the last Microservice, at each point of its rollout.
+// failuresTogether contains failures of the last Microservice, at different points in its rollout.
 var failuresTogether = []struct {
 	point string
 	fail  func(h tale)
@@ -236,7 +236,7 @@ func TestTogether(t *testing.T) {
 	for _, members := range []int{2, 3} {
 		for _, rollBack := range []bool{false, true} {
 			for _, f := range failuresTogether {
-				t.Run(fmt.Sprintf("%d members, rolled back %t, one fails %s", members, rollBack, f.point), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d members, rollBack %t, failure %s", members, rollBack, f.point), func(t *testing.T) {
 					t.Parallel()
 					c := sing(members, rollBack)
 					c.each(func(h tale) { h.steps(twoSteps...) })
@@ -254,8 +254,8 @@ func TestTogether(t *testing.T) {
 					if rollBack {
 						others = "error 0"
 					}
-					c.want("after it", strings.Repeat(others+", ", members-1)+"error 0")
-					c["m1"].state("after it", "TogetherHeld", !rollBack)
+					c.want("after the failure", strings.Repeat(others+", ", members-1)+"error 0")
+					c["m1"].state("after the failure", "TogetherHeld", !rollBack)
 					c.each(func(h tale) { h.push("1.2.0") })
 					c.run(24 * time.Hour)
 					c.each(func(h tale) { h.want("the fix", map[string]string{"1.2.0": "active 100"}) })

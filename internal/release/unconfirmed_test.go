@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestDrainOfACanaryDomain covers the route of a canary domain that refers to a release of a group without an active release. The
-// policy therefore never confirms the group. When the release fails, its pods stay until the drain after the last reference is over.
+// TestDrainOfACanaryDomain covers a canary domain whose route refers to a release of a group without an active release. The
+// policy therefore never confirms the group. When the release fails, its pods stay until the last reference is removed and the
+// drain after that is over.
 func TestDrainOfACanaryDomain(t *testing.T) {
 	t.Parallel()
 	at, name := t0.Add(-time.Hour), "two-2.0.0"
@@ -91,12 +92,12 @@ func TestPolicyWithoutStatus(t *testing.T) {
 		t.Errorf("pods of %v are removed, although the policy may have routed to them a moment before", at)
 	}
 	if at := gone(time.Minute + 30*time.Second); !at["one-1.2.0"] || !at["one-1.0.0"] || at["one-1.1.0"] {
-		t.Errorf("after the drain: pods are removed of %v", at)
+		t.Errorf("after the drain, the plan removes the pods of %v", at)
 	}
 }
 
-// TestCanaryOfPolicyMadeAgain covers a first release with a share of the newest domains, whose policy was deleted and created
-// again. Before the policy has a status, the domains may still move, so the steps continue.
+// TestCanaryOfPolicyMadeAgain covers a first release that gets a share of the newest domains' traffic. The policy of these domains
+// was deleted and created again. Until the policy has a status, the domains may still be moving, so the steps continue.
 func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	t.Parallel()
 	group := func(slug, name string, r Row) Group {
@@ -125,11 +126,11 @@ func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 		return g.Row("two").Status
 	}
 	if got := status(); got != Canary {
-		t.Errorf("%q while the policy has no status", got)
+		t.Errorf("the release is %q while the policy has no status", got)
 	}
 	o.Policies[0] = Policy{Name: "web", Groups: []Report{{Slug: "2-x", Revision: 3, Confirmed: t0, References: []string{"two"}, Active: "two"}}}
 	if got := status(); got != Active {
-		t.Errorf("%q under a policy without newest domains", got)
+		t.Errorf("the release is %q with a policy without newest domains", got)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// survivors are histories of conditions whose removal from the planner no other test detects.
+// survivors contains histories for conditions whose removal from the planner no other test detects.
 var survivors = []scene{
 	{"rule 31: of the retained releases, the pinned release replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })

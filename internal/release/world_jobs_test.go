@@ -18,11 +18,11 @@ type job struct {
 // jobTime is how long a Job runs.
 const jobTime = 45 * time.Second
 
-// runJobs simulates the controller of a release and the controller of Jobs: a Job ends, and the failure of a release is reported and
-// reverted. It reports whether something changed. g is the group as the controller reads it, or nil.
+// runJobs simulates the controller of a release and the controller of Jobs: Jobs end, and a release's failure is reported and its
+// migration is reverted. It reports whether something changed. g is the group as the controller reads it, or nil.
 func (w *world) runJobs(o *object, g *Group) (changed bool) {
 	if h := w.hooks[ConfirmRollout]; o.kind != "" && !w.now.Before(o.ends) && (o.kind == "revert" || h != "no" && h != "away") {
-		w.say("the Job to %s of %s ends", o.kind, o.Release)
+		w.say("the %s Job of %s ends", o.kind, o.Release)
 		o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv, changed = "", false, false, noTime, w.id(), true
 	}
 	if o.Terminating || g == nil || g.Row(o.Release) == nil {
@@ -47,15 +47,15 @@ func (w *world) startJob(o *object, kind string) {
 	changes := func(x *object, kind string) bool { return kind == "migrate" || kind == "revert" && x.call != "" } // Otherwise there is nothing to revert.
 	for _, x := range w.objects {
 		if x != o && x.Slug == o.Slug && !x.Terminating && changes(x, x.kind) && changes(o, kind) && (kind == "migrate" || x.kind == "migrate") {
-			w.fail("a Job to %s of %s starts, and one to %s of %s runs", kind, o.Release, x.kind, x.Release)
+			w.fail("a %s Job of %s starts while a %s Job of %s is running", kind, o.Release, x.kind, x.Release)
 		}
 	}
-	w.say("a Job to %s of %s starts", kind, o.Release)
+	w.say("a %s Job of %s starts", kind, o.Release)
 	o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv = kind, true, kind == "migrate", w.now.Add(jobTime), w.id()
 }
 
-// answerAt returns the answer of the hooks at the gate of a rollout. A Job that runs has not answered, and one that no other Job of the
-// release precedes starts.
+// answerAt returns the answer of the hooks at the gate of a rollout. A running Job has not answered. A new Job starts when no other
+// Job of the release must end first.
 func (w *world) answerAt(o *object, run *Rollout) string {
 	answer := w.hooks[run.Gate]
 	if !w.jobs || run.Gate != ConfirmRollout || run.GateTime.IsZero() {
@@ -75,7 +75,7 @@ func (w *world) answerAt(o *object, run *Rollout) string {
 	return answer
 }
 
-// checkJobs checks that migrations are reverted, and do not overlap with others of the group, as far as the plan could observe.
+// checkJobs checks that migrations are reverted, and that they do not overlap with other Jobs of the group that the plan could observe.
 func (w *world) checkJobs(o Observed, g, h *Group) {
 	if !w.jobs || g.Level == preview {
 		return
@@ -86,7 +86,7 @@ func (w *world) checkJobs(o Observed, g, h *Group) {
 			continue
 		}
 		if o.Spec.FailureJobs && live.Reported != Error || live.owed {
-			w.fail("the row of %s, which failed, is gone before its revert is called", r.Release)
+			w.fail("the row of the failed release %s is removed before its revert is called", r.Release)
 		}
 	}
 	opened := func(x *Group) string {
@@ -104,7 +104,7 @@ func (w *world) checkJobs(o Observed, g, h *Group) {
 			continue
 		}
 		if x.ActiveJobs && live.kind != "" {
-			w.fail("the migration of %s begins, and a Job to %s of %s runs", h.Rollout.Release, live.kind, x.Release)
+			w.fail("the migration of %s begins while a %s Job of %s is running", h.Rollout.Release, live.kind, x.Release)
 		}
 		if r := h.Row(x.Release); r != nil && r.Status == Error && (r.Promoted == 0 || o.Spec.FailureJobs) && x.Reported != Error {
 			w.fail("the migration of %s begins before the failure of %s is reported", h.Rollout.Release, x.Release)

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// TestSame checks that each shared field counts in the comparison of snapshots, because snapshots of the simulation share unchanged
-// values.
+// TestSame checks that the comparison of snapshots considers every field. Snapshots of the simulation share the values that compare
+// as unchanged.
 func TestSame(t *testing.T) {
 	eachField(t, func(a, b *object) bool { return a.same(b) })
 	eachField(t, func(a, b *Report) bool { return sameReport(*a, *b) })
@@ -53,7 +53,7 @@ func eachField[T any](t *testing.T, same func(a, b *T) bool) {
 				}
 			}
 			if same(new(T), other) || same(other, new(T)) {
-				t.Errorf("%T does not count %s", *other, field.Name)
+				t.Errorf("the comparison of %T ignores %s", *other, field.Name)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type stream struct {
 	revisions map[string]int64
 }
 
-// streamKey is the key under which a reconcile stores the version of that route.
+// streamKey is the key under which a reconcile stores the version of the route of the newest domains.
 const streamKey = "newest"
 
 // objects returns all objects that a policy wrote.
@@ -63,8 +63,8 @@ func neverServed(last map[string]int, g *Group) bool {
 	return true
 }
 
-// holder returns the group to which the newest domains route. This is the first group whose active release has
-// endpoints. If there is none, it is the group to which they already route.
+// holder returns the group to which the newest domains route. This is the first group with an active release that has
+// endpoints or to which the domains already route. If there is none, the domains stay with their group.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {
@@ -163,7 +163,7 @@ func (w *world) carryStream(n *net) {
 	w.checkStream(n, base, had)
 }
 
-// whole makes weights add up to 100 after the release with the rest was removed.
+// whole scales weights so that they add up to 100 again after a release was removed. The largest weight includes the remainder.
 func whole(weights map[string]int) map[string]int {
 	total, largest := 0, ""
 	for _, release := range slices.Sorted(maps.Keys(weights)) {
@@ -200,12 +200,12 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 		w.fail("invariant 3: the newest domains no longer route to a release")
 	}
 	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 && !serves {
-		w.fail("invariant 3: the newest domains route to %v, and %s has endpoints", n.stream.written, a.Release)
+		w.fail("invariant 3: the newest domains route to %v, although %s has endpoints", n.stream.written, a.Release)
 	}
 	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 {
 		for release, weight := range n.stream.written {
 			if weight > 0 && n.pass.ready[release] == 0 {
-				w.fail("invariant 3: the newest domains route to %v, and %s has no endpoint", n.stream.written, release)
+				w.fail("invariant 3: the newest domains route to %v, although %s has no endpoint", n.stream.written, release)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func (w *world) groupOfRelease(n *net, release string) string {
 	return n.stream.slug
 }
 
-// streamOf returns the part of a group in the route of the newest domains: the releases of the group to which the route
+// streamOf returns a group's part of the route of the newest domains: the releases of the group to which the route
 // refers, the releases that the route withholds, and whether the route contains the revision of the group.
 func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
@@ -246,8 +246,8 @@ func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bo
 	return names, withheld, revision == g.TrafficRevision && c.answers && maps.Equal(c.written, c.accepted)
 }
 
-// checkMove checks the beginning of a group against the rule that the newest domains move
-// to it in steps.
+// checkMove checks that the newest domains move to a new group in steps. A group must not start with an
+// active release while an older group serves these domains.
 func (w *world) checkMove(o Observed, g, h *Group) {
 	if len(o.Spec.Steps) == 0 || h.Level == preview || h.Phase != Live || g.ActiveRow() != nil || h.ActiveRow() == nil {
 		return

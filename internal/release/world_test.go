@@ -25,9 +25,9 @@ type world struct {
 	spec   Spec
 	config string
 
-	offers    map[string]Candidate // by slug and version; observe sets Release
-	moved     map[string]int       // how often a tag moved, by slug and version
-	stale     bool                 // the source has an older specification
+	offers    map[string]Candidate // by version; observe sets Release
+	moved     map[string]int       // how often the tag of a version moved, by version
+	stale     bool                 // the offers belong to an older specification of the source
 	withdrawn []Withdrawal
 
 	rolloutState State
@@ -39,11 +39,11 @@ type world struct {
 	startup  time.Duration     // the time from a pod's start to its readiness
 	answered map[string]bool   // previews whose end hooks have responded since the previews had pods
 	listed   map[string]bool   // releases that the rollout state has ever contained
-	grace    time.Duration     // the time from the end of a pod's work to its deletion
+	grace    time.Duration     // the time that a removed pod takes to terminate
 	broken   map[string]string // the reasons why the pods of a version never become ready, by version
 
 	quality map[string]VerdictPhase // the results of measurements by version; the default is Passed
-	hooks   map[Point]string        // the answers of hooks: "" to agree, "no" or "fail"
+	hooks   map[Point]string        // the answers of hooks: "" for approval, "no", "fail", or "away" for no answer
 	back    map[string]bool         // versions that a hook requests to roll back
 
 	past     []*snapshot
@@ -53,9 +53,9 @@ type world struct {
 	named    map[string]time.Time // when a written route last referred to a release
 	taken    map[string]bool      // releases whose last pod the planner removed
 	begun    map[string]bool      // groups that had an active release
-	lost     map[string]bool      // groups of which an object was deleted manually
+	lost     map[string]bool      // groups in which an object was deleted manually or whose status was lost
 
-	requeueAt time.Time // when the last plan requests a requeue
+	requeueAt time.Time // the requeue time that the last plan requested
 
 	objectNames, netNames, offerNames []string // sorted keys, see sortedKeys
 	offered                           offered
@@ -71,18 +71,18 @@ type world struct {
 	aware     bool         // managers know when they began
 	blind     bool         // a policy observes only the endpoints of Services that it created before
 	room      int          // how many pods fit into the cluster; a negative number means no limit
-	crowd     string       // the reason why all further pods do not fit
+	crowd     string       // the reason why further pods do not fit
 	refuse    bool         // an admission webhook is not running, so the API server rejects creations
 	// denied are the releases for which the API server rejects changes to their objects.
 	denied map[string]bool
-	load   int // how many pods all traffic of a group needs, if releases have autoscalers
-	// jobs reports whether hooks of ConfirmRollout have Jobs, which migrate, and whether Jobs revert the migrations of releases that fail.
+	load   int // how many pods the full traffic of a group needs if releases have autoscalers
+	// jobs reports whether the hooks of ConfirmRollout run migrations in Jobs, and whether Jobs revert the migrations of failed releases.
 	jobs bool
 
 	quick  bool // plans are not computed several times to compare them
-	sparse bool // each plan is compared with only one other plan, in turn of different kinds
-	// crashAt is the write before which the manager stops. lateAt is the write before
-	// which the rest of its plan arrives. 0 means never.
+	sparse bool // each plan is compared with only one other plan, whose kind alternates
+	// crashAt is the number of the write before which the manager stops. lateAt is the number of the write before
+	// which the remaining writes of its plan arrive. 0 means never.
 	crashAt, lateAt int
 	late            []write
 
@@ -109,7 +109,7 @@ type object struct {
 	crowded bool      // some of its pods do not fit into the cluster
 	gone    time.Time // when the last of its removed pods has terminated
 	held    bool      // its pods wait for the end of the pods of another release, in an exclusive group
-	job               // its Job of a hook, if hooks have Jobs
+	job               // the Job of its hook, if hooks have Jobs
 }
 
 // net is a NetworkPolicy with its routes.
@@ -141,7 +141,7 @@ type pass struct {
 	saw          map[string]int // versions of the groups' objects, which are preconditions of the write
 }
 
-// routed describes the routing of a group's objects.
+// routed contains what a group's routing objects contain.
 type routed struct {
 	rv                int
 	revision          int64
@@ -193,7 +193,7 @@ type write struct {
 	seen         *Observed // the input of the plan, which all its writes share
 }
 
-// snapshot is the world at a time, for caches that lag.
+// snapshot is the state of the world at a point in time, for caches that lag.
 // Snapshots share unchanged values, so no part of a snapshot is ever changed.
 type snapshot struct {
 	at           time.Time
@@ -303,8 +303,8 @@ func (w *world) regroup(scheme string) {
 	}
 }
 
-// withdrawals returns the withdrawals that an ImagePolicy lists, by the groups that hold the
-// versions. A group that the current scheme does not make is withdrawn as a whole.
+// withdrawals returns the withdrawals that an ImagePolicy lists, for the groups that contain the
+// versions. A group that the current scheme does not produce is withdrawn as a whole.
 func (w *world) withdrawals() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {
@@ -525,7 +525,7 @@ func (w *world) free() int {
 	return max(0, n)
 }
 
-// fill limits the number of further pods because of a cause outside of all releases. A negative number means
+// fill limits the number of pods in the cluster because of a cause outside the releases. A negative number means
 // no limit.
 func (w *world) fill(room int, cause string) {
 	w.say("room for %d pods (%s)", room, cause)
@@ -589,7 +589,7 @@ func (w *world) autoscalers() {
 // interval is the interval of measurements.
 const interval = 30 * time.Second
 
-// measure simulates the controller of a release, which asks hooks and measures as the rollout state requires.
+// measure simulates the controller of a release, which calls hooks and takes measurements as the rollout state requires.
 // lag is the age of the rollout state in snapshots.
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
@@ -612,7 +612,7 @@ func (w *world) measure(o *object, lag int) bool {
 		i := slices.IndexFunc(o.Gates, func(x GateFact) bool { return x.Point == run.Gate })
 		same := i >= 0 && o.Gates[i].Rollout == f.Rollout && o.Gates[i].Step == f.Step && o.Gates[i].Since.Equal(f.Since)
 		switch {
-		case same && (o.Gates[i].Open || o.Gates[i] == f): // Hooks that have agreed are not asked again.
+		case same && (o.Gates[i].Open || o.Gates[i] == f): // Hooks that have approved are not called again.
 		case i >= 0:
 			o.Gates = slices.Clone(o.Gates)
 			o.Gates[i], changed = f, true
@@ -640,7 +640,7 @@ func (w *world) measure(o *object, lag int) bool {
 	return true
 }
 
-// endPreview calls the end hooks of a preview, once for each end.
+// endPreview calls the end hooks of a preview, once each time that the preview ends.
 func (w *world) endPreview(o *object, g *Group) bool {
 	if w.hooks["PostPreview"] != "" || o.End != nil && o.End.Since.Equal(g.End.Time) && o.End.Done {
 		return false
@@ -660,7 +660,7 @@ func (w *world) report(o *object) bool {
 	failure := ""
 	switch {
 	case rejected[Reason(o.why)]:
-		failure = o.why // This failure is detected before pods are waited for, and without any pods.
+		failure = o.why // This failure is detected without any pods, before the controller waits for them.
 	case o.ready >= o.size():
 	case o.held:
 		failure = string(otherRunning)
@@ -693,7 +693,7 @@ func (w *world) spoil(o *object, why string) {
 
 // remove deletes the object of a release manually.
 func (w *world) remove(o *object) {
-	w.say("remove %s by hand", o.Release)
+	w.say("remove %s manually", o.Release)
 	w.stats.faults++
 	w.lost[o.Slug] = true
 	o.Terminating, o.ready = true, 0
@@ -728,7 +728,7 @@ func (w *world) removePolicy(name string) {
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
-		// The state that the policy wrote is newer, because the cache lags or the record was lost.
+		// The state that the policy wrote is newer, because the cache lags or the rollout state was lost.
 		if g := s.rolloutState.group(slug); s.rolloutState.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
 			s = w.ago(0)
 		}
@@ -760,7 +760,7 @@ func union(a, b []string) []string {
 }
 
 // write writes the result of a reconcile to the objects. Before a policy writes for a group that it never confirmed, it reports
-// this write, which ends the reconcile.
+// the write and ends the reconcile.
 func (w *world) write(n *net) {
 	if n.pass == nil {
 		return
@@ -792,8 +792,8 @@ func (n *net) serve() {
 	}
 }
 
-// announce reports the coming writes for groups that were never confirmed. It returns true
-// if they are not contained in the last report.
+// announce reports the upcoming writes for groups that were never confirmed. It returns true
+// if the last report does not contain them.
 func (w *world) announce(n *net, live map[string]*routed) (more bool) {
 	for i := range n.pass.rolloutState.Groups {
 		g := &n.pass.rolloutState.Groups[i]
@@ -960,7 +960,7 @@ func (w *world) answer(n *net) bool {
 				next.Confirmed = w.now
 			}
 		} else {
-			if prev.Revision <= g.TrafficRevision { // Otherwise the report belongs to a lost record.
+			if prev.Revision <= g.TrafficRevision { // Otherwise the report belongs to a lost rollout state.
 				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
 			}
 			next.References = union(prev.References, union(c.names(), names))
@@ -1003,8 +1003,8 @@ func (n *net) reason(confirmed int64, g *Group) string {
 	return "NoReadyEndpoints"
 }
 
-// noteNamed records when routes last referred to a release, except for domains with a version. Such a
-// domain protects a release after a plan has read the report of it.
+// noteNamed records when routes last referred to a release, except for routes of domains with a version. Such a
+// domain protects a release only after a plan has read a report with this reference.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
 		for _, c := range n.objects() {
@@ -1023,7 +1023,7 @@ func (w *world) noteNamed() {
 
 // --- caches ---
 
-// maxLag is the number of snapshots.
+// maxLag is the number of snapshots that the world keeps.
 const maxLag = 16
 
 func (w *world) snap() {
@@ -1121,7 +1121,7 @@ func (w *world) snapOffers(s, last *snapshot) {
 	}
 }
 
-// same reports whether two objects are equal. Values to which they point are never changed.
+// same reports whether two objects are equal. It compares pointers, because the values to which they point never change.
 func (o *object) same(x *object) bool {
 	if !slices.Equal(o.Gates, x.Gates) {
 		return false
@@ -1170,7 +1170,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	o.Candidates = w.candidates(off.offers, seen.config)
 	names, objects := obj.names, obj.objects
 	if seen.rolloutState.Sequence == 0 {
-		names, objects = w.before(0).names, w.before(0).objects // The record is lost, so the API server is read.
+		names, objects = w.before(0).names, w.before(0).objects // The rollout state is lost, so the objects are read from the API server.
 	}
 	for _, g := range seen.rolloutState.Groups {
 		for _, r := range g.Releases {
@@ -1189,7 +1189,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	return o, seen.version, objects
 }
 
-// candidates returns the offers with the names of their releases with a template.
+// candidates returns the offers with the names that their releases have with a template.
 func (w *world) candidates(offers []Candidate, config string) []Candidate {
 	if config == "" {
 		return nil // For example, a ConfigMap of the template is missing.
@@ -1233,7 +1233,7 @@ func (w *world) windows(steps []Step) []Step {
 
 // --- the manager ---
 
-// plan makes a leader plan, unless it is still writing.
+// plan computes a plan for a leader, unless the leader is still writing.
 func (w *world) plan(l *leader, lag lags) {
 	if len(l.todo) > 0 {
 		return
@@ -1316,7 +1316,7 @@ func (w *world) mark(x write) bool {
 	return true
 }
 
-// make makes a plan. If the API server rejects a stamp, it makes another plan from facts that include this.
+// make makes a plan. If the API server rejects a stamp, it makes another plan from facts that include this rejection.
 func (w *world) make(o Observed) (Observed, Result) {
 	for {
 		p, again := planWith(o, w.now, w.rules), false
@@ -1344,7 +1344,7 @@ func (w *world) perform(l *leader) bool {
 	switch w.stats.writes {
 	case w.crashAt:
 		w.late, *l = l.todo, leader{}
-		w.say("the manager ends before %d writes", len(w.late))
+		w.say("the manager stops with %d writes left", len(w.late))
 		return true
 	case w.lateAt:
 		w.say("%d late writes", len(w.late))
@@ -1385,7 +1385,7 @@ func (w *world) ensure(x write) bool {
 	w.checkRollout(*x.seen, e, live)
 	if e.Create {
 		if live != nil {
-			return !live.Terminating // The name depends on the content.
+			return !live.Terminating // The name depends on the content, so the object is the same.
 		}
 		if x.cand.Release == "" {
 			w.fail("create of %s, which is not offered", e.Release)
@@ -1409,7 +1409,7 @@ func (w *world) ensure(x write) bool {
 		w.fail("ensure of %s removes %d of %d replicas", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
-		delete(w.taken, live.Release) // The write also returns its pods.
+		delete(w.taken, live.Release) // The write also restores its pods.
 		live.Replicas, live.Unsettled = e.Replicas, true
 		live.up = w.now.Add(w.startup)
 	}
@@ -1494,14 +1494,14 @@ func (w *world) remake(n *net) {
 
 // forget makes the gateway of a policy lose its accepted routes.
 func (w *world) forget(n *net) {
-	w.say("the gateway of %s forgets", n.name)
+	w.say("the gateway of %s loses its routes", n.name)
 	w.stats.faults++
 	for _, c := range n.objects() {
 		c.accepted = nil
 	}
 }
 
-// --- fair play ---
+// --- runs of all parts ---
 
 // settle lets all parts of the world act until nothing changes, without advancing the clock. It returns the
 // time of the next requested requeue.
@@ -1558,7 +1558,8 @@ func (w *world) requeue() time.Time {
 	return w.soonest(p.RequeueTime)
 }
 
-// soonest returns the earliest time of the manager's next plan or of an automatic change of another part, or at.
+// soonest returns the time of the next automatic change in the world, or at, which is the manager's requeue time,
+// whichever is earlier. A zero time means never.
 func (w *world) soonest(at time.Time) time.Time {
 	for _, x := range w.objects {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
