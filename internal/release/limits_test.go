@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// limits are histories that fill the status. Because they are long, they are not among the
-// histories that are run with crashes at each write.
+// limits contains histories that fill the status. They are long, so they are not among the
+// histories that also run with a crash at each write.
 var limits = []scene{
 	{"more versions fail than a group can record", func(h tale) {
 		h.live()
@@ -19,7 +19,7 @@ var limits = []scene{
 		if n := len(g.Releases); n != 32 {
 			h.fail("%d rows", n)
 		}
-		h.want("the newest are remembered", map[string]string{"1.0.0": "active 100", "1.9.0": "", "1.10.0": "error 0", "1.40.0": "error 0"})
+		h.want("the newest failures are remembered", map[string]string{"1.0.0": "active 100", "1.9.0": "", "1.10.0": "error 0", "1.40.0": "error 0"})
 		if g.Failed != (Failed{Version: "1.9.0", Config: "c1"}) {
 			h.fail("failure mark = %v", g.Failed)
 		}
@@ -37,7 +37,7 @@ var limits = []scene{
 		}
 		h.state("after", "FailuresForgotten", false)
 	}},
-	{"a forgotten failure can be pinned, and another configuration tries it", func(h tale) {
+	{"a version whose failure is forgotten can be pinned, and is tried again with another configuration", func(h tale) {
 		h.live()
 		for i := 1; i <= 34; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -55,7 +55,7 @@ var limits = []scene{
 		h.run(time.Hour)
 		h.want("another configuration", map[string]string{"1.34.0": "active 100"})
 	}},
-	{"a forgotten failure that is pinned fails once more, and waits for a decision", func(h tale) {
+	{"a pinned version whose failure is forgotten fails once more, and waits for a decision", func(h tale) {
 		h.live()
 		for i := 1; i <= 34; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -64,11 +64,11 @@ var limits = []scene{
 		h.pin(Pin{Group: "1.x", Version: "1.2.0"})
 		h.run(48 * time.Hour)
 		if n := h.stats.failures - failures; n != 1 {
-			h.fail("it failed %d times", n)
+			h.fail("1.2.0 failed %d times, want once", n)
 		}
 		h.state("failed", "PinnedReleaseFailed", true)
 	}},
-	{"versions below the mark are tried once when the previous configuration returns", func(h tale) {
+	{"versions that fail again with another configuration are not tried endlessly", func(h tale) {
 		h.live()
 		for i := 1; i <= 33; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -79,10 +79,10 @@ var limits = []scene{
 		failures := h.stats.failures
 		h.run(48 * time.Hour)
 		if n := h.stats.failures - failures; n != 0 {
-			h.fail("%d failed again", n)
+			h.fail("%d releases failed again", n)
 		}
 	}},
-	{"a withdrawn active release does not make a forgotten failure start", func(h tale) {
+	{"a version whose failure is forgotten does not start when the active release is withdrawn", func(h tale) {
 		h.push("1.0.0")
 		h.live()
 		h.push("1.5.0")
@@ -94,7 +94,7 @@ var limits = []scene{
 		failures := h.stats.failures
 		h.run(24 * time.Hour)
 		if n := h.stats.failures - failures; n != 0 {
-			h.fail("%d failed again", n)
+			h.fail("%d releases failed again", n)
 		}
 		h.want("the retained release serves", map[string]string{"1.0.0": "active 100"})
 	}},
@@ -103,7 +103,7 @@ var limits = []scene{
 		h.push("pr-7-c100")
 		h.run(time.Minute)
 		h.drop("pr-7-c100")       // Only the head commit is offered.
-		for i := 40; i > 0; i-- { // The order of the commits has no meaning.
+		for i := 40; i > 0; i-- { // The commits have no order.
 			h.drop(fmt.Sprintf("pr-7-c%d", 10+i+1))
 			h.fails(fmt.Sprintf("pr-7-c%d", 10+i))
 		}
@@ -114,7 +114,7 @@ var limits = []scene{
 	}},
 	{"as many releases are retained as fit into the status", func(h tale) {
 		h.live()
-		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 40 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 40 })
 		for i := 1; i <= 40; i++ {
 			h.push(fmt.Sprintf("1.%d.0", i))
 			h.run(5 * time.Minute)
@@ -166,14 +166,14 @@ var limits = []scene{
 			h.push(v)
 			h.run(15 * time.Minute)
 		}
-		h.want("a full status takes new versions", map[string]string{"260.3.0": "active 100"})
+		h.want("a full status does not block new versions of a group", map[string]string{"260.3.0": "active 100"})
 		h.withdrawGroup("260-x", Closed)
 		h.run(time.Minute)
-		h.want("one ended", map[string]string{"260.0.0": "", "261.0.0": "active 100"})
+		h.want("one group has ended", map[string]string{"260.0.0": "", "261.0.0": "active 100"})
 		h.state("room", "TooManyGroups", false)
 	}},
-	{"groups that grow share the rows", func(h tale) {
-		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 10 })
+	{"growing groups share the rows", func(h tale) {
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 10 })
 		for g := 1; g <= 60; g++ {
 			h.push(fmt.Sprintf("%d.0.0", g))
 		}
@@ -186,13 +186,13 @@ var limits = []scene{
 		}
 		h.want("end", map[string]string{"1.12.0": "active 100", "60.12.0": "active 100"})
 		for _, g := range h.rolloutState.Groups {
-			if n := len(g.Releases); n != 6 { // 512/60, minus one row for the release in progress and one for the release that drains
+			if n := len(g.Releases); n != 6 { // 512/60, minus one row for the release in progress and one for the release that is draining
 				h.fail("group %s has %d rows", g.Slug, n)
 			}
 		}
 	}},
 	{"the rollout state of a group with too many releases is lost", func(h tale) {
-		h.edit("kept", func(s *Spec) { s.MinimumAvailable = 30 })
+		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 30 })
 		h.live()
 		for i := 1; i <= 29; i++ {
 			h.push(fmt.Sprintf("1.%d.0", i))
@@ -230,7 +230,7 @@ func TestLimits(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.quick = true // Plans of hundreds of groups are not computed several times.
+			w.quick = true // Plans for hundreds of groups are not computed several times.
 			if h.play(tale{w}); w.err != nil {
 				messages := w.played()
 				t.Errorf("%v\n%s", w.err, messages[max(0, len(messages)-2000):])
@@ -245,7 +245,7 @@ func TestQuota(t *testing.T) {
 	for n := range maxGroups + 1 {
 		b := planner{groups: slices.Repeat([]Group{{}}, n)}
 		if q := b.quota(); q < 2 || q > maxRows || q*n > maxAllRows {
-			t.Errorf("%d groups may have %d rows each", n, q)
+			t.Errorf("%d groups can have %d rows each", n, q)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // TestRestoredWithoutStatuses covers a backup that is restored without the statuses of the Microservice, its releases and its policies. The
-// first release served. A newer release, which crashes, starts, or is a canary, was in progress. The plan waits for the reports that show which
-// release served, and makes that release active again.
+// first release was serving, and the rollout of a newer release was in progress. The newer release crashes, is starting, or is a canary. The
+// plan waits for the reports that show which release was serving, and makes that release active again.
 func TestRestoredWithoutStatuses(t *testing.T) {
 	t.Parallel()
 	object := func(name, version string, stamp int64, available int, made time.Time) Object {
@@ -52,7 +52,7 @@ func TestRestoredWithoutStatuses(t *testing.T) {
 				o.Objects = settled
 				p := Plan(o, t0)
 				if !p.Changed || p.State.Groups[0].ActiveRow() == nil || p.State.Groups[0].ActiveRow().Release != "one" {
-					t.Errorf("the release that served is not active: %+v", p.State.Groups)
+					t.Errorf("the release that was serving is not active: %+v", p.State.Groups)
 				}
 			})
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPausedFirstReleaseIsReported checks that a rollout that spec.paused stops shows its wait.
+// TestPausedFirstReleaseIsReported checks that a rollout that is stopped by spec.paused reports its wait.
 func TestPausedFirstReleaseIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -32,14 +32,14 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 				t.Fatalf("%s: the rollout is not paused: %+v", level, g)
 			}
 			if !found {
-				t.Errorf("%s: %s after the release was ready, nothing shows that it waits for spec.paused: notes %+v, requeue %v", level, later, p.Notes, p.RequeueTime)
+				t.Errorf("%s: %s after the release was ready, nothing shows that the rollout waits for spec.paused: notes %+v, requeue %v", level, later, p.Notes, p.RequeueTime)
 			}
 		}
 	}
 }
 
-// TestPausedReturnIsReported checks that the return to a previously active release after the end of a pin waits for the end of
-// spec.paused or of a freeze, shows this wait, and then completes.
+// TestPausedReturnIsReported checks that the rollback to a previously active release after the end of a pin waits for the end of
+// spec.paused or of a freeze, reports this wait, and then completes.
 func TestPausedReturnIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -55,7 +55,7 @@ func TestPausedReturnIsReported(t *testing.T) {
 			o := unpinned(now)
 			p := Plan(o, now)
 			if run := p.State.Groups[0].Rollout; run == nil || run.Release != "shop-1-1-0" {
-				t.Fatalf("no return is in progress: %+v", p.State.Groups[0])
+				t.Fatalf("no rollback to 1.1.0 is in progress: %+v", p.State.Groups[0])
 			}
 			o.State = p.State
 			for i := range o.Objects {
@@ -66,7 +66,7 @@ func TestPausedReturnIsReported(t *testing.T) {
 			p = Plan(o, now.Add(time.Minute))
 			o.State = p.State
 			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.0.0" {
-				t.Errorf("while the return is stopped: active release %+v", a)
+				t.Errorf("while the rollback is stopped: active release %+v", a)
 			}
 			if !slices.ContainsFunc(p.Notes, func(n Note) bool { return !n.Event && n.Reason == tc.reason && strings.Contains(n.Message, tc.message) }) {
 				t.Errorf("message %q is missing: %+v", tc.message, p.Notes)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pins are histories of pins, of decisions, and of the releases that serve after a loss.
-// They are run together with the other histories, and with crashes at each of their writes.
+// pins contains histories of pins, decisions, and releases that serve after another release is lost.
+// They run together with the other histories, and with a crash at each of their writes.
 var pins = []scene{
 	{"rule 16: a pin to the current configuration shows its failure, and Retry starts it again", func(h tale) {
 		h.live()
@@ -89,14 +89,14 @@ var pins = []scene{
 		h.state("not offered", "PinnedReleaseFailed", true)
 		h.want("nothing else", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 15: a pin of one group, by name and by slug", func(h tale) {
+	{"rule 15: a pin selects a group by name or by slug", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
 		h.pin(Pin{Group: "1-x", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.9.9"})
 		h.push("1.1.0", "2.1.0")
 		h.run(time.Hour)
-		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100", "2.1.0": ""})
+		h.want("blocked by the typo", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100", "2.1.0": ""})
 		h.state("a typo blocks its group", "PinnedVersionMissing", true)
 		h.pin(Pin{Group: "2.x", Version: "2.0.0"})
 		h.run(time.Hour)
@@ -124,9 +124,9 @@ var pins = []scene{
 		h.pin(Pin{Field: field, Group: "1.X", Version: "1.0.0"}, Pin{Group: "2.x", Version: "2.1.0"})
 		h.push("1.1.0", "2.1.0", "2.2.0", "3.0.0")
 		h.run(time.Hour)
-		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
-		h.aims("held", "1-x", "PinnedVersionMissing")
-		h.message("blocked by the failure", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); no release starts in groups without a pin; correct the name, or remove the pin`)
+		h.want("blocked by the pin", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
+		h.aims("blocked by the pin", "1-x", "PinnedVersionMissing")
+		h.message("blocked by the pin", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); no release starts in groups without a pin; correct the name, or remove the pin`)
 		h.pin(Pin{Group: "1.X", Version: "1.0.0", Expire: h.now})
 		h.run(time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100", "2.2.0": "active 100", "3.0.0": "active 100"})
@@ -138,17 +138,17 @@ var pins = []scene{
 		h.pin(one, two)
 		h.push("1.1.0", "2.0.0")
 		h.run(time.Hour)
-		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
-		h.aims("held", "1-x", PinsConflict)
-		h.message("blocked by the failure", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
+		h.want("blocked by the conflict", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
+		h.aims("blocked by the conflict", "1-x", PinsConflict)
+		h.message("blocked by the conflict", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
 		two.Version, two.Current = one.Version, true
 		h.pin(two, one)
 		h.run(time.Hour)
-		h.message("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
+		h.message("the same version with two configurations", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
 		h.pin(one, one)
 		h.run(time.Hour)
-		h.state("the same twice", PinsConflict, false)
-		h.state("the same twice", "Pinned", true)
+		h.state("the same pin twice", PinsConflict, false)
+		h.state("the same pin twice", "Pinned", true)
 	}},
 	{"rule 15: a typo in a pin does not stop a rollout in progress", func(h tale) {
 		h.live()
@@ -180,7 +180,7 @@ var pins = []scene{
 		}
 		h.pin(Pin{Global: true, Version: "1.0.0"})
 		h.run(time.Hour)
-		h.want("for any", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.want("for any group", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
 	{"rule 15: a pin without a group applies only to the group that contains its version", func(h tale) {
 		h.live()
@@ -188,7 +188,7 @@ var pins = []scene{
 		h.push("1.1.0", "2.0.0", "2.1.0")
 		h.run(time.Hour)
 		h.want("one group is pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
-		h.drop("1.0.0") // A row contains it too.
+		h.drop("1.0.0") // A row still contains it.
 		h.run(time.Hour)
 		h.want("by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 		h.state("by its row", "PinnedVersionMissing", false)
@@ -222,10 +222,10 @@ var pins = []scene{
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})
 		h.run(time.Minute)
-		h.message("the same", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
+		h.message("the same version", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.message("newer", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
+		h.message("a newer version", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
 		h.edit("expire", func(s *Spec) { s.Pins[0].Expire = h.now })
 		h.run(time.Minute)
 		h.message("over", "PinExpired", "the pin to 1.0.0 expired at 2026-01-01T00:03:00Z")
@@ -240,7 +240,7 @@ var pins = []scene{
 		h.drop("1.1.0")
 		h.configure("c2")
 		h.run(time.Hour)
-		h.state("not offered, and of another configuration", "PinnedReleaseFailed", true)
+		h.state("not offered, and with another configuration", "PinnedReleaseFailed", true)
 		h.pin()
 		h.run(time.Hour)
 		h.want("unpinned", map[string]string{"1.1.0": ""})
@@ -393,7 +393,7 @@ var pins = []scene{
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Minute)
-		h.nets["web"].stuck = true // Its last report remains that no pod of 1.0.0 responds.
+		h.nets["web"].stuck = true // The policy's last report still shows that no pod of 1.0.0 responds.
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.want("not programmed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
@@ -418,7 +418,7 @@ var pins = []scene{
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.withdraw("1.0.0", Gone) // Only one of the two reasons is reported, whatever their order is.
+		h.withdraw("1.0.0", Gone) // Only one of the two reasons is reported, regardless of their order.
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -465,14 +465,14 @@ func (h tale) active(when, release string) {
 	}
 }
 
-// target checks the target of the only group, and the reason.
+// target checks the target of the only group, and the reason for it.
 func (h tale) target(when, release string, reason Reason) {
 	if got := h.rolloutState.Groups[0].Target; got.Release != release || got.Reason != reason {
 		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)
 	}
 }
 
-// aims checks the reason of the target of a group.
+// aims checks the reason for a group's target.
 func (h tale) aims(when, slug string, reason Reason) {
 	if got := h.group(slug).Target.Reason; got != reason {
 		h.fail("%s: the target of %s is %s, want %s", when, slug, got, reason)
@@ -518,8 +518,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestPinOfAPullRequestThatIsNotOpen checks that a pin of a pull request that is not open yet waits, and that nothing
-// else waits for it.
+// TestPinOfAPullRequestThatIsNotOpen checks that a pin to a pull request that is not open yet waits, and that nothing
+// else waits for the pull request.
 func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -541,9 +541,9 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	}
 }
 
-// pinOf finds the pin of a group independently of the planner. This is a pin by name or, if there is none, a pin for any
-// group if this group has the version. missing reports whether a pin for any group selects a version that no group has,
-// or another pin by name contradicts the pin.
+// pinOf returns the pin that applies to a group. It finds the pin independently of the planner. A pin that names the group
+// takes precedence over a pin for any group, which applies if this group has the version. missing reports whether a pin
+// for any group selects a version that no group has, or whether two pins that name the group contradict each other.
 func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	holds := func(g *Group, version string) bool {
 		for _, r := range g.Releases {
@@ -560,7 +560,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 			if p.Global == named || !p.Expire.IsZero() && !p.Expire.After(w.now) {
 				continue
 			}
-			ends := func(slug, level string) bool { // Its releases no longer start.
+			ends := func(slug, level string) bool { // The releases of an ending preview no longer start.
 				return level == preview && slices.ContainsFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
 			}
 			c, held := w.offers[p.Version]
@@ -584,7 +584,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 func (w *world) checkPin(g *Group, failed bool) {
 	pin, missing := w.pinOf(g)
 	if pin == nil || missing || w.endedByUser(g) {
-		return // A group that a user ends starts no releases.
+		return // A group that a user ends does not start releases.
 	}
 	c, reach := w.offers[pin.Version]
 	reach = reach && c.Slug == g.Slug // Two pull requests may have the same name.
@@ -595,17 +595,17 @@ func (w *world) checkPin(g *Group, failed bool) {
 		}
 	}
 	if slices.ContainsFunc(w.withdrawals(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
-		return // A pin does not make it start again.
+		return // A pin does not start a withdrawn version again.
 	}
 	switch a := g.ActiveRow(); {
 	case !reach:
 	case g.Rollout != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // The rollout in progress continues.
 	case g.Rollout != nil:
 		if r := g.Row(g.Rollout.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
-			w.fail("rule 16: group %s is pinned to %s, and runs %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
+			w.fail("rule 16: group %s is pinned to %s, but rolls out %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
 		}
 	case a != nil && a.Version == pin.Version && (!pin.Current || a.Config == w.config):
 	case !failed || !broken:
-		w.fail("rule 16: group %s can reach %s, and does not end there\n%s", g.Slug, pin.Version, renderGroup(g))
+		w.fail("rule 16: group %s can reach its pinned version %s, but does not\n%s", g.Slug, pin.Version, renderGroup(g))
 	}
 }

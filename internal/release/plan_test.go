@@ -50,21 +50,21 @@ func TestSameGroup(t *testing.T) {
 	g := whole()
 	change("Group", reflect.ValueOf(&g).Elem(), func(g *Group) reflect.Value { return reflect.ValueOf(g).Elem() })
 	if a, b := whole(), whole(); !sameGroup(&a, &b) {
-		t.Error("a group is not the same as itself")
+		t.Error("two equal groups are not the same")
 	}
-	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Rollout: &Rollout{}}, "mark": {Rollout: &Rollout{}, Releases: []Row{{Decision: &Handled{}}}}} {
+	for name, g := range map[string]Group{"rollout": {Releases: whole().Releases}, "rows": {Rollout: &Rollout{}}, "mark": {Rollout: &Rollout{}, Releases: []Row{{Decision: &Handled{}}}}} {
 		if w := whole(); sameGroup(&g, &w) || sameGroup(&w, &g) {
-			t.Errorf("the end of %s is not detected", name)
+			t.Errorf("the removal of the %s is not detected", name)
 		}
 	}
 }
 
-// TestOlderPlanRemovesNothingOfANewerRolloutState checks that releases that a newer rollout state has created or revived
-// are neither scaled down nor deleted (rule 2). The rollout state is written
-// first, which fails if it is outdated.
+// TestOlderPlanRemovesNothingOfANewerRolloutState checks that a plan neither scales down nor deletes releases that a newer
+// rollout state has created or revived (rule 2). Instead, the plan writes its rollout state first. This write fails if the
+// rollout state is outdated.
 func TestOlderPlanRemovesNothingOfANewerRolloutState(t *testing.T) {
 	t.Parallel()
-	for name, rows := range map[string]int{"more pods than its row wants": 2, "no row": 1} {
+	for name, rows := range map[string]int{"more pods than its row requires": 2, "no row": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := tale{newWorld()}
@@ -82,7 +82,7 @@ func TestOlderPlanRemovesNothingOfANewerRolloutState(t *testing.T) {
 				o.Objects[i].Stamp = o.State.Sequence + int64(newer)
 				p := planWith(o, h.now, h.rules)
 				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == previous }) != taken {
-					t.Errorf("stamped %d after the rollout state: want taken %t:\n%s", newer, taken, render(p))
+					t.Errorf("stamped %d after the rollout state: want removal %t:\n%s", newer, taken, render(p))
 				}
 				if !taken && !p.Changed {
 					t.Error("the rollout state is not written")

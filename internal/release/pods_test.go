@@ -27,12 +27,12 @@ func TestPodShare(t *testing.T) {
 	}
 }
 
-// PodWeight returns the percentage of n pods.
+// PodWeight returns a number of pods as a percentage of n pods.
 func PodWeight(pods, n int) int { return pods * 100 / n }
 
-// workers are histories without a policy.
+// workers contains histories of Microservices whose releases split the pods or have no policy.
 var workers = []scene{
-	{"the shares of pods follow the weights, after the pods of the canary are available", func(h tale) {
+	{"the numbers of pods follow the weights once the pods of the canary are available", func(h tale) {
 		h.worker(10)
 		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.startup = 20 * time.Second
@@ -121,11 +121,11 @@ var workers = []scene{
 		h.want("promoted", map[string]string{"1.1.0": "active 100"})
 		h.removePolicy("web")
 		h.run(5 * time.Second)
-		h.replicas("while its routes may be there", 4, 4)
+		h.replicas("while its routes may still exist", 4, 4)
 		h.run(time.Hour)
 		h.replicas("drained", 0, 4)
 	}},
-	{"an exclusive release starts when the pods of the active release have ended", func(h tale) {
+	{"an exclusive release starts when the pods of the active release have terminated", func(h tale) {
 		h.exclusive(2)
 		h.startup, h.grace = 20*time.Second, time.Minute
 		h.push("1.1.0")
@@ -137,16 +137,16 @@ var workers = []scene{
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.runs("end", 0, 2)
 	}},
-	{"the time in which the pods of the active release end does not count against the deadline", func(h tale) {
+	{"the time in which the pods of the active release terminate does not count against the deadline", func(h tale) {
 		h.exclusive(1)
 		h.startup, h.grace = 9*time.Minute, time.Hour
 		h.push("1.1.0")
 		h.run(50 * time.Minute)
-		h.want("ending", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.want("terminating", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
 		h.run(25 * time.Minute)
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"the active release replaces an exclusive release that fails, after its pods have ended", func(h tale) {
+	{"the active release replaces a failed exclusive release after the pods of that release have terminated", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Pause: time.Hour})
 		h.push("1.1.0")
@@ -161,7 +161,7 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.runs("back", 1, 0)
 	}},
-	{"the active release replaces an exclusive release that never starts at the deadline, whatever the cause", func(all tale) {
+	{"at the deadline, the active release replaces an exclusive release that never starts, whatever the cause", func(all tale) {
 		for _, cause := range []string{"CrashLoopBackOff", "ImagePullBackOff", "Unschedulable", "QuotaExceeded", "AdmissionUnavailable"} {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -213,7 +213,7 @@ var workers = []scene{
 			h.fail("no pod ran for %s", down)
 		}
 	}},
-	{"an exclusive release whose object cannot be created again returns the pods to the active release", func(h tale) {
+	{"the active release gets its pods back if the object of an exclusive release cannot be created again", func(h tale) {
 		h.exclusive(1)
 		h.startup = 5 * time.Minute
 		h.push("1.1.0")
@@ -290,7 +290,7 @@ var workers = []scene{
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.runs("end", 0, 1)
 	}},
-	{"a rollback of an exclusive group exchanges the pods too", func(h tale) {
+	{"a rollback of an exclusive group also exchanges the pods", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -303,7 +303,7 @@ var workers = []scene{
 		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.runs("back", 1, 0)
 	}},
-	{"with SplitByRoutes a group without a policy keeps all pods of both", func(h tale) {
+	{"with SplitByRoutes, a group without a policy keeps all pods of both releases", func(h tale) {
 		h.worker(4)
 		h.edit("split", func(s *Spec) { s.SplitBy = SplitByRoutes })
 		h.steps(Step{Weight: 50, Pause: time.Hour})

@@ -67,7 +67,7 @@ func (w *world) checkStarting() {
 		}
 	}
 	if starting > 10 {
-		w.fail("rule 41: %d previews start at a time", starting)
+		w.fail("rule 41: %d previews start at the same time", starting)
 	}
 }
 
@@ -78,7 +78,7 @@ func (w *world) checkSlots(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
 	stopped := o.Spec.Paused || o.Spec.Freeze != nil // Recovered previews stay as they are, because no rollout begins that would supersede them.
 	if n := placed(next); n > most && !stopped {
-		w.fail("rule 26: %d previews have %d slots", n, most)
+		w.fail("rule 26: %d previews run in %d slots", n, most)
 	}
 	for i := range next.Groups {
 		h := &next.Groups[i]
@@ -93,14 +93,14 @@ func (w *world) checkSlots(o Observed, old, next State) {
 		case h.Level == preview && pending > 1 && !stopped:
 			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
-			w.fail("rule 26: group %s is not a preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
+			w.fail("rule 26: group %s is not a preview, but has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
 		case h.Phase == Expired && !slices.Contains([]Reason{NoSlot, MaxAge, NothingToStart, PinnedVersionMissing, PinnedReleaseFailed, PinsConflict}, h.Target.Reason):
-			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
+			w.fail("rule 26: group %s is Expired because of %q", h.Slug, h.Target.Reason)
 		case g == nil:
 		case g.Phase == Live && (g.ActiveRow() != nil || g.Rollout != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoSlot && placed(old) <= most:
-			w.fail("rule 26: %s loses its slot, of %d previews in %d slots", h.Slug, placed(old), most)
+			w.fail("rule 26: %s loses its slot, although only %d previews run in %d slots", h.Slug, placed(old), most)
 		case g.Phase == Expired && g.Target.Reason == MaxAge && h.Phase == Live && g.Head == h.Head:
-			w.fail("rule 26: %s comes back with %s, which is too old", h.Slug, h.Head)
+			w.fail("rule 26: %s starts again with %s, which is too old", h.Slug, h.Head)
 		}
 	}
 }
@@ -115,11 +115,11 @@ func mayRun(o Observed, slug string) bool {
 // history. None of its objects remain, and it does not wait while a slot is free.
 func (w *world) checkExpired(g *Group) {
 	if len(g.Releases) > 0 {
-		w.fail("rule 26: %s has expired and has releases\n%s", g.Slug, renderGroup(g))
+		w.fail("rule 26: %s has expired, but still has releases\n%s", g.Slug, renderGroup(g))
 	}
 	for _, o := range w.objects {
 		if o.Slug == g.Slug {
-			w.fail("rule 26: %s has expired, and %s remains", g.Slug, o.Release)
+			w.fail("rule 26: %s has expired, but %s remains", g.Slug, o.Release)
 		}
 	}
 	offered := false
@@ -130,13 +130,13 @@ func (w *world) checkExpired(g *Group) {
 		offered = offered && (x.Slug != g.Slug || x.Version != "" || x.Reason == Denied || x.Reason == Gone)
 	}
 	if offered && g.Target.Reason == NoSlot && placed(w.rolloutState) < max(1, w.spec.Previews.MaxGroups) {
-		w.fail("liveness: %s waits for a slot, and one is free", g.Slug)
+		w.fail("liveness: %s waits for a slot, although one is free", g.Slug)
 	}
 }
 
-// previews are histories of pull requests.
+// previews contains histories of pull requests.
 var previews = []scene{
-	{"D6: a new push keeps the old preview until the new one is available, and takes no steps", func(h tale) {
+	{"D6: after a push, the old preview serves until the new one is available, and there are no steps", func(h tale) {
 		h.reviewed()
 		h.push("pr-7-b")
 		h.run(5 * time.Second)
@@ -149,7 +149,7 @@ var previews = []scene{
 			h.fail("%d objects", n)
 		}
 	}},
-	{"D6: a push that never becomes available leaves the old preview, and the next push replaces it", func(h tale) {
+	{"D6: after a push that never becomes available, the old preview serves until the next push replaces it", func(h tale) {
 		h.reviewed()
 		h.broken["pr-7-b"] = "CrashLoopBackOff"
 		h.push("pr-7-b")
@@ -206,7 +206,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"rule 48: the last release of a preview remains until the hooks of its end have responded", func(h tale) {
+	{"rule 48: the last release of a preview remains until its end hooks have responded", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
 		h.policy("web")
 		h.push("pr-7-a")
@@ -228,7 +228,7 @@ var previews = []scene{
 		}
 		h.offerGroup("pr-7", "pr-7-b")
 		h.run(time.Minute)
-		h.want("opened again while its hooks run", map[string]string{"pr-7-b": "deprecated 0"})
+		h.want("reopened while its hooks run", map[string]string{"pr-7-b": "deprecated 0"})
 		delete(h.hooks, "PostPreview")
 		h.run(time.Minute)
 		h.want("opened again", map[string]string{"pr-7-b": "active 100"})
@@ -292,7 +292,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("a push", map[string]string{"pr-7-b": "active 100"})
 		if h.answered["pr-7"] {
-			h.fail("the hooks were called while the preview is live")
+			h.fail("the hooks were called while the preview was live")
 		}
 		h.withdrawGroup("pr-7", Closed)
 		h.run(10 * time.Minute)
@@ -421,7 +421,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("the last commit", map[string]string{"pr-7-c7": "active 100"})
 	}},
-	{"rule 37: the same branch in two forks, one of them closed", func(h tale) {
+	{"rule 37: two forks have the same branch, and one pull request is closed", func(h tale) {
 		h.policy("web")
 		h.push("pr-8-a", "pr-9-a")
 		h.run(time.Minute)
@@ -449,7 +449,7 @@ var previews = []scene{
 		h.run(time.Hour - time.Second)
 		h.want("kept", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Second)
-		h.phase("to the second", "pr-7", "Closing")
+		h.phase("at the exact second", "pr-7", "Closing")
 		h.run(time.Minute)
 		h.empty("drained")
 	}},
@@ -463,7 +463,7 @@ var previews = []scene{
 		h.want("kept", map[string]string{"pr-7-b": "active 100"})
 		h.withdrawGroup("pr-7", Closed)
 		h.run(59 * time.Minute)
-		h.want("kept from the second closing on", map[string]string{"pr-7-b": "active 100"})
+		h.want("kept again after the second closing", map[string]string{"pr-7-b": "active 100"})
 		h.run(2 * time.Minute)
 		h.empty("gone")
 	}},
@@ -474,7 +474,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.offerGroup("pr-7", "pr-7-b")
 		h.run(2 * time.Hour)
-		h.want("again", map[string]string{"pr-7-b": "active 100", "pr-7-a": ""})
+		h.want("reopened", map[string]string{"pr-7-b": "active 100", "pr-7-a": ""})
 	}},
 	{"a pull request that the filter no longer selects", func(h tale) {
 		h.reviewed()
@@ -499,7 +499,7 @@ var previews = []scene{
 		h.run(2*time.Hour - time.Minute - time.Second)
 		h.want("before the maximum age", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Second)
-		h.phase("to the second", "pr-7", "Expired MaxAge")
+		h.phase("at the exact second", "pr-7", "Expired MaxAge")
 		h.run(24 * time.Hour)
 		h.phase("later", "pr-7", "Expired MaxAge")
 		if n := len(h.objects); n > 0 {
@@ -522,7 +522,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.empty("removed without a delay")
 	}},
-	{"rule 26: a push without a time counts from its first observation", func(h tale) {
+	{"rule 26: the age of a push without a time counts from its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")
@@ -534,7 +534,7 @@ var previews = []scene{
 		h.run(time.Second)
 		h.phase("after the maximum age", "pr-7", "Expired MaxAge")
 	}},
-	{"rule 26: a push in the future counts from its first observation", func(h tale) {
+	{"rule 26: the age of a push with a time in the future counts from its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")
@@ -626,7 +626,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.phase("waits for a slot", "pr-1", "Expired NoSlot")
 	}},
-	{"rule 22: paused, nothing starts and nothing expires", func(h tale) {
+	{"rule 22: nothing starts and nothing expires while paused", func(h tale) {
 		h.reviewed()
 		h.edit("pause", func(s *Spec) { s.Paused, s.Previews.MaxAge = true, time.Hour })
 		h.push("pr-8-a")
@@ -640,7 +640,7 @@ var previews = []scene{
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.advance(time.Hour)
-		for range 2 { // The second time, the manager stops before it writes.
+		for range 2 { // If the manager stops before the write, a second plan is needed.
 			if h.group("pr-7").Phase == Expired {
 				break
 			}
@@ -653,7 +653,7 @@ var previews = []scene{
 		h.loseState()
 		h.run(time.Second)
 		if len(h.objects) != 1 {
-			h.fail("it is not drained")
+			h.fail("the preview is not draining")
 		}
 		h.run(time.Hour)
 		h.phase("drained", "pr-7", "Expired MaxAge")
@@ -685,8 +685,8 @@ var previews = []scene{
 	}},
 }
 
-// crowds are histories of many pull requests. Because they are long, they are not among the
-// histories that are run with crashes at each write.
+// crowds contains histories of many pull requests. They are long, so they are not among the
+// histories that also run with a crash at each write.
 var crowds = []scene{
 	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
 		h.bounds(Previews{MaxGroups: 200})
@@ -774,13 +774,13 @@ func BenchmarkPreviews(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if planWith(o, w.now, rules).Changed {
-			b.Fatal("there is something to do")
+			b.Fatal("the plan changes stable previews")
 		}
 	}
 }
 
-// TestPinOfAPreviewThatEnds checks that a preview that ends shows what it waits for, also if a pin selects the failed release whose pods
-// are kept until no route refers to it.
+// TestPinOfAPreviewThatEnds checks that an ending preview reports what it waits for. A pin selects its failed release, whose pods are
+// kept until no route refers to the release.
 func TestPinOfAPreviewThatEnds(t *testing.T) {
 	row := func(release string, status Status) Row {
 		return Row{Release: release, Name: "feature", Version: release, Config: "c1", Status: status, Zero: &Zero{Revision: 2, Time: t0}, Since: t0}
@@ -800,12 +800,12 @@ func TestPinOfAPreviewThatEnds(t *testing.T) {
 	}
 	p := Plan(o, t0.Add(time.Hour))
 	if !slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Reason == TrafficUnconfirmed && n.Release == "b" }) {
-		t.Errorf("it shows only %+v", p.Notes)
+		t.Errorf("the wait for the policy is not reported: %+v", p.Notes)
 	}
 }
 
-// TestEndOfAPreviewAsAJobStarts checks that the hooks of the end of a preview are not called while a Job may start for a release that the end
-// superseded or that failed, because its controller has not reported that yet.
+// TestEndOfAPreviewAsAJobStarts checks that the end hooks of a preview are not called while a Job can still start for one of its releases.
+// A Job can start until the controller of the release has reported that the release is deprecated or has failed.
 func TestEndOfAPreviewAsAJobStarts(t *testing.T) {
 	row := func(release string, status Status, promoted int64) Row {
 		return Row{Release: release, Name: "feature", Version: release, Config: "c1", Status: status, Promoted: promoted, Since: t0}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// refused are histories in which the API server rejects changes to the object of a release.
+// refused contains histories in which the API server rejects writes to the object of a release.
 var refused = []scene{
 	{"refused: an abort by a pin does not wait for the pinned release", func(h tale) {
 		h.live()
@@ -80,8 +80,8 @@ var refused = []scene{
 		h.denied[h.release("1.1.0")] = true
 		delete(h.hooks, ConfirmRollout)
 		h.run(time.Hour)
-		h.want("the hooks agree", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.message("the hooks agree", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
+		h.want("the hooks approve", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.message("the hooks approve", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
 		clear(h.denied)
 		h.run(time.Minute)
 		h.want("changed", map[string]string{"1.1.0": "active 100"})
@@ -143,8 +143,8 @@ var refused = []scene{
 
 func init() { histories = append(histories, refused...) }
 
-// TestRefusedObjectsGetNoStamp checks that no plan stamps an object for which the API server rejects changes,
-// so that no other action of the plan waits for that object.
+// TestRefusedObjectsGetNoStamp checks that a plan does not stamp an object if the API server rejects changes to it.
+// Otherwise, all other actions of the plan would wait for that object.
 func TestRefusedObjectsGetNoStamp(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -154,7 +154,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 			{Release: "b", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1, Stamp: 4},
 		},
 	}
-	p := Plan(o, t0) // The record is lost. Each recovered object is stamped.
+	p := Plan(o, t0) // The rollout state is lost. Each recovered object is stamped, unless changes to it are rejected.
 	if g := p.State.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Release != "a" {
 		t.Fatalf("a is not active:\n%s", describe(o, p))
 	}

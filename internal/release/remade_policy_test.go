@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// unreported are histories of policies that were created again or lost their status, and have not reported yet where their
-// domains route.
+// unreported contains histories of policies that were created again or lost their status, and that have not yet reported
+// where their domains route.
 var unreported = []scene{
 	{"a first release keeps its steps when a policy is created again while it starts", func(h tale) {
 		h.policy("web").newest = true
@@ -68,7 +68,7 @@ var unreported = []scene{
 		h.state("1.x waits", GroupExcluded, true)
 		h.remake(h.nets["web"])
 		h.run(time.Hour)
-		h.want("the policy is there again", map[string]string{"1.0.0": "active 100"})
+		h.want("the policy exists again", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"a group that waits for its end keeps serving while the status of its policy is lost", func(h tale) {
 		h.policy("web").newest = true
@@ -164,7 +164,7 @@ func newerGroup(policy Policy) Observed {
 }
 
 // TestUnreportedPolicyMayHaveNewestDomains checks that a policy without a report is treated like a policy whose newest domains route to the
-// older group, until it reports.
+// older group. This ends when the policy reports, or at the deadline.
 func TestUnreportedPolicyMayHaveNewestDomains(t *testing.T) {
 	t.Parallel()
 	reported := Policy{Name: "web", Groups: []Report{{Slug: "1-x", Revision: 3, Confirmed: t0, References: []string{"one"}, Active: "one", Newest: true}}}
@@ -177,11 +177,11 @@ func TestUnreportedPolicyMayHaveNewestDomains(t *testing.T) {
 		o.Spec.Ended, o.Objects[1].Available, o.Objects[1].Failure = []string{"1.x"}, 0, "CrashLoopBackOff"
 		p = Plan(o, t0.Add(time.Second))
 		if g := p.State.group("1-x"); g.Phase != Live {
-			t.Errorf("%s: 1.x is %s although no newer group serves", name, g.Phase)
+			t.Errorf("%s: 1.x is %s, although no newer group serves", name, g.Phase)
 		}
 	}
 	p := Plan(newerGroup(Policy{Name: "web", Unreported: true}), t0.Add(11*time.Minute))
 	if r := p.State.group("2-x").Row("two"); r.Status != Active {
-		t.Errorf("2.0.0 is %s although the policy has not reported within the deadline", r.Status)
+		t.Errorf("2.0.0 is %s, although the policy has not reported within the deadline", r.Status)
 	}
 }

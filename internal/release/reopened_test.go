@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reopened are histories of groups that a user ends by mistake and reopens before they are gone.
+// reopened contains histories of groups that a user ends by mistake and reopens before they are removed.
 var reopened = []scene{
 	{"a release that failed its analysis is not tried again when its group is ended and reopened", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
@@ -67,7 +67,7 @@ var reopened = []scene{
 		h.run(time.Minute)
 		h.want("undone", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"a group is reopened in a freeze after its routes were removed", func(h tale) {
+	{"a group is reopened during a freeze after its routes were removed", func(h tale) {
 		h.live()
 		h.freeze(5 * time.Hour)
 		h.edit("end 1.x by mistake", func(s *Spec) { s.Ended = []string{"1.x"} })
@@ -103,7 +103,7 @@ func TestReopenedWithoutPodsOfTheActiveRelease(t *testing.T) {
 		}
 		p := Plan(o, t0.Add(time.Second))
 		if a := p.State.Groups[0].ActiveRow(); a == nil || a.Release != "one" {
-			t.Fatalf("%s: active is %+v; 1.0.0 has pods: %+v", level, a, p.State.Groups[0])
+			t.Fatalf("%s: the active release is %+v, although only 1.0.0 has pods: %+v", level, a, p.State.Groups[0])
 		}
 		o.State, o.Objects[1].Available = p.State, 2
 		p = Plan(o, t0.Add(time.Minute))

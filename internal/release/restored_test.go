@@ -2,16 +2,16 @@ package release
 
 import "time"
 
-// restored are histories in which the status is lost and recovered from the objects.
+// restored contains histories in which the status is lost and recovered from the objects.
 var restored = []scene{
 	{"rule 31: a release that failed its analysis takes its steps after the rollout state is lost", func(h tale) {
 		h.failedAbove()
 		h.loseState()
 		h.run(30 * time.Second)
-		h.active("it is tried again", "1.1.0-c1")
-		h.want("it is tried again", map[string]string{"1.0.0": "deprecated 0"})
+		h.active("1.2.0 is tried again", "1.1.0-c1")
+		h.want("1.2.0 is tried again", map[string]string{"1.0.0": "deprecated 0"})
 		h.run(time.Hour)
-		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.want("1.2.0 fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
 	{"rule 31: a version above the active version takes its steps if its object does not show a failure", func(h tale) {
 		h.failedAbove()
@@ -20,9 +20,9 @@ var restored = []scene{
 			o.Reported = ""
 		}
 		h.run(30 * time.Second)
-		h.active("it is tried again", "1.1.0-c1")
+		h.active("1.2.0 is tried again", "1.1.0-c1")
 		h.run(time.Hour)
-		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.want("1.2.0 fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
 	{"rule 31: a release whose object shows a failure is not retained after the rollout state is lost", func(h tale) {
 		h.live()
@@ -35,7 +35,7 @@ var restored = []scene{
 		h.object("1.1.0").Reported = Error
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Minute)
-		h.want("by steps", map[string]string{"1.2.0": "active 90", "1.1.0": "canary 10"})
+		h.want("in steps", map[string]string{"1.2.0": "active 90", "1.1.0": "canary 10"})
 	}},
 	{"rule 31: releases that were active remain retained after the rollout state is lost", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
@@ -55,7 +55,7 @@ var restored = []scene{
 
 func init() { histories = append(histories, restored...) }
 
-// failedAbove makes 1.1.0 active. 1.2.0 is above it, and has failed its analysis before.
+// failedAbove makes 1.1.0 active after 1.2.0, a higher version, has failed its analysis.
 func (h tale) failedAbove() {
 	h.analysed(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 	h.quality["1.2.0"] = VerdictFailed

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// causes are histories that a review of the planner found.
+// causes contains histories of problems that a review of the planner found.
 var causes = []scene{
 	{"a policy that never confirmed does not make the active release dead", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
@@ -23,7 +23,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("all pods are up", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 	}},
-	{"a policy that never confirmed does not take the active release's pods", func(h tale) {
+	{"a policy that never confirmed does not cause the removal of the active release's pods", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.blind("odd")
@@ -133,7 +133,7 @@ var causes = []scene{
 		h.refuse = true
 		h.push("pr-8-a")
 		h.run(time.Second)
-		h.want("its object is refused", map[string]string{"pr-7-a": "active 100", "pr-8-a": "pending 0"})
+		h.want("its object is rejected", map[string]string{"pr-7-a": "active 100", "pr-8-a": "pending 0"})
 		revision := h.group("pr-7").TrafficRevision
 		h.drop("pr-8-a")
 		h.kill(h.object("pr-7-a"), 2)
@@ -208,7 +208,7 @@ var causes = []scene{
 		h.message("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 		odd.never = false
 		h.run(time.Minute)
-		h.want("the gateway responds", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
+		h.want("the gateway exists again", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
 	}},
 	{"a retained release replaces a denied version with its own configuration and without steps", func(h tale) {
 		h.live()
@@ -233,7 +233,7 @@ var causes = []scene{
 		h.policy("web")
 		h.once()
 		h.run(time.Second)
-		h.want("made again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("created again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
 	{"a healthy canary keeps its weight when its policy loses its status in a long pause", func(h tale) {
 		h.live()
@@ -312,7 +312,7 @@ var causes = []scene{
 				continue
 			}
 			if r.Decision == nil || r.Decision.Outcome == DecisionApplied || len(r.Decision.Outcome) > maxOutcome {
-				h.fail("decision = %+v, want a refusal of at most %d bytes", r.Decision, maxOutcome)
+				h.fail("decision = %+v, want an error of at most %d bytes", r.Decision, maxOutcome)
 			}
 		}
 	}},
@@ -321,7 +321,7 @@ var causes = []scene{
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(50 * time.Minute)
-		h.want("it pauses", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("in its pause", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.nets["web"].away = true
 		h.run(9 * time.Minute)
 		h.nets["web"].away = false
@@ -401,7 +401,7 @@ var causes = []scene{
 			h.remove(h.object(v))
 		}
 		h.run(time.Hour)
-		h.want("made again", map[string]string{"1.1.0": "active 100"})
+		h.want("created again", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"one of two canaries waits if the route of their domain has no room for both", func(h tale) {
 		h.newest(twoSteps...)
@@ -465,7 +465,7 @@ var causes = []scene{
 		h.want("half", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 		h.steps(Step{Weight: 5, Pause: time.Hour}, Step{Weight: 20, Pause: time.Hour})
 		h.run(59 * time.Minute)
-		h.want("more careful", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
+		h.want("with smaller weights", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
 		h.run(2 * time.Minute)
 		h.want("the last step is over", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -497,8 +497,8 @@ var causes = []scene{
 
 func init() { histories = append(histories, causes...) }
 
-// blind adds a policy whose gateway accepts nothing, and that observed no endpoint of any
-// release in its first reconcile.
+// blind adds a policy whose gateway accepts nothing, and whose first reconcile observed no endpoints of any
+// release.
 func (h tale) blind(name string) {
 	n := h.policy(name)
 	n.stuck = true
@@ -517,7 +517,7 @@ func (h tale) once() {
 	}
 }
 
-// failedPeer returns another Microservice, at which a version failed.
+// failedPeer returns another Microservice, in which a version failed.
 func failedPeer(version string) *world {
 	w := newWorld()
 	w.rolloutState.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
@@ -572,7 +572,7 @@ func serve(t *testing.T, o Observed) State {
 			}
 		}
 	}
-	t.Fatal("the plans do not end")
+	t.Fatal("the plans do not become stable")
 	return State{}
 }
 
@@ -584,10 +584,10 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 			t.Errorf("1.9.1 is not active:\n%s", describe(Observed{}, Result{State: l}))
 		}
 		if g := l.group("release"); g != nil && g.Phase == Live {
-			t.Error("the group that groupBy no longer creates does not close")
+			t.Error("the group that groupBy no longer creates is still live")
 		}
 	})
-	t.Run("the active version continues next to the group of the canary", func(t *testing.T) {
+	t.Run("the active version keeps serving when the canary gets its own group", func(t *testing.T) {
 		canary := Row{Release: "all-2.0.0", Version: "2.0.0", Config: "c1", Status: Canary, Weight: 10, Available: true}
 		l := serve(t, regrouped(canary, "1.9.0", "2.0.0"))
 		if g := l.group("1-x"); g == nil || g.ActiveRow() == nil || g.ActiveRow().Version != "1.9.0" {
@@ -612,8 +612,8 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	})
 }
 
-// TestRefusedCreationWaits checks that after the API server rejects a creation, the rollout waits without an object, makes no
-// other version the target, and does not begin again.
+// TestRefusedCreationWaits checks that, after the API server rejects a creation, the rollout waits without an object and does
+// not begin again, and no other version becomes the target.
 func TestRefusedCreationWaits(t *testing.T) {
 	now := t0
 	o := Observed{

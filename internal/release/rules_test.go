@@ -324,7 +324,7 @@ var protocol = []scene{
 		h.startup = 30 * time.Second
 		h.push("pr-7-b")
 		h.run(time.Minute)
-		for _, v := range []string{"pr-7-c", "pr-7-d", "pr-7-a"} { // The order of the commits has no meaning.
+		for _, v := range []string{"pr-7-c", "pr-7-d", "pr-7-a"} { // The commits have no order.
 			for o := range maps.Clone(h.offers) {
 				h.drop(o)
 			}
