@@ -37,7 +37,7 @@ var limits = []scene{
 		}
 		h.state("after", "FailuresForgotten", false)
 	}},
-	{"a version whose failure is forgotten can be pinned, and is tried again with another configuration", func(h tale) {
+	{"a version whose failure is forgotten can be pinned, and failed versions are tried again with another configuration", func(h tale) {
 		h.live()
 		for i := 1; i <= 34; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
@@ -98,7 +98,7 @@ var limits = []scene{
 		}
 		h.want("the retained release serves", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"commits of a pull request that fail", func(h tale) {
+	{"many commits of a pull request fail", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-c100")
 		h.run(time.Minute)

@@ -194,7 +194,7 @@ var pins = []scene{
 		h.state("by its row", "PinnedVersionMissing", false)
 		h.state("by its row", "Pinned", true)
 	}},
-	{"a pin without a group to a preview that ends is reported as missing before another pin starts a rollout", func(h tale) {
+	{"a pin without a group to an ending preview is reported as missing before another pin starts a rollout", func(h tale) {
 		h.live()
 		h.push("pr-7-a")
 		h.run(time.Minute)

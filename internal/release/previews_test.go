@@ -231,7 +231,7 @@ var previews = []scene{
 		h.want("reopened while its hooks run", map[string]string{"pr-7-b": "deprecated 0"})
 		delete(h.hooks, "PostPreview")
 		h.run(time.Minute)
-		h.want("opened again", map[string]string{"pr-7-b": "active 100"})
+		h.want("reopened", map[string]string{"pr-7-b": "active 100"})
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Hour)
 		h.empty("the end")

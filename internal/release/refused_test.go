@@ -68,7 +68,7 @@ var refused = []scene{
 		h.state("waits", Blocked, true)
 		clear(h.denied)
 		h.run(time.Hour)
-		h.want("tried again", map[string]string{"1.1.0": "active 100"})
+		h.want("retried", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"refused: a release whose object does not get its pods after ConfirmRollout waits, and does not fail", func(h tale) {
 		h.live()

@@ -279,7 +279,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
 	}},
-	{"a group that is to end reports what the next group waits for", func(h tale) {
+	{"a group that a user ends reports what the next group waits for", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -345,7 +345,7 @@ var causes = []scene{
 		h.run(2 * time.Hour)
 		h.want("active", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a canary continues while its Gateway serves, and the active release has no endpoints", func(h tale) {
+	{"a canary continues while its Gateway serves and the active release has no endpoints", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 0, Pause: time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")

@@ -423,7 +423,7 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
-// wholeSteps returns the steps with full weight, and without matches and mirroring. The schema allows only such steps for an exclusive group.
+// wholeSteps returns the steps with full weight, and without matches or mirroring. The schema allows only such steps for an exclusive group.
 func wholeSteps(steps []Step) []Step {
 	out := slices.Clone(steps)
 	for i := range out {

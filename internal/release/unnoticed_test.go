@@ -7,7 +7,7 @@ import (
 
 // survivors contains histories for conditions whose removal from the planner no other test detects.
 var survivors = []scene{
-	{"rule 31: of the retained releases, the pinned release replaces a lost active release", func(h tale) {
+	{"rule 31: among the retained releases, the pinned release replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {

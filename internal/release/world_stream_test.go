@@ -64,7 +64,7 @@ func neverServed(last map[string]int, g *Group) bool {
 }
 
 // holder returns the group to which the newest domains route. This is the first group with an active release that has
-// endpoints or to which the domains already route. If there is none, the domains stay with their group.
+// endpoints or to which the domains already route. If there is none, the domains stay with their group while it is live.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {

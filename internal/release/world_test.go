@@ -1501,7 +1501,7 @@ func (w *world) forget(n *net) {
 	}
 }
 
-// --- runs of all parts ---
+// --- running all parts ---
 
 // settle lets all parts of the world act until nothing changes, without advancing the clock. It returns the
 // time of the next requested requeue.
