@@ -141,8 +141,8 @@ var limits = []scene{
 		}
 		h.nets["web"].pins = nil
 		h.run(2 * time.Hour)
-		h.state("room", "TooManyReleases", false)
-		h.want("room", map[string]string{"1.40.0": "active 100"})
+		h.state("room again", "TooManyReleases", false)
+		h.want("room again", map[string]string{"1.40.0": "active 100"})
 		if active == "1.40.0" {
 			h.fail("the group was never full")
 		}
@@ -170,7 +170,7 @@ var limits = []scene{
 		h.withdrawGroup("260-x", Closed)
 		h.run(time.Minute)
 		h.want("one group has ended", map[string]string{"260.0.0": "", "261.0.0": "active 100"})
-		h.state("room", "TooManyGroups", false)
+		h.state("room again", "TooManyGroups", false)
 	}},
 	{"growing groups share the rows", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 10 })
@@ -199,7 +199,7 @@ var limits = []scene{
 			h.run(2 * time.Minute)
 		}
 		active := h.object("1.29.0")
-		for i := 1; i <= 9; i++ { // A user rolls back to old releases.
+		for i := 1; i <= 9; i++ { // The objects of older releases also exist.
 			o := *active
 			o.Version, o.Release = fmt.Sprintf("0.%d.0", i), fmt.Sprintf("0.%d.0-c1", i)
 			o.uid, o.rv, o.Stamp = h.id(), h.id(), active.Stamp

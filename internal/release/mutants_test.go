@@ -58,8 +58,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// caughtBy returns the names of the first three histories that fail with a list of rules. The long histories of
-// the limits are run only if no other history fails.
+// caughtBy returns the names of the first three histories that fail with a list of rules. The long histories
+// in limits are run only if no other history fails.
 func caughtBy(rules []rule) []string {
 	var names []string
 	for _, h := range histories {

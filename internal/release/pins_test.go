@@ -11,7 +11,7 @@ import (
 // pins contains histories of pins, decisions, and releases that serve after another release is lost.
 // They run together with the other histories, and with a crash at each of their writes.
 var pins = []scene{
-	{"rule 16: a pin to the current configuration shows its failure, and Retry starts it again", func(h tale) {
+	{"rule 16: a pin to the current configuration reports a failure of its release, and Retry starts the release again", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
 		h.run(time.Minute)
@@ -111,7 +111,7 @@ var pins = []scene{
 		h.target("in progress", "1.1.0-c1", "Pinned")
 		lost := h.object("1.1.0")
 		h.startup = 0
-		h.moved["1.1.0"]++ // It cannot be created again.
+		h.moved["1.1.0"]++ // The tag moved, so the lost release cannot be created again.
 		h.remove(lost)
 		h.run(time.Hour)
 		h.active("the current configuration", "1.1.0-c1-m1")
@@ -215,8 +215,8 @@ var pins = []scene{
 		h.drop("1.4.0")
 		h.pin(Pin{Global: true, Version: "1.4.0"}, Pin{Group: "1.x", Version: "1.1.0", Current: true})
 		h.run(time.Minute)
-		h.want("it continues", map[string]string{"1.4.0": "pending 0", "1.1.0": ""})
-		h.state("it continues", "PinnedVersionMissing", true)
+		h.want("the rollout continues", map[string]string{"1.4.0": "pending 0", "1.1.0": ""})
+		h.state("the rollout continues", "PinnedVersionMissing", true)
 	}},
 	{"a pin reports the version that would be active without it", func(h tale) {
 		h.live()

@@ -467,7 +467,7 @@ var previews = []scene{
 		h.run(2 * time.Minute)
 		h.empty("gone")
 	}},
-	{"a preview is reopened during the drain with another commit", func(h tale) {
+	{"a preview is reopened with another commit during the drain", func(h tale) {
 		h.edit("long drain", func(s *Spec) { s.Drain = time.Hour })
 		h.reviewed()
 		h.withdrawGroup("pr-7", Closed)
@@ -482,7 +482,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.empty("excluded")
 	}},
-	{"a group of releases does not close for a preview", func(h tale) {
+	{"a release group does not close because of a preview", func(h tale) {
 		h.live()
 		h.push("pr-7-z")
 		h.run(time.Minute)
@@ -573,7 +573,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("more slots", map[string]string{"pr-2-a": "active 100", "pr-3-b": "active 100", "pr-4-a": "active 100"})
 	}},
-	{"rule 26: fewer slots, and the newest push was denied before it ran", func(h tale) {
+	{"rule 26: fewer slots, and the commit of the newest push was denied before it started", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-b")
 		h.push("pr-9-a")

@@ -109,7 +109,7 @@ var refused = []scene{
 		h.run(2 * time.Minute)
 		h.want("created", map[string]string{"1.1.0": "active 100", "1.0.0": ""})
 	}},
-	{"refused: a canary whose object does not grow keeps its step, and does not fail", func(h tale) {
+	{"refused: a canary whose object cannot be scaled up keeps its step, and does not fail", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 4, true })
 		h.live()
 		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})

@@ -163,7 +163,7 @@ var causes = []scene{
 		h.run(30 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"a canary that is not healthy within its deadline is superseded by a newer version although only the canary serves", func(h tale) {
+	{"a canary that is not healthy within its deadline is superseded by a newer version, although only the canary serves", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -224,7 +224,7 @@ var causes = []scene{
 			h.fail("a minute after 1.1.0 was denied %s is active, want %s", a.Release, kept)
 		}
 	}},
-	{"a healthy canary keeps its weight when its policy is created again in a long pause", func(h tale) {
+	{"a healthy canary keeps its weight when its policy is created again during a long pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
@@ -235,7 +235,7 @@ var causes = []scene{
 		h.run(time.Second)
 		h.want("created again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"a healthy canary keeps its weight when its policy loses its status in a long pause", func(h tale) {
+	{"a healthy canary keeps its weight when its policy loses its status during a long pause", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 2 * time.Hour}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")

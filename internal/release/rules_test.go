@@ -85,7 +85,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.served("withheld", map[string]int{"1.1.0": 100})
 		h.run(5 * time.Minute)
-		h.want("the fix becomes active", map[string]string{"1.1.0": "active 100"})
+		h.want("the canary becomes active", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 05: a canary without pods is withheld, and does not advance", func(h tale) {
 		h.live()
@@ -263,7 +263,7 @@ var protocol = []scene{
 			h.fail("the pause is recorded: %+v", run)
 		}
 		h.run(2 * time.Second)
-		h.want("after it", map[string]string{"1.1.0": "active 100"})
+		h.want("after its pause", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 13: a longer pause is recorded after 20 seconds, with the time of its start", func(h tale) {
 		h.live()

@@ -53,14 +53,14 @@ var happenings = []happening{
 			w.report(o)
 		}
 	}},
-	{"pods of one", 4, func(w *world, a, b int) {
+	{"pods of one release", 4, func(w *world, a, b int) {
 		if o, ok := pick(w.objects, a); ok && o.why == "" && o.ready < o.Replicas && !o.Terminating && w.free() > 0 {
 			o.ready++
 			o.was = true
 			delete(w.taken, o.Release)
 		}
 	}},
-	{"report of one", 3, func(w *world, a, b int) {
+	{"report of one release", 3, func(w *world, a, b int) {
 		if o, ok := pick(w.objects, a); ok {
 			w.report(o)
 		}

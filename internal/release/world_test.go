@@ -48,7 +48,7 @@ type world struct {
 
 	past     []*snapshot
 	ids      int
-	handed   map[string]bool // decisions by release and ID
+	handed   map[string]bool // handled decisions, by release and ID
 	approved []approvedStep
 	named    map[string]time.Time // when a written route last referred to a release
 	taken    map[string]bool      // releases whose last pod the planner removed
@@ -108,7 +108,7 @@ type object struct {
 	why     string    // the reason why its pods never become ready
 	crowded bool      // some of its pods do not fit into the cluster
 	gone    time.Time // when the last of its removed pods has terminated
-	held    bool      // its pods wait for the end of the pods of another release, in an exclusive group
+	held    bool      // its pods wait until the pods of another release in an exclusive group have terminated
 	job               // the Job of its hook, if hooks have Jobs
 }
 
@@ -141,7 +141,7 @@ type pass struct {
 	saw          map[string]int // versions of the groups' objects, which are preconditions of the write
 }
 
-// routed contains what a group's routing objects contain.
+// routed is the content of a group's routing objects, and what the gateway has accepted of it.
 type routed struct {
 	rv                int
 	revision          int64
@@ -569,7 +569,7 @@ func (w *world) autoscale(o *object, n int) {
 	o.ready = min(o.ready, o.Current)
 }
 
-// autoscalers sets the number of pods of each serving release that its part of the load requires.
+// autoscalers gives each serving release the number of pods that its share of the load requires.
 func (w *world) autoscalers() {
 	if w.load == 0 {
 		return
@@ -595,7 +595,7 @@ func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
 	if w.jobs && lag > 0 && seen.Sequence < o.read {
-		return false // A cache does not go back.
+		return false // A cache never returns to an older state.
 	}
 	if o.read = seen.Sequence; w.jobs && w.runJobs(o, g) {
 		return true
@@ -676,7 +676,7 @@ func (w *world) report(o *object) bool {
 	return true
 }
 
-// kill ends n pods, which start again.
+// kill terminates n pods, which then start again.
 func (w *world) kill(o *object, n int) {
 	w.say("lose %d pods of %s", n, o.Release)
 	w.stats.faults++
@@ -1247,7 +1247,7 @@ func (w *world) plan(l *leader, lag lags) {
 	}
 	o, p := w.make(o)
 	if o.Spec.Freeze.over(w.now) {
-		o.Spec.Freeze = nil // The plan did not read the freeze.
+		o.Spec.Freeze = nil // The plan ignored the freeze, because it is over.
 	}
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
