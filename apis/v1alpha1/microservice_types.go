@@ -176,8 +176,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to 80
-	// percent of the requested CPU, as in Kubernetes.
+	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to
+	// 80% of the requested CPU, as in Kubernetes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
