@@ -223,7 +223,7 @@ type PullRequestLabel struct {
 	// sha is the head commit to which the label was added. It is empty if this commit is unknown,
 	// because the label appeared together with a new head commit. On a pull request from a fork, it
 	// is also empty if the label appeared when the pull request was new or had been reopened, after
-	// a gap in polling, or after labels was full.
+	// a gap in polling, or when labels was already full.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
