@@ -220,9 +220,10 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the head commit to which the label was added. It is empty if this is unknown: the
-	// label appeared together with a new head commit or, on a pull request from a fork, together
-	// with the pull request or after a gap in polling.
+	// sha is the head commit to which the label was added. It is empty if this commit is unknown,
+	// because the label appeared together with a new head commit. On a pull request from a fork, it
+	// is also empty if the label appeared when the pull request was new or had been reopened, after
+	// a gap in polling, or when labels was already full.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`

@@ -48,8 +48,8 @@ type GitHubTags struct{}
 // +kubebuilder:validation:Enum=Exclude;Include;Only
 type DraftPolicy string
 
-// The draft policies: Exclude selects no drafts, Include also selects drafts, and Only selects
-// nothing but drafts.
+// The draft policies: Exclude selects no drafts, Include also selects drafts, and Only
+// selects only drafts.
 const (
 	DraftExclude DraftPolicy = "Exclude"
 	DraftInclude DraftPolicy = "Include"
@@ -81,7 +81,7 @@ type GitHubPullRequests struct {
 	Head string `json:"head,omitempty"`
 
 	// draft defines whether drafts are selected: Exclude selects no drafts, Include also selects
-	// drafts, and Only selects nothing but drafts. Defaults to Exclude.
+	// drafts, and Only selects only drafts. Defaults to Exclude.
 	// +optional
 	Draft DraftPolicy `json:"draft,omitempty"`
 

@@ -144,9 +144,9 @@ const AnnotationHookType = "hlnr.io/hook-type"
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
 // with the same image, configuration, volumes and ServiceAccount. There are two exceptions: only
 // the release's container runs, with another command, and no Service selects the pod. The Job
-// therefore has no access that the release does not have; Jobs of pull requests from forks are
-// confined like their pods. Success of the Job means yes, and failure means no. A pod that is
-// evicted or preempted does not count as failed, and runs again.
+// therefore has no access that the release does not have; Jobs for pull requests from forks are
+// confined in the same way as the pods of these pull requests. Success of the Job means yes, and
+// failure means no. A pod that is evicted or preempted does not count as failed, and runs again.
 type HookJob struct {
 	// command to run instead of the entrypoint of the image. Defaults to the command of the
 	// container.

@@ -379,7 +379,7 @@ type Withdrawal struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// reason of the withdrawal. Denied means that spec.deny contains the version. Excluded means
+	// reason for the withdrawal. Denied means that spec.deny contains the version. Excluded means
 	// that the specification no longer admits the version. Gone means that two scans showed that
 	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`

@@ -41,8 +41,8 @@ type MicroserviceSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or number of a
-	// pull request. They are drained and removed without affecting other groups, and do not start
+	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or pull
+	// request number. They are drained and removed without affecting other groups, and do not start
 	// again while they are listed. A group whose domains move to a newer group ends only when the
 	// newer group has an active release.
 	// +optional
@@ -176,8 +176,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to 80
-	// percent of the requested CPU, as in Kubernetes.
+	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to
+	// 80% of the requested CPU, as in Kubernetes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -378,16 +378,17 @@ type CanaryStrategy struct {
 	Steps []CanaryStep `json:"steps"`
 
 	// traffic defines how the work of a group is split between its active release and the canary:
-	// Routes splits requests by the weights of routes, and Pods divides availability.replicas pods
-	// between the two releases. Defaults to Routes if a NetworkPolicy routes to the group or ever
-	// did, if scale is Full, or if availability.autoscaling is set, and to Pods otherwise.
+	// Routes splits requests by the weights of routes, and Pods divides the pods, of which there are
+	// availability.replicas, between the two releases. Defaults to Routes if a NetworkPolicy routes to
+	// the group or ever did, if scale is Full, or if availability.autoscaling is set, and to Pods
+	// otherwise.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
 	// scale defines how many replicas the canary has before it becomes active. Full means all
 	// replicas from the start. MatchWeight means the share of the active release's replicas that
-	// its next weight requires, at least one. Defaults to Full, and with traffic Pods to
-	// MatchWeight.
+	// its next weight requires, at least one. Defaults to Full, or to MatchWeight with
+	// traffic Pods.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 

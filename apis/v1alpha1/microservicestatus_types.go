@@ -37,7 +37,7 @@ type GroupTarget struct {
 	Reason string `json:"reason,omitempty"`
 
 	// resolvedFrom is deprecated: earlier versions stored internal.resolvedFrom of the group here.
-	// It is read, and no longer written.
+	// It is still read, but no longer written.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DeprecatedResolvedFrom string `json:"resolvedFrom,omitempty"`
@@ -78,8 +78,8 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxItems=8
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
-	// sequence of the rollout state write that started this rollout. It identifies the rollout:
-	// measurements and responses for another rollout do not count.
+	// sequence is the number of the rollout state write that started this rollout. It identifies the
+	// rollout: measurements and responses for another rollout do not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
@@ -154,7 +154,7 @@ type RolloutInternal struct {
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 }
 
-// HandledDecision is a decision of a user that was applied or rejected.
+// HandledDecision is a user's decision that was applied or rejected.
 type HandledDecision struct {
 	// id of the decision.
 	// +kubebuilder:validation:MaxLength=64
@@ -247,7 +247,7 @@ type Release struct {
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
-	// reason of the status, as one CamelCase word.
+	// reason for the status, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -263,17 +263,17 @@ type Release struct {
 	// +optional
 	Internal *ReleaseInternal `json:"internal,omitempty"`
 
-	// routed is deprecated: earlier versions stored internal.routed here. It is read, and no
+	// routed is deprecated: earlier versions stored internal.routed here. It is still read, but no
 	// longer written.
 	// +optional
 	DeprecatedRouted bool `json:"routed,omitempty"`
 
-	// adopted is deprecated: earlier versions stored internal.adopted here. It is read, and no
+	// adopted is deprecated: earlier versions stored internal.adopted here. It is still read, but no
 	// longer written.
 	// +optional
 	DeprecatedAdopted bool `json:"adopted,omitempty"`
 
-	// zero is deprecated: earlier versions stored internal.zero here. It is read, and no longer
+	// zero is deprecated: earlier versions stored internal.zero here. It is still read, but no longer
 	// written.
 	// +optional
 	DeprecatedZero *ZeroMark `json:"zero,omitempty"`
@@ -379,21 +379,21 @@ type ReleaseGroup struct {
 	Internal *ReleaseGroupInternal `json:"internal,omitempty"`
 
 	// settledRevision is deprecated: earlier versions stored internal.settledRevision here. It is
-	// read, and no longer written.
+	// still read, but no longer written.
 	// +optional
 	DeprecatedSettledRevision int64 `json:"settledRevision,omitempty"`
 
-	// overtaken is deprecated: earlier versions stored internal.superseded here. It is read, and
+	// overtaken is deprecated: earlier versions stored internal.superseded here. It is still read, but
 	// no longer written.
 	// +optional
 	DeprecatedOvertaken int32 `json:"overtaken,omitempty"`
 
-	// failed is deprecated: earlier versions stored internal.failed here. It is read, and no
+	// failed is deprecated: earlier versions stored internal.failed here. It is still read, but no
 	// longer written.
 	// +optional
 	DeprecatedFailed *FailedVersions `json:"failed,omitempty"`
 
-	// run is deprecated: earlier versions stored the rollout here. It is read, and no longer
+	// run is deprecated: earlier versions stored the rollout here. It is still read, but no longer
 	// written.
 	// +optional
 	DeprecatedRun *DeprecatedRun `json:"run,omitempty"`
@@ -503,7 +503,7 @@ type MicroserviceStatus struct {
 	// +optional
 	Internal *MicroserviceInternal `json:"internal,omitempty"`
 
-	// sequence is deprecated: earlier versions stored internal.sequence here. It is read, and no
+	// sequence is deprecated: earlier versions stored internal.sequence here. It is still read, but no
 	// longer written.
 	// +optional
 	DeprecatedSequence int64 `json:"sequence,omitempty"`

@@ -150,17 +150,17 @@ const (
 	// poll when its value changes.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
 	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth is the registry to which the
-	// password may be sent, as host[:port][/path]. A pull secret of this type without it is never
-	// used.
+	// password may be sent, as host[:port][/path]. A pull secret of this type without
+	// the annotation is never used.
 	AnnotationRegistry = "hlnr.io/registry"
 	// AnnotationAttempt on a VersionedMicroservice is the sequence number of the rollout state for
 	// which the release was created or restarted. A plan based on an older rollout state must not
 	// scale the release down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
-	// AnnotationNeverActive on a VersionedMicroservice is "true" if hooks must agree before the
-	// release becomes the first active release of its group. If the rollout state is lost, such a
-	// release does not count as previously active. The annotation is removed when the release
-	// becomes active.
+	// AnnotationNeverActive on a VersionedMicroservice is "true" while hooks must still allow the
+	// release to become the first active release of its group. If the rollout state is lost, a
+	// release with this annotation does not count as previously active. The annotation is removed
+	// when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
 	// AnnotationIdentity on a VersionedMicroservice is the scheme and the hash of the values that
 	// the user set, such as "v1.0f3a…".

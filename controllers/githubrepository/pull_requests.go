@@ -254,9 +254,10 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 
 // labels returns the labels of a pull request: first the labels to which ImagePolicies refer, and
 // then other labels by name. Each label has the head commit at which it was added, because a
-// reviewer who approves a commit with a label has not seen later commits. The commit of a label is
-// empty if it is not known, because the label appeared together with another head commit, after a gap
-// in polling, or with a new pull request. Pull requests that are not from forks require no approval.
+// reviewer who approves a commit with a label has not seen later commits. A label's commit is
+// empty if it is not known, because the label appeared together with another head commit. For a pull
+// request from a fork, the commit is also unknown if the pull request is new or was reopened, after a
+// gap in polling, or if the known labels were truncated. Other pull requests require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
 	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed || len(k.Labels) >= someLabels

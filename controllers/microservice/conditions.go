@@ -249,7 +249,7 @@ func weightsNotSupported(w *pass) state {
 		return state{}
 	}
 	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole at promotion, and steps do not shift traffic: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
+		"the traffic of group %s moves as a whole on promotion, and steps do not shift traffic: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
 }
 
 // failed returns the state for versions that failed.

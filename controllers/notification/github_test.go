@@ -116,7 +116,7 @@ func TestGitHubStatus(t *testing.T) {
 	began := "pending test/" + namespace + "/shop shop 1.1.0 started, 1.0.0 is active"
 	want(began)
 	write(t, namespace, story)
-	waits := "pending test/" + namespace + "/shop shop 1.1.0 waits for approval at 10 % (step 1 of 2)"
+	waits := "pending test/" + namespace + "/shop shop 1.1.0 waits for approval at 10% (step 1 of 2)"
 	want(began, waits)
 	ready(t, p, "Succeeded")
 

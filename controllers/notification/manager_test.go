@@ -231,7 +231,7 @@ func TestNotify(t *testing.T) {
 	story, _ := viewtest.Play("approval", "shop")
 	bus.answer(http.StatusBadGateway)
 	write(t, namespace, story)
-	chat.bodies(t, "shop 1.1.0 waits for approval at 10 % (step 1 of 2)")
+	chat.bodies(t, "shop 1.1.0 waits for approval at 10% (step 1 of 2)")
 	s := ready(t, p, reasonDeliveryFailing)
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, `receiver "bus": HTTP 502`) || strings.Contains(c.Message, "secret") {
 		t.Errorf("Ready is %+v", c)
@@ -251,7 +251,7 @@ func TestNotify(t *testing.T) {
 	}
 	write(t, namespace, end)
 	const last = "shop 1.1.0 was rolled back: CrashLoopBackOff"
-	want := []string{"shop 1.0.0 is active", "shop 1.1.0 started, 1.0.0 is active", "shop 1.1.0 waits for approval at 10 % (step 1 of 2)", last}
+	want := []string{"shop 1.0.0 is active", "shop 1.1.0 started, 1.0.0 is active", "shop 1.1.0 waits for approval at 10% (step 1 of 2)", last}
 	if diff := cmp.Diff(want, chat.bodies(t, last)); diff != "" {
 		t.Error(diff)
 	}
@@ -355,7 +355,7 @@ func TestNamespaceSelector(t *testing.T) {
 	story, _ := viewtest.Play("approval", "shop")
 	write(t, own, story)
 	write(t, namespace, story)
-	if got := chat.bodies(t, namespace+": shop 1.1.0 waits for approval at 10 % (step 1 of 2)"); len(got) != 2 || got[0] != namespace+": shop 1.0.0 is active" {
+	if got := chat.bodies(t, namespace+": shop 1.1.0 waits for approval at 10% (step 1 of 2)"); len(got) != 2 || got[0] != namespace+": shop 1.0.0 is active" {
 		t.Errorf("got %q", got)
 	}
 }

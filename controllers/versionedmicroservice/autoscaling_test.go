@@ -132,7 +132,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	release, load := autoscaledRelease(t, 3, nil)
 	size(t, release, 3)
 	seen := follow(t, release)
-	load.Store(290) // 97 % of three pods, 58 % of five, 48 % of six: it reaches six from any size
+	load.Store(290) // 97% of three pods, 58% of five, 48% of six: it reaches six from any size
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling = halfUsed(6) })
 	size(t, release, 6)
 

@@ -1,5 +1,5 @@
 // Package versionedmicroservice runs releases. Each VersionedMicroservice owns one Deployment and, if
-// configured, a HorizontalPodAutoscaler, a PodDisruptionBudget, and the Jobs of hooks. Its status reports
+// configured, a HorizontalPodAutoscaler, a PodDisruptionBudget, and hook Jobs. Its status reports
 // whether the release is available, or why it is not.
 //
 // During a release's rollout, its analyses and hooks run in the background: a reconcile records the available
@@ -17,7 +17,7 @@
 //	check_inputs.go      input of analyses and hooks
 //	rollout_state.go     the rollout state that a release copies from its Microservice
 //	checks.go            results of analyses and hooks
-//	jobs.go              the Jobs of hooks
+//	jobs.go              hook Jobs
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           causes of unavailable pods

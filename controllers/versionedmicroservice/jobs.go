@@ -196,7 +196,7 @@ func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]
 	return out
 }
 
-// jobPlan contains the writes to the Jobs of hooks.
+// jobPlan contains the writes to hook Jobs.
 type jobPlan struct {
 	// create are the calls whose Jobs do not exist.
 	create []hook.Call

@@ -34,7 +34,7 @@ type observed struct {
 	pods          []corev1.Pod                           // read only while they may explain a failure
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
-	jobs          []hookJob                              // Jobs of hooks, with and without results in the status
+	jobs          []hookJob                              // hook Jobs, with and without results in the status
 	lostJobs      map[string]bool                        // names of Jobs that were deleted, without results in the status
 	uncached      bool                                   // a Job has lost its labels, and is not watched
 	predecessor   *predecessor                           // the release that an exclusive release waits for; nil if there is none

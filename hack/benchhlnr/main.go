@@ -152,7 +152,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 			return err
 		}
 		began := time.Now()
-		if err := await(ctx, lines, fmt.Sprintf("%d %%", weight)); err != nil {
+		if err := await(ctx, lines, fmt.Sprintf("%d%%", weight)); err != nil {
 			return err
 		}
 		if i > 0 {

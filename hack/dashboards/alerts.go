@@ -126,7 +126,7 @@ func alerts() []ruleGroup {
 			`or (max(delta(heighliner_releases{status="error"}[15m])) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`),
 		alert("HeighlinerCertificateExpiring", "certificate-expiring", "warning", "1h",
 			"A certificate of a NetworkPolicy expires in less than 14 days.",
-			"By default, cert-manager renews a certificate 30 days before it expires. This renewal failed.",
+			"By default, cert-manager renews a 90-day certificate 30 days before it expires. This renewal failed.",
 			`min(heighliner_certificates_earliest_expiry_timestamp_seconds) - time() < 14 * 86400`),
 		alert("HeighlinerOutboundErrorBudget", "outbound-error-budget", "warning", "",
 			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and metrics providers fail.",

@@ -50,7 +50,7 @@ func (s *story) good(ctx context.Context) error {
 }
 
 func (s *story) failing(ctx context.Context) error {
-	return s.rolledBack(ctx, "1.2.0", "5 % errors", map[string]string{"ERROR_RATE": "0.05"}, "success-rate")
+	return s.rolledBack(ctx, "1.2.0", "5% errors", map[string]string{"ERROR_RATE": "0.05"}, "success-rate")
 }
 
 func (s *story) slow(ctx context.Context) error {
@@ -179,9 +179,9 @@ func (s *story) ended(ctx context.Context, version string, status v1alpha1.Relea
 		name, e.reason = r.VersionedMicroservice, r.Reason
 		if r.Weight > 0 && (len(e.weights) == 0 || e.weights[len(e.weights)-1] != r.Weight) {
 			e.weights = append(e.weights, r.Weight)
-			s.say("   %s gets %d %%", version, r.Weight)
+			s.say("   %s gets %d%%", version, r.Weight)
 		}
-		return r.Status == status && (status != v1alpha1.ReleaseActive || r.Available), fmt.Sprintf("%s at %d %%", r.Status, r.Weight)
+		return r.Status == status && (status != v1alpha1.ReleaseActive || r.Available), fmt.Sprintf("%s at %d%%", r.Status, r.Weight)
 	})
 	if err != nil {
 		return e, err

@@ -93,7 +93,7 @@ func (s *story) canary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("1.1.0 went through 10 % and 50 % and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v, after %s", seen, since(pushed)))
+	s.note("1.1.0 went through 10% and 50% and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v, after %s", seen, since(pushed)))
 	for _, weight := range []int{10, 50} {
 		s.split(weight, "1.1.0")
 	}
@@ -104,10 +104,10 @@ func (s *story) canary(ctx context.Context) error {
 // because a demo sends few requests; the end-to-end test measures more precisely.
 func (s *story) split(weight int, version string) {
 	got := s.loads[0].Split(phase(version, int32(weight))).Fraction(version) * 100
-	s.note(fmt.Sprintf("clients saw %s for about %d %% of the requests", version, weight), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
+	s.note(fmt.Sprintf("clients saw %s for about %d%% of the requests", version, weight), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f%%", got))
 }
 
-func phase(version string, weight int32) string { return fmt.Sprintf("%s at %d %%", version, weight) }
+func phase(version string, weight int32) string { return fmt.Sprintf("%s at %d%%", version, weight) }
 
 func (s *story) broken(ctx context.Context) error {
 	s.mark("1.2.0 broken")
@@ -271,14 +271,14 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 		}
 		if r.Weight > 0 && (len(weights) == 0 || weights[len(weights)-1] != r.Weight) {
 			weights = append(weights, r.Weight)
-			s.say("   %s gets %d %%", version, r.Weight)
-			s.mark(fmt.Sprintf("%s to %d %%", version, r.Weight))
+			s.say("   %s gets %d%%", version, r.Weight)
+			s.mark(fmt.Sprintf("%s to %d%%", version, r.Weight))
 		}
 		if r.Weight > 0 && g.TrafficRevision > marked && s.confirmed(ctx, slug, g.TrafficRevision) {
 			marked = g.TrafficRevision
 			s.mark(phase(version, r.Weight))
 		}
-		return r.Status == v1alpha1.ReleaseActive && marked == g.TrafficRevision, fmt.Sprintf("%s at %d %%", r.Status, r.Weight)
+		return r.Status == v1alpha1.ReleaseActive && marked == g.TrafficRevision, fmt.Sprintf("%s at %d%%", r.Status, r.Weight)
 	})
 	return weights, err
 }
@@ -315,7 +315,7 @@ func (s *story) seen(ctx context.Context, version string) error {
 func sees(ctx context.Context, l *harness.Load, version string) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
 		split := l.Recent(time.Second).Split()
-		return split.Fraction(version) == 1, fmt.Sprintf("%.0f %%", split.Fraction(version)*100), nil
+		return split.Fraction(version) == 1, fmt.Sprintf("%.0f%%", split.Fraction(version)*100), nil
 	})
 }
 

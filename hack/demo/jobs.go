@@ -109,7 +109,7 @@ func (s *story) migrated(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("then 1.1.0 went through 10 % and 50 % and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
+	s.note("then 1.1.0 went through 10% and 50% and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
 	return s.once(ctx, "1.1.0")
 }
 

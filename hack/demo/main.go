@@ -1,6 +1,6 @@
 // Command demo shows Heighliner on the local cluster, with real requests through the gateway. It exits with 0
 // if every check passed and only the expected requests failed, and otherwise with 1. There are six demos: the
-// main demo, canary analysis, previews of pull requests, domains and TCP, Jobs of hooks, and workers of a
+// main demo, canary analysis, previews of pull requests, domains and TCP, hook Jobs, and workers of a
 // queue.
 //
 // It requires that Heighliner is installed, and that the sample application and hlnr are built. "make demo",
@@ -13,7 +13,7 @@
 //	analysis.go  good, bad, slow and idle canaries
 //	previews.go  pull requests
 //	traffic.go   domains and TCP
-//	jobs.go      Jobs of hooks
+//	jobs.go      hook Jobs
 //	workers.go   workers of a queue
 package main
 

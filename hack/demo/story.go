@@ -52,7 +52,7 @@ var scripts = map[string]script{
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples, and push 1.0.0", (*story).first},
-			{"Push 1.1.0: a canary with 10 %, then 50 %, then all", (*story).canary},
+			{"Push 1.1.0: a canary with 10%, then 50%, then all", (*story).canary},
 			{"Push 1.2.0, which never becomes ready", (*story).broken},
 			{"Push 1.1.1: lower than the failed version, higher than the active version", (*story).below},
 			{"Push 2.0.0: a second group with its own domain", (*story).second},
@@ -68,8 +68,8 @@ var scripts = map[string]script{
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
-			{"Push 1.1.0, a good version: 30 %, then 60 %, then all", (*story).good},
-			{"Push 1.2.0, which answers 5 % of its requests with errors", (*story).failing},
+			{"Push 1.1.0, a good version: 30%, then 60%, then all", (*story).good},
+			{"Push 1.2.0, which answers 5% of its requests with errors", (*story).failing},
 			{"Push 1.3.0, which needs 400 ms for each response", (*story).slow},
 			{"Push 1.4.0, which gets no requests: it waits, and a user continues it", (*story).silentContinued},
 			{"Push 1.5.0, which gets no requests: it waits, and a user aborts it", (*story).silentAborted},
@@ -83,7 +83,7 @@ var scripts = map[string]script{
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
-			{"Push 1.1.0: 10 %, then 50 %, then all, for each of them", (*story).everywhereByWeight},
+			{"Push 1.1.0: 10%, then 50%, then all, for each of them", (*story).everywhereByWeight},
 			{"Pin group 1.x to 1.0.0 manually", (*story).everywhereBack},
 		},
 		judge:   (*story).noneFailed,

@@ -74,15 +74,15 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("1.1.0 went through 10 % and 50 % and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
+	s.note("1.1.0 went through 10% and 50% and is active", slices.Equal(seen, []int32{10, 50, 100}), fmt.Sprintf("weights %v", seen))
 	for _, weight := range []int32{10, 50} {
 		for _, l := range s.loads {
 			host, got := l.Report().Host, l.Split(phase("1.1.0", weight)).Fraction("1.1.0")*100
 			if host == domainCanary {
-				s.note(fmt.Sprintf("at %d %% %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f %%", got))
+				s.note(fmt.Sprintf("at %d%% %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f%%", got))
 				continue
 			}
-			s.note(fmt.Sprintf("at %d %% clients of %s saw 1.1.0 for about the same share", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
+			s.note(fmt.Sprintf("at %d%% clients of %s saw 1.1.0 for about the same share", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f%%", got))
 		}
 	}
 	return s.show(ctx)

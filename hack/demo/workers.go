@@ -85,7 +85,7 @@ func (s *story) badWorker(ctx context.Context) error {
 			return false, "not observed yet"
 		}
 		reason = r.Reason
-		return r.Status == v1alpha1.ReleaseError, fmt.Sprintf("%s at %d %%", r.Status, r.Weight)
+		return r.Status == v1alpha1.ReleaseError, fmt.Sprintf("%s at %d%%", r.Status, r.Weight)
 	})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *story) shareOfJobs(ctx context.Context) error {
 		return err
 	}
 	percent := 100 * float64(c-canary) / max(1, float64(o-old+c-canary))
-	s.note("the canary did about 10 % of the jobs", percent > 5 && percent < 15, fmt.Sprintf("%.1f %% in ten seconds", percent))
+	s.note("the canary did about 10% of the jobs", percent > 5 && percent < 15, fmt.Sprintf("%.1f%% in ten seconds", percent))
 	return nil
 }
 

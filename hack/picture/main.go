@@ -96,7 +96,7 @@ func draw(r record) string {
 	area(&b, "weights as the gateway accepted them", first, asked, versions, x)
 	area(&b, fmt.Sprintf("answers that clients of %s got; failed: %d", r.Domain, failed), second, seen, versions, x)
 	for _, m := range r.Marks {
-		if !strings.Contains(m.Text, " %") { // A mark for each step would be too much.
+		if !strings.Contains(m.Text, "%") { // A mark for each step would be too much.
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#1c2330" stroke-dasharray="3 3"/><text transform="translate(%.1f %d) rotate(25)" font-size="11" fill="#1c2330">%s</text>`+"\n",
 				x(m.Seconds), first, second+panel, x(m.Seconds), second+panel+16, html.EscapeString(m.Text))
 		}

@@ -18,7 +18,7 @@ func TestDraw(t *testing.T) {
 		{"seconds": 1, "programmed": {"1.9.0": 100}, "answered": {"1.9.0": 50}},
 		{"seconds": 2, "programmed": {"1.9.0": 90, "1.10.0": 10}, "answered": {"1.9.0": 44, "1.10.0": 6}, "failed": 2},
 		{"seconds": 3, "programmed": {"1.10.0": 100}, "answered": {"1.10.0": 50}}],
-		"marks": [{"seconds": 1.5, "text": "1.10.0 <starts>"}, {"seconds": 2, "text": "1.10.0 at 10 %"}]}`), &r); err != nil {
+		"marks": [{"seconds": 1.5, "text": "1.10.0 <starts>"}, {"seconds": 2, "text": "1.10.0 at 10%"}]}`), &r); err != nil {
 		t.Fatal(err)
 	}
 	svg := draw(r)
@@ -39,7 +39,7 @@ func TestDraw(t *testing.T) {
 			t.Errorf("the picture does not contain %q", want)
 		}
 	}
-	if strings.Contains(svg, "at 10 %") {
+	if strings.Contains(svg, "at 10%") {
 		t.Error("a step has a mark")
 	}
 	if diff := shares(map[string]float64{"a": 30, "b": 10})["a"]; diff != 0.75 {

@@ -269,5 +269,5 @@ func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error 
 }
 
 func (h Hosts) reservation(domain, name string) error {
-	return fmt.Errorf("%q is not allowed in namespace %q: ConfigMap %q lists %q by name, for domains without fields, in the namespaces of its key: use another host", domain, h.namespace, ConfigMapName, name)
+	return fmt.Errorf("%q is not allowed in namespace %q: ConfigMap %q lists %q by name, which reserves the host for domains without fields in the namespaces that its key selects: use another host", domain, h.namespace, ConfigMapName, name)
 }

@@ -171,7 +171,7 @@ func (m *Message) title(wait string) string {
 		cause = ": " + m.Cause
 	}
 	if m.Step > 0 && m.Steps > 0 {
-		at = fmt.Sprintf(" at %d %% (step %d of %d)", m.Weight, m.Step, m.Steps)
+		at = fmt.Sprintf(" at %d%% (step %d of %d)", m.Weight, m.Step, m.Steps)
 	}
 	previous := status.Short(m.PreviousVersion)
 	switch m.Event {

@@ -79,13 +79,13 @@ func TestStories(t *testing.T) {
 		"starts": {"Started: shop 1.0.0 started"},
 		"active": first,
 		"promoted": append(first[:2:2],
-			"Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10 % (step 1 of 2)", "~ Step: shop 1.1.0 is a canary at 50 % (step 2 of 2)",
+			"Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10% (step 1 of 2)", "~ Step: shop 1.1.0 is a canary at 50% (step 2 of 2)",
 			"~ Promoted: shop 1.1.0 is active and replaced 1.0.0", "Deprecated: shop 1.0.0 was replaced by 1.1.0"),
-		"approval":    append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Waiting: shop 1.1.0 waits for approval at 10 % (step 1 of 2)"),
-		"aborted":     append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10 % (step 1 of 2)", `~ Aborted: shop 1.1.0 was aborted by ana: "sessions lost"`),
+		"approval":    append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Waiting: shop 1.1.0 waits for approval at 10% (step 1 of 2)"),
+		"aborted":     append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10% (step 1 of 2)", `~ Aborted: shop 1.1.0 was aborted by ana: "sessions lost"`),
 		"crashes":     append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Failed: shop 1.1.0 failed: container shop: exit 1: missing DATABASE_URL"),
-		"rolled back": append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10 % (step 1 of 2)", "~ RolledBack: shop 1.1.0 was rolled back: latency-p99 612 ms > 500 ms at 10 %"),
-		"paused":      append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10 % (step 1 of 2)", "~ Waiting: shop 1.1.0 is paused at 10 % (step 1 of 2)"),
+		"rolled back": append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10% (step 1 of 2)", "~ RolledBack: shop 1.1.0 was rolled back: latency-p99 612 ms > 500 ms at 10%"),
+		"paused":      append(first[:2:2], "Started: shop 1.1.0 started, 1.0.0 is active", "~ Step: shop 1.1.0 is a canary at 10% (step 1 of 2)", "~ Waiting: shop 1.1.0 is paused at 10% (step 1 of 2)"),
 		"no version":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {

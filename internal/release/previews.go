@@ -336,7 +336,7 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	return nil, false
 }
 
-// anyJobs reports whether Jobs of hooks of the group have not ended.
+// anyJobs reports whether hook Jobs of the group have not ended.
 func (s *scope) anyJobs() bool {
 	return slices.ContainsFunc(s.sorted, func(c Object) bool { return c.Slug == s.g.Slug && !c.Terminating && c.ActiveJobs })
 }

@@ -107,7 +107,7 @@ func (m Metric) amount(v float64) string {
 	}
 	switch {
 	case m.Kind == "successRate":
-		return number(v, 2) + " %"
+		return number(v, 2) + "%"
 	case m.Kind == "latency" && math.Abs(v) < 1:
 		return number(v*1000, 1) + " ms"
 	case m.Kind == "latency":

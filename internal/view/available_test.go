@@ -204,7 +204,7 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{
-		"pause":     {"out of licenses; 1.1.0 is being rolled out: step 1 of 2 (10 %), pause ends in ", "hlnr adopt shop 1.1.0"},
+		"pause":     {"out of licenses; 1.1.0 is being rolled out: step 1 of 2 (10%), pause ends in ", "hlnr adopt shop 1.1.0"},
 		"frozen":    {"out of licenses; 1.1.0 is being rolled out: ", ""},
 		"window":    {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
 		"approval":  {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
@@ -478,7 +478,7 @@ func TestGateBehindOtherJobs(t *testing.T) {
 		other.Name, other.Spec.SemVer.Version, other.Status = "shop-1-0-9-0a1b2c3d", "1.0.9", status
 		s.Input.Releases = append(slices.Clone(s.Input.Releases), *other)
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
-		if got, want := svc.State.Sentence, "waits for the Jobs of hooks of 1.0.9, before the hooks of ConfirmRollout are called"; !strings.HasPrefix(got, want) {
+		if got, want := svc.State.Sentence, "waits for the hook Jobs of 1.0.9, before the hooks of ConfirmRollout are called"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

@@ -62,7 +62,7 @@ func (r Release) fingerprint() string {
 func (r Release) changed() string {
 	text := r.Status
 	if r.Share.Asked != nil {
-		text += fmt.Sprintf(" %d %%", *r.Share.Asked)
+		text += fmt.Sprintf(" %d%%", *r.Share.Asked)
 		if r.Share.Programmed != nil && *r.Share.Programmed == *r.Share.Asked {
 			text += " programmed"
 		}

@@ -360,7 +360,7 @@ func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice
 		if a := s.analysis(o); a != nil {
 			text := cmp.Or(strings.Join(a.metrics(true), ", "), a.Message)
 			if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && a.Step >= 1 && int(a.Step) <= len(c.Steps) && text != "" {
-				text += fmt.Sprintf(" at %d %%", c.Steps[a.Step-1].Weight)
+				text += fmt.Sprintf(" at %d%%", c.Steps[a.Step-1].Weight)
 			}
 			return cmp.Or(text, row.Reason)
 		}

@@ -22,7 +22,7 @@ func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	in := Input{NetworkPolicies: []v1alpha1.NetworkPolicy{policy("wide", "*.example.com"), policy("narrow", "*.shop.example.com"), policy("wider", "*.com")}}
 	for host, want := range map[string]string{"a.shop.example.com": "narrow", "A.SHOP.example.com.": "narrow", "shop.example.com": "wide", "*.shop.example.com": "narrow"} {
 		a, err := WhyHost(in, host, "/", time.Unix(0, 0))
-		if err != nil || !strings.Contains(a.Summary, " is served by "+want+" (100 %)") {
+		if err != nil || !strings.Contains(a.Summary, " is served by "+want+" (100%)") {
 			t.Errorf("%s: %v, %q; want it served by %s", host, err, a.Summary, want)
 		}
 		if namespaces, _ := HostNamespaces(in.NetworkPolicies, host, "/"); len(namespaces) != 1 || namespaces[0] != want {

@@ -107,7 +107,7 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 	s, _ = viewtest.Play("exclusive older", "shop")
 	a, err := view.WhyVersion(s.Input, "shop", "shop", "1.1.0", s.Now)
-	if want := "1.1.0 is not live: 1.2.0 failed, and an exclusive group tries no older version."; err != nil || a.Summary != want || a.Do != "to start it: hlnr pin shop 1.1.0" {
+	if want := "1.1.0 is not live: 1.2.0 failed, and an exclusive group does not try older versions."; err != nil || a.Summary != want || a.Do != "to start it: hlnr pin shop 1.1.0" {
 		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) st
 	case g.Phase == v1alpha1.GroupLive:
 		return "it waits until the Jobs of its hooks have ended"
 	}
-	return "it waits until the Jobs of its other hooks have ended" // These are Jobs of hooks that run before the hooks of type PostPreview.
+	return "it waits until the Jobs of its other hooks have ended" // These are hook Jobs that run before the hooks of type PostPreview.
 }
 
 // pullRequest returns the known fields of the pull request of a preview.

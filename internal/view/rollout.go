@@ -254,7 +254,7 @@ func (r *rollout) unprogrammed() *State {
 		message = cmp.Or(message, rep.Message)
 	}
 	s := &State{Word: WordProgramming, Reason: late[0].Reason, Since: micros(r.group.TrafficTime), Until: r.deadline()}
-	s.Detail = fmt.Sprintf("%s to program %d %%", join(names), r.row.Weight)
+	s.Detail = fmt.Sprintf("%s to program %d%%", join(names), r.row.Weight)
 	if message != "" {
 		s.Class, s.Detail = Failed, s.Detail+" ("+message+")"
 	}
@@ -281,7 +281,7 @@ func (r *rollout) halted() *State {
 	if !r.ms.Spec.Paused || r.row.Promoted > 0 && (r.group.Target.Reason == "Pinned" || r.activeDenied()) {
 		return nil
 	}
-	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
+	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d%%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
 }
 
 // activeDenied reports whether the active version is denied. A retained release replaces a denied version, even during a pause.
@@ -468,7 +468,7 @@ func (r *rollout) gated() *State {
 	}
 	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the hooks of " + string(r.gate)}
 	if of := r.otherJobs(); of != "" {
-		s.Detail = fmt.Sprintf("the Jobs of hooks of %s, before the hooks of %s are called", of, r.gate)
+		s.Detail = fmt.Sprintf("the hook Jobs of %s, before the hooks of %s are called", of, r.gate)
 	}
 	if hooks := r.waitingHooks(); len(hooks) > 0 {
 		names := make([]string, len(hooks))
@@ -482,7 +482,7 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// otherJobs returns the version of another release of the group whose Jobs of hooks must end before the hooks of ConfirmRollout are
+// otherJobs returns the version of another release of the group whose hook Jobs must end before the hooks of ConfirmRollout are
 // called. It returns "" if there is none. The release may no longer be in the rollout state.
 func (r *rollout) otherJobs() (version string) {
 	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {
@@ -622,7 +622,7 @@ func (r *rollout) availableCheck() Check {
 }
 
 func (r *rollout) programmedCheck() Check {
-	c := Check{Name: "programmed", Result: CheckWaiting, Message: fmt.Sprintf("%d %% not programmed", r.row.Weight)}
+	c := Check{Name: "programmed", Result: CheckWaiting, Message: fmt.Sprintf("%d%% not programmed", r.row.Weight)}
 	for _, rep := range r.late() {
 		if rep.Message != "" {
 			c.Message += ": " + rep.Message
@@ -631,7 +631,7 @@ func (r *rollout) programmedCheck() Check {
 	}
 	for _, rep := range r.reports {
 		if rep.Revision >= r.stepRevision && len(r.late()) == 0 {
-			c.Result, c.Message, c.Since = CheckPassed, fmt.Sprintf("%d %% programmed", r.row.Weight), micros(rep.ConfirmedTime)
+			c.Result, c.Message, c.Since = CheckPassed, fmt.Sprintf("%d%% programmed", r.row.Weight), micros(rep.ConfirmedTime)
 		}
 	}
 	return c

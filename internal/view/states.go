@@ -223,14 +223,14 @@ func (s State) ofPreview(now time.Time) string {
 	return "expired: " + s.Detail
 }
 
-// StepText returns the start of sentences about a step, such as "step 2 of 4 (50 %), ", or nothing outside of the steps.
+// StepText returns the start of sentences about a step, such as "step 2 of 4 (50%), ", or nothing outside of the steps.
 func (s State) StepText() string {
 	if s.Step == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("step %d of %d", s.Step, s.Steps)
 	if s.Weight != nil {
-		text += fmt.Sprintf(" (%d %%)", *s.Weight)
+		text += fmt.Sprintf(" (%d%%)", *s.Weight)
 	}
 	return text + ", "
 }

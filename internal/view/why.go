@@ -194,14 +194,14 @@ func (p policyDomain) answer(host, path string) Answer {
 	var served []string
 	for _, b := range d.Backends {
 		if b.Weight > 0 {
-			served = append(served, fmt.Sprintf("%s (%d %%%s)", status.Short(b.Version), b.Weight, map[bool]string{true: ", without a ready pod"}[s.withoutPod(b.Release)]))
+			served = append(served, fmt.Sprintf("%s (%d%%%s)", status.Short(b.Version), b.Weight, map[bool]string{true: ", without a ready pod"}[s.withoutPod(b.Release)]))
 		}
 	}
 	switch {
 	case d.Programmed && len(served) > 0:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is served by %s.", at, join(served))
 	case len(served) > 0:
-		a.Result, a.Summary = NotServing, fmt.Sprintf("It is unknown whether %s is served: it is written to route to %s, but not programmed.", at, join(served))
+		a.Result, a.Summary = NotServing, fmt.Sprintf("It is unknown whether %s is served: its route to %s has been written, but is not programmed.", at, join(served))
 	default:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
 	}
@@ -349,20 +349,20 @@ func (s Share) String(now time.Time) string {
 	if s.Asked == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%d %%", *s.Asked)
+	text := fmt.Sprintf("%d%%", *s.Asked)
 	switch {
 	case s.Withheld:
-		text = fmt.Sprintf("requested %d %% · withheld: no ready endpoint", *s.Asked)
+		text = fmt.Sprintf("requested %d%% · withheld: no ready endpoint", *s.Asked)
 	case s.Programmed != nil && *s.Programmed != *s.Asked:
-		text = fmt.Sprintf("requested %d %% · programmed %d %%", *s.Asked, *s.Programmed)
+		text = fmt.Sprintf("requested %d%% · programmed %d%%", *s.Asked, *s.Programmed)
 		if s.Since != nil {
 			text += " (" + Age(now.Sub(s.Since.Time)) + ")"
 		}
 	case s.Programmed == nil && s.Since != nil:
-		text = fmt.Sprintf("requested %d %% · not programmed (%s)", *s.Asked, Age(now.Sub(s.Since.Time)))
+		text = fmt.Sprintf("requested %d%% · not programmed (%s)", *s.Asked, Age(now.Sub(s.Since.Time)))
 	}
 	if s.Observed != nil {
-		text += fmt.Sprintf(" · observed %s %% (%s)", strconv.FormatFloat(*s.Observed, 'f', 1, 64), s.Window)
+		text += fmt.Sprintf(" · observed %s%% (%s)", strconv.FormatFloat(*s.Observed, 'f', 1, 64), s.Window)
 	}
 	return text
 }
@@ -493,7 +493,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	}
 	for _, h := range s.hosts(g) {
 		if i := slices.IndexFunc(h.Backends, func(b Backend) bool { return b.Release == r.Name }); i >= 0 && h.Programmed {
-			a.add("host", s.object("NetworkPolicy", h.Policy), "%s: %d %%", h.Host+h.Path, h.Backends[i].Weight)
+			a.add("host", s.object("NetworkPolicy", h.Policy), "%s: %d%%", h.Host+h.Path, h.Backends[i].Weight)
 		}
 	}
 	own := s.blocked(&a)
@@ -557,13 +557,13 @@ func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	case asked == 0 && !r.Share.Match:
 		return NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
 	case r.Share.Since == nil: // The weight is programmed, or work is split by pods.
-		return Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, asked, group, r.State.Sentence)
+		return Serving, fmt.Sprintf("%s is live for %d%% of group %s: %s.", v, asked, group, r.State.Sentence)
 	case programmed == nil:
-		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d %% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d%% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	case *programmed == 0:
-		return NotServing, fmt.Sprintf("%s is not live yet: %d %% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("%s is not live yet: %d%% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	}
-	return Serving, fmt.Sprintf("%s is live for %d %% of group %s, and %d %% is requested: %s.", v, *programmed, group, asked, r.State.Sentence)
+	return Serving, fmt.Sprintf("%s is live for %d%% of group %s, and %d%% is requested: %s.", v, *programmed, group, asked, r.State.Sentence)
 }
 
 // freezeLines adds the freezes that apply to the service.
@@ -739,11 +739,11 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active
 	case g != nil && HeldBy(s.ms, g, o.SemVer.Version) != nil:
-		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group tries no older version"
+		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group does not try older versions"
 		a.Next = []Action{s.act("pin", o.SemVer.Version)}
 	case s.frozenCause() != "":
 		cause = "it is " + s.frozenCause()
-		a.Do = v + " starts automatically at the end of the freeze"
+		a.Do = v + " starts automatically when the freeze ends"
 	case g != nil && g.Target.Reason == "FinishFirst":
 		cause = "the rollout in progress is finished first"
 	}

@@ -209,7 +209,7 @@ func TestOutdatedPreview(t *testing.T) {
 		"continue": "approval", "adopt": "approval", "deprecate": "approval", "retry": "crashes", "pin": "promoted", "rollback": "promoted", "unpin": "pinned", "pause": "active", "resume": "paused",
 	} {
 		b := story(t, path)
-		effect := "after 9m58s: 1.x: 1.1.0 gets 50 % at 12:00"
+		effect := "after 9m58s: 1.x: 1.1.0 gets 50% at 12:00"
 		b.acts.preview = func(a Act) Outcome { return Outcome{Text: "would " + verb, Effects: []string{effect}} }
 		path := "/services/shop/shop/acts/" + verb
 		target := ""

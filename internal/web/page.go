@@ -182,7 +182,7 @@ var functions = template.FuncMap{
 	},
 	"clockOf": func(now time.Time, t metav1.Time) *moment { return momentOf(now, t.Time, view.Clock(t.Time, now)) },
 	"share":   func(now time.Time, s view.Share) string { return s.String(now) },
-	"percent": func(p int32) string { return fmt.Sprintf("%d %%", p) },
+	"percent": func(p int32) string { return fmt.Sprintf("%d%%", p) },
 	"bar":     bar,
 	"mark":    func(s string) string { return marks[s] },
 	"service": func(namespace, name string) string { return servicePath(namespace, name) },
@@ -274,7 +274,7 @@ func bar(g view.Group) (out []part) {
 				continue
 			}
 			width := min(*r.Share.Asked, 100-x)
-			out = append(out, part{Class: status, Label: fmt.Sprintf("%s %d %%", cut(r.Version), *r.Share.Asked), X: x, Width: width})
+			out = append(out, part{Class: status, Label: fmt.Sprintf("%s %d%%", cut(r.Version), *r.Share.Asked), X: x, Width: width})
 			x += width
 		}
 	}

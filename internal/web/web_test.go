@@ -57,7 +57,7 @@ func (f *fakeActs) Preview(_ context.Context, a Act) (Outcome, error) {
 	if f.preview != nil {
 		return f.preview(a), f.refuse
 	}
-	return Outcome{Text: "would " + a.Verb, Effects: []string{"1.x: 1.1.0 gets 50 %"}, By: "ana", Command: "hlnr " + a.Verb + " shop"}, f.refuse
+	return Outcome{Text: "would " + a.Verb, Effects: []string{"1.x: 1.1.0 gets 50%"}, By: "ana", Command: "hlnr " + a.Verb + " shop"}, f.refuse
 }
 
 func (f *fakeActs) Do(_ context.Context, a Act) (Outcome, error) {
@@ -304,9 +304,9 @@ func TestWords(t *testing.T) {
 		story, path string
 		want        []string
 	}{
-		"board":       {"approval", "/", []string{"All 1", "Waiting for you 1", "shop 1.x 1.0.0 1.1.0", "10 %", "waits for approval since 10:00 Continue"}},
-		"service":     {"approval", "/services/shop/shop", []string{"1.1.0 waits for approval since 10:00", "step 1 of 2, waits for approval", "✔ programmed", "1.1.0 10 %", "next: 50 %, then 100 %", "Continue Deprecate Adopt"}},
-		"failure":     {"rolled back", "/services/shop/shop", []string{"1.1.0 rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", "Retry"}},
+		"board":       {"approval", "/", []string{"All 1", "Waiting for you 1", "shop 1.x 1.0.0 1.1.0", "10%", "waits for approval since 10:00 Continue"}},
+		"service":     {"approval", "/services/shop/shop", []string{"1.1.0 waits for approval since 10:00", "step 1 of 2, waits for approval", "✔ programmed", "1.1.0 10%", "next: 50%, then 100%", "Continue Deprecate Adopt"}},
+		"failure":     {"rolled back", "/services/shop/shop", []string{"1.1.0 rolled back 8m ago: latency-p99 612 ms > 500 ms at 10%", "Retry"}},
 		"crash":       {"crashes", "/", []string{"1.1.0 failed 110m ago: container shop: exit 1: missing DATABASE_URL"}},
 		"decision":    {"continued", "/services/shop/shop", []string{`Continue by ana`, "dashboards are quiet"}},
 		"pin":         {"pinned", "/services/shop/shop", []string{`pinned to 1.0.0 until Mon 08:00 by ana@example.com: "sessions lost"`, "Unpin"}},
@@ -548,7 +548,7 @@ func TestActs(t *testing.T) {
 		t.Fatalf("button to %q", link)
 	}
 	page := b.get(link)
-	for _, want := range []string{"would continue", "1.x: 1.1.0 gets 50 %", "Recorded as ana", "hlnr continue shop", "Reason"} {
+	for _, want := range []string{"would continue", "1.x: 1.1.0 gets 50%", "Recorded as ana", "hlnr continue shop", "Reason"} {
 		if !strings.Contains(textOf(t, page), want) {
 			t.Errorf("no %q in %s", want, textOf(t, page))
 		}

@@ -87,7 +87,7 @@ func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 			height := float64(min(share.Weight, 100)) / 100 * weightsHeight
 			out.Parts = append(out.Parts, weightsPart{out.color(share), fmt.Sprintf("%.1f", x), fmt.Sprintf("%.1f", y), fmt.Sprintf("%.1f", max(0, end-x)), fmt.Sprintf("%.1f", height)})
 			y += height
-			shares = append(shares, fmt.Sprintf("%s %d %%", share.Version, share.Weight))
+			shares = append(shares, fmt.Sprintf("%s %d%%", share.Version, share.Weight))
 		}
 		words = append(words, view.Clock(p.Time.Time, now)+" "+strings.Join(shares, ", "))
 	}

@@ -37,7 +37,7 @@ func TestWeights(t *testing.T) {
 	await.Until(t, "the second weights", func() bool { return len(b.weights.of("shop", "shop")) == 1 })
 	b.clock.Step(10 * time.Minute)
 	page := b.get("/services/shop/shop")
-	for _, want := range []string{"Weights of group 1.x: 10:12 1.0.0 50 %, 1.1.0 50 %; 10:22 1.0.0 20 %, 1.1.0 80 %", "2 changes", `class="w1" x="300.0" y="12.0" width="300.0" height="48.0"`} {
+	for _, want := range []string{"Weights of group 1.x: 10:12 1.0.0 50%, 1.1.0 50%; 10:22 1.0.0 20%, 1.1.0 80%", "2 changes", `class="w1" x="300.0" y="12.0" width="300.0" height="48.0"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in %s", want, page)
 		}

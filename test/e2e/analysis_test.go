@@ -76,7 +76,7 @@ func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights 
 			weights = append(weights, r.Weight)
 		}
 		last = *r
-		return r.Status == want, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
+		return r.Status == want, fmt.Sprintf("%s (%s) at %d%%", r.Status, r.Reason, r.Weight)
 	})
 	return weights, last
 }
@@ -116,8 +116,8 @@ func TestAnalysis(t *testing.T) {
 	for _, source := range []v1alpha1.MetricsSource{v1alpha1.SourceTraefik, v1alpha1.SourceApplication} {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
-			// With 30 % of 50 requests per second, a round has 150 requests. At an error rate of 5 %, the
-			// probability of a round with fewer than two errors is 0.4 %, and there are two rounds.
+			// With 30% of 50 requests per second, a round has 150 requests. At an error rate of 5%, the
+			// probability of a round with fewer than two errors is 0.4%, and there are two rounds.
 			s := newService(t, "analysis-"+strings.ToLower(string(source))).
 				steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 60}).
 				measured(source, 2, v1alpha1.NoTrafficWait)

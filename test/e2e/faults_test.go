@@ -109,7 +109,7 @@ func TestCanaryPodsKilled(t *testing.T) {
 	l := s.load(100, false)
 	for i, w := range []int32{1, 10, 50, 99} {
 		version := fmt.Sprintf("1.%d.0", i+1)
-		phase := fmt.Sprintf("at %d %%", w)
+		phase := fmt.Sprintf("at %d%%", w)
 		change(t, s.ms, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Steps[0].Weight = w })
 		l.Mark(phase)
 		s.push(version)
@@ -134,9 +134,9 @@ func TestCanaryPodsKilled(t *testing.T) {
 		stable(t, l, 3*time.Second)
 		lost := l.Report().Total.Failed - before
 		l.Mark(phase + ", withheld")
-		t.Logf("at %d %%: weight 0 after %s; %d requests failed (100 per second are sent)", w, zero.Round(10*time.Millisecond), lost)
+		t.Logf("at %d%%: weight 0 after %s; %d requests failed (100 per second are sent)", w, zero.Round(10*time.Millisecond), lost)
 		if zero > soon {
-			t.Errorf("at %d %% the weight was 0 after %s, more than %s", w, zero, soon)
+			t.Errorf("at %d%% the weight was 0 after %s, more than %s", w, zero, soon)
 		}
 		s.weight(version, w)
 		s.decide(version, v1alpha1.DecisionContinue, "there")

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFreeze freezes a namespace with a canary at 10 % for a minute and a half, under traffic. The canary
+// TestFreeze freezes a namespace with a canary at 10% for a minute and a half, under traffic. The canary
 // keeps its weight after its pause, a newer version does not start, an abort rolls the canary back, and no
 // request fails. When the freeze ends, the newest version starts automatically. A freeze that is deleted ends
 // immediately.

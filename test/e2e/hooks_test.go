@@ -72,7 +72,7 @@ func TestHooks(t *testing.T) {
 		asked := len(r.of("more", "1.1.0"))
 		r.await(t, "more", "1.1.0", asked+3) // The next manager sends these calls.
 		if row := s.release("1.1.0"); row.Status != v1alpha1.ReleaseCanary || row.Weight != 20 {
-			t.Errorf("at a closed gate, the release is %s with %d %%", row.Status, row.Weight)
+			t.Errorf("at a closed gate, the release is %s with %d%%", row.Status, row.Weight)
 		}
 		s.hooked(t, "1.1.0", "more", v1alpha1.HookWaiting)
 		r.answer("more", "1.1.0", http.StatusOK)
@@ -80,7 +80,7 @@ func TestHooks(t *testing.T) {
 		s.weight("1.1.0", 50)
 		r.await(t, "promote", "1.1.0", 2)
 		if row := s.release("1.1.0"); row.Status != v1alpha1.ReleaseCanary || row.Weight != 50 {
-			t.Errorf("at the last gate, the release is %s with %d %%", row.Status, row.Weight)
+			t.Errorf("at the last gate, the release is %s with %d%%", row.Status, row.Weight)
 		}
 		r.answer("promote", "1.1.0", http.StatusOK)
 		s.active("1.1.0")
@@ -115,7 +115,7 @@ func TestHooks(t *testing.T) {
 			t.Errorf("1.2.0 ended with reason %s", row.Reason)
 		}
 		if f := l.Split("1.2.0").Fraction("1.2.0"); f > 0 {
-			t.Errorf("1.2.0 got %.1f %% of the requests", f*100)
+			t.Errorf("1.2.0 got %.1f%% of the requests", f*100)
 		}
 		if n := len(r.of("more", "1.2.0")); n > 0 {
 			t.Errorf("a later gate was called %d times", n)

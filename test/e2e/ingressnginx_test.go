@@ -38,7 +38,7 @@ func TestAnnotationsSplit(t *testing.T) {
 	l := s.load(30, true)
 	s.push("1.1.0")
 	for _, w := range weights {
-		l.Mark(fmt.Sprintf("%d %%", w))
+		l.Mark(fmt.Sprintf("%d%%", w))
 		s.weight("1.1.0", w)
 		served(t, s, w)
 		s.ingresses(2)
@@ -48,9 +48,9 @@ func TestAnnotationsSplit(t *testing.T) {
 		}
 		report := sample.Wait()
 		got := report.Total.Split().Fraction("1.1.0") * 100
-		t.Logf("weight %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
+		t.Logf("weight %d%%, clients saw %.2f%% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
-			t.Errorf("at %d %%: %.2f %% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
+			t.Errorf("at %d%%: %.2f%% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
 		s.decide("1.1.0", v1alpha1.DecisionContinue, fmt.Sprintf("at-%d", w))
 	}
@@ -121,7 +121,7 @@ func TestAnnotationsMatch(t *testing.T) {
 	s.serves(others, 3*time.Second)
 	for _, l := range []*harness.Load{others, wrongValue} {
 		if f := l.Split("only testers").Fraction("1.0.0"); f != 1 {
-			t.Errorf("%.1f %% of the other requests went to 1.0.0", f*100)
+			t.Errorf("%.1f%% of the other requests went to 1.0.0", f*100)
 		}
 	}
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "testers")
@@ -174,7 +174,7 @@ func (s *service) halved(l *harness.Load, version string) {
 	s.t.Helper()
 	wait(s.t, "half of the requests to go to "+version, func(context.Context) (bool, string, error) {
 		f := l.Recent(2*time.Second).Split().Fraction(version) * 100
-		return math.Abs(f-50) < 5, fmt.Sprintf("%.1f %%", f), nil
+		return math.Abs(f-50) < 5, fmt.Sprintf("%.1f%%", f), nil
 	})
 }
 

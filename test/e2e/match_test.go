@@ -47,7 +47,7 @@ func TestMatch(t *testing.T) {
 	everybody.Mark("only testers")
 	s.serves(everybody, 3*time.Second)
 	if f := everybody.Split("only testers").Fraction("1.0.0"); f != 1 {
-		t.Errorf("%.1f %% of the other requests went to 1.0.0", f*100)
+		t.Errorf("%.1f%% of the other requests went to 1.0.0", f*100)
 	}
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "testers")
 	s.active("1.1.0")

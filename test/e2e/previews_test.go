@@ -224,7 +224,7 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	known := time.Since(began)
 	s.serves(l, 2*time.Second)
 	if f := l.Recent(time.Second).Split().Fraction(previous[:7]); f != 1 {
-		s.t.Errorf("%s: %.7s has no image yet, and %.7s serves %.0f %% of the requests", what, sha, previous, f*100)
+		s.t.Errorf("%s: %.7s has no image yet, and %.7s serves %.0f%% of the requests", what, sha, previous, f*100)
 	}
 	l.Mark(what)
 	imaged := time.Now()

@@ -74,7 +74,7 @@ func TestZeroFailedRequests(t *testing.T) {
 	change(t, s.ms, func(ms *v1alpha1.Microservice) { ms.Spec.Paused = true })
 	s.serves(kept, 5*time.Second)
 	if r := s.release("1.4.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 50 {
-		t.Errorf("1.4.0 is %s at %d %% although the Microservice is paused", r.Status, r.Weight)
+		t.Errorf("1.4.0 is %s at %d%% although the Microservice is paused", r.Status, r.Weight)
 	}
 	phase("resumed")
 	change(t, s.ms, func(ms *v1alpha1.Microservice) { ms.Spec.Paused = false })

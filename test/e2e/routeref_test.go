@@ -62,7 +62,7 @@ func TestRouteRef(t *testing.T) {
 	static.Mark("at the end")
 	s.serves(static, time.Second)
 	if f := static.Split("at the end").Fraction("0.9.0"); f != 1 {
-		t.Errorf("%.1f %% of the requests to the other rule went to 0.9.0", f*100)
+		t.Errorf("%.1f%% of the requests to the other rule went to 0.9.0", f*100)
 	}
 	var route gatewayv1.HTTPRoute
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(u.route), &route); err != nil {
@@ -129,8 +129,8 @@ func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 func (s *service) share(l *harness.Load, version string, weight int32) {
 	s.t.Helper()
 	s.weight(version, weight)
-	wait(s.t, fmt.Sprintf("clients to see %d %% of %s", weight, version), func(context.Context) (bool, string, error) {
+	wait(s.t, fmt.Sprintf("clients to see %d%% of %s", weight, version), func(context.Context) (bool, string, error) {
 		got := l.Recent(3*time.Second).Split().Fraction(version) * 100
-		return math.Abs(got-float64(weight)) <= 5, fmt.Sprintf("%.0f %%", got), nil
+		return math.Abs(got-float64(weight)) <= 5, fmt.Sprintf("%.0f%%", got), nil
 	})
 }

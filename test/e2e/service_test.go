@@ -292,7 +292,7 @@ func (s *service) status(version string, want v1alpha1.ReleaseStatus) v1alpha1.R
 			return false, "not observed yet"
 		}
 		got = *r
-		return r.Status == want, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
+		return r.Status == want, fmt.Sprintf("%s (%s) at %d%%", r.Status, r.Reason, r.Weight)
 	})
 	return got
 }
@@ -305,7 +305,7 @@ func (s *service) active(version string) {
 		if r == nil {
 			return false, "not observed yet"
 		}
-		return r.Status == v1alpha1.ReleaseActive && r.Available && group(ms).Rollout == nil, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
+		return r.Status == v1alpha1.ReleaseActive && r.Available && group(ms).Rollout == nil, fmt.Sprintf("%s (%s) at %d%%", r.Status, r.Reason, r.Weight)
 	})
 	s.confirmed()
 }
@@ -313,12 +313,12 @@ func (s *service) active(version string) {
 // weight waits until a version has a weight and the routes are programmed with it.
 func (s *service) weight(version string, want int32) {
 	s.t.Helper()
-	s.until(fmt.Sprintf("%s to get %d %%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until(fmt.Sprintf("%s to get %d%%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
 		r := row(ms, version)
 		if r == nil {
 			return false, "not observed yet"
 		}
-		return r.Weight == want, fmt.Sprintf("%s (%s) at %d %%", r.Status, r.Reason, r.Weight)
+		return r.Weight == want, fmt.Sprintf("%s (%s) at %d%%", r.Status, r.Reason, r.Weight)
 	})
 	s.confirmed()
 }
@@ -453,7 +453,7 @@ func (s *service) sees(l *harness.Load, version string) {
 	s.t.Helper()
 	wait(s.t, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
 		f := l.Recent(time.Second).Split().Fraction(version)
-		return f == 1, fmt.Sprintf("%.0f %%", f*100), nil
+		return f == 1, fmt.Sprintf("%.0f%%", f*100), nil
 	})
 }
 

@@ -48,13 +48,13 @@ func TestSplit(t *testing.T) {
 		}
 		report := l.Wait()
 		got := report.Total.Split().Fraction("1.1.0") * 100
-		t.Logf("weight %d %%, clients saw %.2f %% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
+		t.Logf("weight %d%%, clients saw %.2f%% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
-			t.Errorf("at %d %%: %.2f %% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
+			t.Errorf("at %d%%: %.2f%% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
 		for i, route := range s.routes() {
 			if route.Generation != before[i].Generation {
-				t.Errorf("at %d %% route %s was written during the sample", w, route.Name)
+				t.Errorf("at %d%% route %s was written during the sample", w, route.Name)
 			}
 		}
 		s.decide("1.1.0", v1alpha1.DecisionContinue, fmt.Sprintf("at-%d", w))
@@ -74,13 +74,13 @@ func appendStep(c *v1alpha1.CanaryStrategy, step v1alpha1.CanaryStep) *v1alpha1.
 // most once per throttle interval, and this test measures shares, not times.
 func served(t *testing.T, s *service, weight int32) {
 	t.Helper()
-	wait(t, fmt.Sprintf("the gateway to serve %d %%", weight), func(ctx context.Context) (bool, string, error) {
+	wait(t, fmt.Sprintf("the gateway to serve %d%%", weight), func(ctx context.Context) (bool, string, error) {
 		l, err := harness.StartLoad(ctx, harness.LoadConfig{Gateway: env.Gateway, Host: s.host(), Rate: 500, Count: 200})
 		if err != nil {
 			return false, "", harness.Permanent(err)
 		}
 		got := l.Wait().Total.Split().Fraction("1.1.0") * 100
-		return math.Abs(got-float64(weight)) < 3, fmt.Sprintf("%.1f %%", got), nil
+		return math.Abs(got-float64(weight)) < 3, fmt.Sprintf("%.1f%%", got), nil
 	})
 }
 
@@ -133,7 +133,7 @@ func (s *service) conforms(want map[string]float64) {
 		failure := ""
 		for version, share := range want {
 			if got := float64(seen[version]) / requests; math.Abs(got-share) > tolerance {
-				failure = fmt.Sprintf("%s got %.1f %%, want %.0f", version, got*100, share*100)
+				failure = fmt.Sprintf("%s got %.1f%%, want %.0f", version, got*100, share*100)
 			}
 		}
 		if len(seen) != len(want) {

@@ -36,7 +36,7 @@ func TestNewerGroup(t *testing.T) {
 	s.push("2.0.0")
 	s.routesTo(shared, "1.0.0=90 2.0.0=10")
 	s.routesTo(newer, "2.0.0=100")
-	s.splits(everybody, "10 %", "2.0.0", 10)
+	s.splits(everybody, "10%", "2.0.0", 10)
 	everybody.Mark("abort")
 	s.decide("2.0.0", v1alpha1.DecisionDeprecate, "")
 	s.status("2.0.0", v1alpha1.ReleaseError)
@@ -46,10 +46,10 @@ func TestNewerGroup(t *testing.T) {
 
 	s.push("2.0.1")
 	s.routesTo(shared, "1.0.0=90 2.0.1=10")
-	s.splits(everybody, "10 % again", "2.0.1", 10)
+	s.splits(everybody, "10% again", "2.0.1", 10)
 	s.decide("2.0.1", v1alpha1.DecisionContinue, "some")
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
-	s.splits(everybody, "50 %", "2.0.1", 50)
+	s.splits(everybody, "50%", "2.0.1", 50)
 
 	// A fix in the older group takes the steps on its own domain, and gets half of that group's share here.
 	s.push("1.1.0")
@@ -113,7 +113,7 @@ func (s *service) routesTo(host, want string) {
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }
-	wait(s.t, fmt.Sprintf("clients to see %s in %.0f %% of their answers", version, percent), func(context.Context) (bool, string, error) {
+	wait(s.t, fmt.Sprintf("clients to see %s in %.0f%% of their answers", version, percent), func(context.Context) (bool, string, error) {
 		split := l.Recent(2 * time.Second).Split()
 		return away(split) <= 3, fmt.Sprint(split), nil
 	})
@@ -122,7 +122,7 @@ func (s *service) splits(l *harness.Load, phase, version string, percent float64
 	split := l.Split(phase)
 	s.t.Logf("%s: %v", phase, split)
 	if away(split) > 2 {
-		s.t.Errorf("%s: %s has %v, want %.0f %%", phase, version, split, percent)
+		s.t.Errorf("%s: %s has %v, want %.0f%%", phase, version, split, percent)
 	}
 }
 

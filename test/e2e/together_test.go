@@ -41,7 +41,7 @@ func TestTogether(t *testing.T) {
 	quiet(t, 5*interval)
 	for i, want := range []bool{false, true, true} {
 		if f := loads[i].Split("waiting").Fraction("1.1.0"); f > 0 != want || f > 0.4 {
-			t.Errorf("%.1f %% of the requests of %s went to the canary", f*100, all[i].app)
+			t.Errorf("%.1f%% of the requests of %s went to the canary", f*100, all[i].app)
 		}
 	}
 	app.push("1.1.0")
@@ -64,7 +64,7 @@ func TestTogether(t *testing.T) {
 	cart.sees(loads[1], "1.1.0")
 	quiet(t, 2*interval)
 	if r := stock.release("1.2.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 20 {
-		t.Errorf("at stock 1.2.0 is %s with %d %%", r.Status, r.Weight)
+		t.Errorf("at stock 1.2.0 is %s with %d%%", r.Status, r.Weight)
 	}
 
 	t.Log("another version fixes all")

@@ -68,7 +68,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		t.Logf("%s: no workload changed; statuses written: %v", to.name, writes)
 		if r := s.release("1.1.0"); r.Weight != weight || r.Status != v1alpha1.ReleaseCanary {
-			t.Errorf("%s: 1.1.0 is %s with %d %%", to.name, r.Status, r.Weight)
+			t.Errorf("%s: 1.1.0 is %s with %d%%", to.name, r.Status, r.Weight)
 		}
 	}
 	changes(now, 10)

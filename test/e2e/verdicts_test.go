@@ -150,7 +150,7 @@ func TestAnalysisWeb(t *testing.T) {
 	})
 	s.serves(l, 2*round)
 	if r := s.release("1.2.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 50 {
-		t.Errorf("without a decision 1.2.0 is %s at %d %%", r.Status, r.Weight)
+		t.Errorf("without a decision 1.2.0 is %s at %d%%", r.Status, r.Weight)
 	}
 	s.decide("1.2.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.2.0")

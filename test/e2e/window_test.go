@@ -46,16 +46,16 @@ func TestWindow(t *testing.T) {
 
 	var weight int32
 	var after time.Duration
-	s.until("the canary to get more than 10 %", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("the canary to get more than 10%", func(ms *v1alpha1.Microservice) (bool, string) {
 		weight, after = row(ms, "1.1.0").Weight, time.Since(opens)
 		return weight != 10, ""
 	})
-	t.Logf("the canary got %d %% %s after its window opened", weight, after.Round(time.Millisecond))
+	t.Logf("the canary got %d%% %s after its window opened", weight, after.Round(time.Millisecond))
 	if weight != 50 || after < 0 || after > 10*time.Second {
-		t.Errorf("the canary got %d %% %s after its window opened", weight, after)
+		t.Errorf("the canary got %d%% %s after its window opened", weight, after)
 	}
 	if f := l.Split("closed").Fraction("1.1.0"); f > 0.2 {
-		t.Errorf("%.1f %% of the requests went to the canary while the window of the step with half of the requests was closed", f*100)
+		t.Errorf("%.1f%% of the requests went to the canary while the window of the step with half of the requests was closed", f*100)
 	}
 	s.active("1.1.0")
 

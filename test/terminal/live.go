@@ -84,7 +84,7 @@ func (s *Stage) live() {
 	s.publish("1.3.0", false)
 	s.wait(cli.ExitYes, "1.3.0", nil, "--for", "approval")
 	w := s.open(120, 40, "tree", s.Name, "-w")
-	w.shows(s.Name, "1.3.0  canary", "1.2.0  active", "10 %", "waits for approval", "q quit", "c continue")
+	w.shows(s.Name, "1.3.0  canary", "1.2.0  active", "10%", "waits for approval", "q quit", "c continue")
 	for _, width := range []int{20, 80, 200} {
 		w.resize(width, 30)
 		// The full help is shown only if there is enough space. Its first key is always shown.
@@ -105,7 +105,7 @@ func (s *Stage) live() {
 
 	w.resize(160, 40)
 	w.press("w")
-	w.shows("1.3.0 is live for 10 %", "press Enter to return")
+	w.shows("1.3.0 is live for 10%", "press Enter to return")
 	w.press("Enter")
 	w.shows("q quit")
 	w.press("l")
@@ -121,7 +121,7 @@ func (s *Stage) live() {
 	w.press("y")
 	w.shows("Continue of step tenth", "applied", "press Enter to return")
 	w.press("Enter")
-	w.shows("q quit", "50 %", "step 2 of 2")
+	w.shows("q quit", "50%", "step 2 of 2")
 	if _, r := row(s.microservice(), "1.3.0"); r == nil || r.Decision == nil || r.Decision.Action != v1alpha1.DecisionContinue {
 		s.Errorf("the decision is not in the status: %+v", r)
 	}

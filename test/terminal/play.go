@@ -110,7 +110,7 @@ func (s *Stage) canary() {
 	}
 	s.decide(v1alpha1.DecisionContinue, "continue", s.Name, "--reason", "looked at the logs")
 	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "step=half")
-	s.want(cli.ExitTimeout, []string{"it is canary, step half, 50 % (2 of 2)"}, "wait", s.Name, "1.1.0", "--timeout", "1s")
+	s.want(cli.ExitTimeout, []string{"it is canary, step half, 50% (2 of 2)"}, "wait", s.Name, "1.1.0", "--timeout", "1s")
 
 	s.want(cli.ExitYes, []string{"paused"}, "pause", s.Name)
 	s.wait(cli.ExitWaits, "1.1.0", []string{s.Name + " is paused: hlnr resume -n " + s.Namespace + " " + s.Name})
@@ -125,7 +125,7 @@ func (s *Stage) canary() {
 	s.history("1.0.0", "1.1.0")
 	s.want(cli.ExitYes, []string{"adopt"}, "history", s.Name)
 	lines := followed()
-	for _, want := range []string{"1.0.0  active", "1.1.0  canary 10 %", "1.1.0  canary 50 %", "1.1.0  active 100 %"} {
+	for _, want := range []string{"1.0.0  active", "1.1.0  canary 10%", "1.1.0  canary 50%", "1.1.0  active 100%"} {
 		if !strings.Contains(lines, want) {
 			s.Errorf("the output of tree --watch does not contain %q:\n%s", want, lines)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// readAll runs all read-only commands while a canary waits for approval at 10 %, next to an active release.
+// readAll runs all read-only commands while a canary waits for approval at 10%, next to an active release.
 func (s *Stage) readAll(active, canary string) {
 	s.Helper()
 	s.status()
@@ -40,7 +40,7 @@ func (s *Stage) status() {
 		for i, g := range b.Services[0].Groups {
 			share := ""
 			if g.CanaryWeight != nil {
-				share = fmt.Sprintf("%d %%", *g.CanaryWeight)
+				share = fmt.Sprintf("%d%%", *g.CanaryWeight)
 			}
 			// A sentence that is longer than a terminal's width is not truncated, because the output is not a terminal.
 			line := strings.Join([]string{g.Name, g.Active, g.Canary, share}, " ")
@@ -75,7 +75,7 @@ func (s *Stage) tree() {
 				found = append(found, contains(text, r.Version+" "+r.Status)...)
 				found = append(found, s.ofPods(r)...)
 				if r.Share.Asked != nil {
-					found = append(found, contains(text, fmt.Sprintf("%d %%", *r.Share.Asked))...)
+					found = append(found, contains(text, fmt.Sprintf("%d%%", *r.Share.Asked))...)
 				}
 				if r.Pods != nil {
 					for _, p := range r.Pods.Pods {
@@ -119,7 +119,7 @@ func (s *Stage) whyHost(active, canary string) {
 	g, _ := row(s.microservice(), active)
 	host := s.Host(g.Slug)
 	for _, q := range []string{"http://" + host + "/some/page?a=b", host} {
-		s.why(cli.ExitYes, []string{" is served by ", active + " (90 %)", canary + " (10 %)", "group " + g.Name, "NetworkPolicy " + s.Namespace + "/" + s.Name, "accepted by " + s.Gateway, "Gateway " + s.Gateway}, q)
+		s.why(cli.ExitYes, []string{" is served by ", active + " (90%)", canary + " (10%)", "group " + g.Name, "NetworkPolicy " + s.Namespace + "/" + s.Name, "accepted by " + s.Gateway, "Gateway " + s.Gateway}, q)
 	}
 	s.want(cli.ExitUsage, []string{"there is no host"}, "why", "nothing.example.com")
 }
@@ -127,7 +127,7 @@ func (s *Stage) whyHost(active, canary string) {
 // whyVersions asks about versions and pods.
 func (s *Stage) whyVersions(active, canary string) {
 	s.Helper()
-	s.why(cli.ExitYes, []string{canary + " is live for 10 %", "waits for approval", "hlnr continue"}, s.Name, canary)
+	s.why(cli.ExitYes, []string{canary + " is live for 10%", "waits for approval", "hlnr continue"}, s.Name, canary)
 	s.why(cli.ExitYes, []string{active + " is live"}, active)
 	s.why(cli.ExitNo, []string{"8.8.8 is not live: the ImagePolicy does not offer it"}, s.Name, "8.8.8")
 	v := read[view.Service](s, "tree", s.Name)

@@ -94,7 +94,7 @@ func (o *Options) validate() error {
 	case err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
 		return fmt.Errorf("--url: invalid value %q: must be https:// with a host and without a path, such as https://board.example.com", o.url)
 	case (o.issuer == "") == (o.proxyCAFile == ""):
-		return errors.New("choose how readers log in: --oidc-issuer-url for an identity provider, or --requestheader-client-ca-file for an authenticating proxy; there are no anonymous readers")
+		return errors.New("choose how users log in: --oidc-issuer-url for an identity provider, or --requestheader-client-ca-file for an authenticating proxy; anonymous users are not supported")
 	case o.issuer != "" && o.clientID == "":
 		return errors.New("--oidc-client-id is required with --oidc-issuer-url")
 	case (o.certFile == "") != (o.keyFile == ""):

@@ -662,7 +662,7 @@ func TestFlags(t *testing.T) {
 		"good":            {good, ""},
 		"key":             {append(slices.Clone(good), "--session-key-file", file("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")), ""},
 		"nothing":         {nil, "--url"},
-		"anonymous":       {good[:2], "there are no anonymous readers"},
+		"anonymous":       {good[:2], "anonymous users are not supported"},
 		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how readers log in"},
 		"HTTP":            {append([]string{"--url", "http://board.example.com"}, good[2:]...), "https://"},
 		"path":            {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},

@@ -121,7 +121,7 @@ func judgeVersion(info version.Info) (Level, string) {
 		return Unknown, ""
 	}
 	if major == 1 && minor < minMinor {
-		return Problem, fmt.Sprintf("upgrade to Kubernetes 1.%d or newer: older API servers reject the CRDs", minMinor)
+		return Problem, fmt.Sprintf("upgrade to Kubernetes 1.%d or later: older API servers reject the CRDs", minMinor)
 	}
 	return OK, ""
 }

@@ -149,10 +149,10 @@ func TestPast(t *testing.T) {
 		}
 		return 99.9, true
 	})
-	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9 % ≥ 99 %", "shop")
-	s.want(cli.ExitYes, "30 of 30 rounds passed\n  13:31:00 to 14:00:00, 30 rounds: passed: success-rate 99.9 %", "shop", "--since", "30m")
+	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9% ≥ 99%", "shop")
+	s.want(cli.ExitYes, "30 of 30 rounds passed\n  13:31:00 to 14:00:00, 30 rounds: passed: success-rate 99.9%", "shop", "--since", "30m")
 	out := s.want(cli.ExitNo, "shop 1.0.0: the canary would have failed 2 times: 58 of 60 rounds passed", "shop", "--since", "1h")
-	for _, want := range []string{"13:21:00: failed: success-rate 90 % < 99 %", "failed rounds: 1, tolerated: 0", "13:01:00 to 13:20:00, 20 rounds: passed", "13:23:00 to 14:00:00, 38 rounds: passed"} {
+	for _, want := range []string{"13:21:00: failed: success-rate 90% < 99%", "failed rounds: 1, tolerated: 0", "13:01:00 to 13:20:00, 20 rounds: passed", "13:23:00 to 14:00:00, 38 rounds: passed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -285,7 +285,7 @@ func TestObserve(t *testing.T) {
 		t.Helper()
 		o, ok := got[types.NamespacedName{Namespace: s.namespace, Name: "shop-1-1-0"}]
 		if err != nil || ok != (canary > 0) || ok && (o.Percent < canary-0.01 || o.Percent > canary+0.01 || o.Window != 5*time.Minute) {
-			t.Errorf("%s: %+v, %v; want %g %%", name, got, err, canary)
+			t.Errorf("%s: %+v, %v; want %g%%", name, got, err, canary)
 		}
 	}
 	// Queries to the address of the flag have a long timeout. Queries to the address of the analysis have a short timeout,

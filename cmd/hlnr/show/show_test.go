@@ -130,7 +130,7 @@ func TestCommands(t *testing.T) {
 		"tree of a freeze":                  {frozen, []string{"tree", "shop"}, cli.ExitYes, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
 		"why of a freeze":                   {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
 		"why of a frozen start":             {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
-		"history":                           {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
+		"history":                           {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10%", ""},
 		"status of previews":                {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
 		"why of an unknown service":         {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
 		"previews":                          {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
@@ -138,10 +138,10 @@ func TestCommands(t *testing.T) {
 		"events":                            {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
 		"events of ten minutes":             {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
 		"events, negative time":             {approval, []string{"events", "--since", "-1s"}, cli.ExitUsage, "", "--since: -1s must not be negative"},
-		"why of a URL":                      {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
+		"why of a URL":                      {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10%) and 1.0.0 (90%).", ""},
 		"why of a host":                     {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
 		"why of a group's host":             {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
-		"why of a service":                  {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10 % of group 1.x", ""},
+		"why of a service":                  {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10% of group 1.x", ""},
 		"why of an unknown host":            {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
 		"why of an invalid URL":             {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
 		"why of a failure":                  {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
@@ -152,7 +152,7 @@ func TestCommands(t *testing.T) {
 		"why of a partial tag":              {rolledBack, []string{"why", "shop", "v1"}, cli.ExitUsage, "", `did you mean "1.1.0" or "1.0.0"?`},
 		"why of a partial version alone":    {rolledBack, []string{"why", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
 		"why of an unknown partial version": {rolledBack, []string{"why", "shop", "7.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
-		"why with a port":                   {approval, []string{"why", "shop.example.com:8443/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %)", ""},
+		"why with a port":                   {approval, []string{"why", "shop.example.com:8443/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10%)", ""},
 		"status, unknown namespace":         {approval, []string{"status", "-n", approval.namespace + "x"}, cli.ExitUsage, "", `there is no namespace with the name "` + approval.namespace + `x"; did you mean "` + approval.namespace + `"`},
 		"events, unknown namespace":         {approval, []string{"events", "-n", "nosuchns"}, cli.ExitUsage, "", `there is no namespace with the name "nosuchns"`},
 		"why of a pull request":             {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
@@ -197,7 +197,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	for _, q := range []string{host, "http://" + host + "/cart", host + ":8080/cart"} {
 		code, stdout, stderr := away.hlnr("why", q)
 		want := "hlnr: namespace " + away.namespace + " has no host " + host + ": this is the answer of namespace " + s.namespace + "\n"
-		if code != cli.ExitYes || !strings.Contains(stdout, " is served by 1.1.0 (10 %) and 1.0.0 (90 %).") || stderr != want {
+		if code != cli.ExitYes || !strings.Contains(stdout, " is served by 1.1.0 (10%) and 1.0.0 (90%).") || stderr != want {
 			t.Errorf("why %s: exit code %d\n%s%s", q, code, stdout, stderr)
 		}
 	}

@@ -46,7 +46,7 @@ func TestWatchLines(t *testing.T) {
 		}
 		return env.Client.Status().Update(ctx, &ms)
 	})
-	await.Until(t, "the change", func() bool { return strings.Contains(out.String(), "1.x  1.1.0  canary 20 %") })
+	await.Until(t, "the change", func() bool { return strings.Contains(out.String(), "1.x  1.1.0  canary 20%") })
 	cancel()
 	if got := await.Receive(t, "the exit code", code); got != cli.ExitInterrupted {
 		t.Errorf("exit code %d: %s", got, messages.String())

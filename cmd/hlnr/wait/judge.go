@@ -129,7 +129,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	}
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
-		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
+		lines = append(lines, line{"active", fmt.Sprintf("%d%%", row.Weight), row.LastTransitionTime.Time})
 		if s.ends(g) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is losing its traffic: its group %s is ending", q.version, g.Name)}
 		}
@@ -253,7 +253,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	}
 	if o != nil {
 		if failed := view.HeldBy(s.ms, g, o.SemVer.Version); failed != nil {
-			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: %s failed, and an exclusive group tries no older version; to start it, run %q", q.version, failed.SemVer.Version, q.next("pin", s, q.version))}
+			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: %s failed, and an exclusive group does not try older versions; to start it, run %q", q.version, failed.SemVer.Version, q.next("pin", s, q.version))}
 		}
 	}
 	return q.stopped(s)
@@ -494,7 +494,7 @@ func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
 // step describes the current step of a release.
 func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	run := g.Rollout
-	text := fmt.Sprintf("%d %%", row.Weight)
+	text := fmt.Sprintf("%d%%", row.Weight)
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || int(run.Step) > len(c.Steps) {
 		return text

@@ -22,12 +22,12 @@ func TestTimesOfLines(t *testing.T) {
 		cli.FormatText: "" +
 			"          found           version 1.3.0\n" +
 			"13:59:00  started         in group 1.x\n" +
-			"2026-11-24 14:00:00  active          100 %\n" +
+			"2026-11-24 14:00:00  active          100%\n" +
 			"14:00:05  routes          programmed\n",
 		cli.FormatJSON: "" +
 			`{"kind":"WaitChange","apiVersion":"view.hlnr.io/v1","time":"2026-11-25T14:00:00Z","what":"found","text":"version 1.3.0"}` + "\n" +
 			`{"kind":"WaitChange","apiVersion":"view.hlnr.io/v1","time":"2026-11-25T14:00:00Z","what":"started","text":"in group 1.x","since":"2026-11-25T13:59:00Z"}` + "\n" +
-			`{"kind":"WaitChange","apiVersion":"view.hlnr.io/v1","time":"2026-11-25T14:00:00Z","what":"active","text":"100 %","since":"2026-11-24T14:00:00Z"}` + "\n" +
+			`{"kind":"WaitChange","apiVersion":"view.hlnr.io/v1","time":"2026-11-25T14:00:00Z","what":"active","text":"100%","since":"2026-11-24T14:00:00Z"}` + "\n" +
 			`{"kind":"WaitChange","apiVersion":"view.hlnr.io/v1","time":"2026-11-25T14:00:05Z","what":"routes","text":"programmed","since":"2026-11-25T14:00:05Z"}` + "\n",
 	} {
 		var out bytes.Buffer
@@ -36,7 +36,7 @@ func TestTimesOfLines(t *testing.T) {
 		f.Clock = clock
 		w := newWaiter(f)
 		w.output = &cli.Output{Format: format}
-		lines := []line{{What: "found", Text: "version 1.3.0"}, {"started", "in group 1.x", now.Add(-time.Minute)}, {"active", "100 %", now.Add(-24 * time.Hour)}}
+		lines := []line{{What: "found", Text: "version 1.3.0"}, {"started", "in group 1.x", now.Add(-time.Minute)}, {"active", "100%", now.Add(-24 * time.Hour)}}
 		if err := w.show(lines); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestLinesOfARelease(t *testing.T) {
 			s.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: "True", LastTransitionTime: metav1.NewTime(available)}}
 		})
 		got, _ := question{version: "1.2.0", state: forActive, command: command}.judge(s)
-		want := slices.Concat([]line{{"started", "in group 1.x", created}}, c.want, []line{{"active", "100 %", active}})
+		want := slices.Concat([]line{{"started", "in group 1.x", created}}, c.want, []line{{"active", "100%", active}})
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}

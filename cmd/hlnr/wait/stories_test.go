@@ -37,7 +37,7 @@ func judged(t *testing.T, story, version string) (*answer, string) {
 func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "exclusive older", "1.1.0")
-	if want := `1.1.0 does not start: 1.2.0 failed, and an exclusive group tries no older version; to start it, run "hlnr pin shop 1.1.0"`; a == nil || a.code != cli.ExitNo || a.text != want {
+	if want := `1.1.0 does not start: 1.2.0 failed, and an exclusive group does not try older versions; to start it, run "hlnr pin shop 1.1.0"`; a == nil || a.code != cli.ExitNo || a.text != want {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }
@@ -78,10 +78,10 @@ func TestCauseAtTheTimeout(t *testing.T) {
 		"rejected Deployment": {"1.1.0", "it is pending; starts, 3m: spec.template: invalid"},
 		"starts":              {"1.0.0", "it is pending; starts, 60s: exit 1: missing DATABASE_URL"},
 		"return crashes":      {"1.0.0", "it is deprecated; starts, 3m: container shop: exit 1: out of licenses"},
-		"withheld weight":     {"1.1.0", "it is canary, step tenth, 10 % (1 of 2), pause 600s; interrupted: container shop: exit 1: out of licenses"},
+		"withheld weight":     {"1.1.0", "it is canary, step tenth, 10% (1 of 2), pause 600s; interrupted: container shop: exit 1: out of licenses"},
 		"routes withheld":     {"1.1.0", "gateway infra/public has no listener for the host"},
 		"gate pre":            {"1.1.0", "it is pending; waits for the hooks of PreRollout since 10:00"},
-		"pause":               {"1.1.0", "it is canary, step tenth, 10 % (1 of 2), pause 600s"},
+		"pause":               {"1.1.0", "it is canary, step tenth, 10% (1 of 2), pause 600s"},
 	} {
 		a, late := judged(t, story, c.version)
 		if a != nil || !strings.Contains(late, c.text) {

@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 
 	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr continue -n "+namespace+" shop 1.1.0", "shop", "1.1.0")
-	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50 % (2 of 2), waits for approval") {
+	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50% (2 of 2), waits for approval") {
 		t.Errorf("the second version: %s", out)
 	}
 	printed := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval", "shop", "1.1.0", "-o", "json")

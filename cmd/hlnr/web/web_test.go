@@ -156,7 +156,7 @@ func TestBoard(t *testing.T) {
 		return nil
 	})
 	r.want(service, "checked the logs")
-	r.want("/", "step 2 of 2 (50 %)")
+	r.want("/", "step 2 of 2 (50%)")
 	for _, verb := range []string{"pause", "resume"} {
 		if status, page := r.send(service+"/acts/"+verb, r.address, nil); status != http.StatusOK {
 			t.Errorf("%s: %d %s", verb, status, page)

@@ -15,7 +15,7 @@ func (p *pair) freeze() {
 	p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
 }
 
-// frozenCanary returns a pair whose canary 1.1.0 has 10 % of a host when a freeze begins, and its policy.
+// frozenCanary returns a pair whose canary 1.1.0 has 10% of a host when a freeze begins, and its policy.
 func frozenCanary(t *testing.T) (*pair, *front) {
 	t.Helper()
 	p := newPair()

@@ -4,7 +4,7 @@
 //	deployment.go  the Deployment
 //	autoscaler.go  the HorizontalPodAutoscaler
 //	budget.go      the PodDisruptionBudget
-//	job.go         the Jobs of hooks
+//	job.go         hook Jobs
 package resources
 
 import (

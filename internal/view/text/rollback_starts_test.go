@@ -40,7 +40,7 @@ func TestRollbackThatStarts(t *testing.T) {
 	if err := Tree(&b, view.New(s.Input, s.Now).Services[0], Options{Now: s.Now}, TreeOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range []string{"pinned to 1.1.0", "next: 10 %"} {
+	for _, wrong := range []string{"pinned to 1.1.0", "next: 10%"} {
 		if strings.Contains(b.String(), wrong) {
 			t.Errorf("the tree contains %q:\n%s", wrong, b.String())
 		}

@@ -117,7 +117,7 @@ func Rows(s view.Service) (out []Row) {
 func (p *page) groupRow(g view.Group) row {
 	r := row{group: Clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: Clean(g.State.Sentence)}
 	if g.CanaryWeight != nil {
-		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
+		r.share = fmt.Sprintf("%d%%", *g.CanaryWeight)
 		if slices.ContainsFunc(g.Releases, func(x view.Release) bool { return x.Version == g.Canary && x.Share.Since != nil }) {
 			r.share = "requested " + r.share // The weight is not programmed yet.
 		}

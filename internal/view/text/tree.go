@@ -282,7 +282,7 @@ func (p *page) rollout(r view.Release, indent string) {
 	}
 	next := make([]string, len(r.Rollout.Next))
 	for i, w := range r.Rollout.Next {
-		next[i] = fmt.Sprintf("%d %%", w)
+		next[i] = fmt.Sprintf("%d%%", w)
 	}
 	text := "next: " + strings.Join(next, ", then ")
 	if c := commands(r.State); c != "" {

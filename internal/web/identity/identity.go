@@ -1,5 +1,5 @@
 // Package identity identifies the readers of a board, either through an identity provider with OpenID Connect, or
-// through a proxy that authenticates readers and presents a certificate. It accepts no anonymous readers, and no
+// through a proxy that authenticates users and presents a certificate. It accepts no anonymous users, and no
 // names that begin with "system:".
 //
 // identity.go  the accepted users and groups
