@@ -10,7 +10,8 @@ import (
 )
 
 // currentGroup returns the slug of the group to which a live route routes the host of a shared
-// domain. If the host itself depends on the group, the last report decides.
+// domain. If the host itself depends on the group, the first group whose host has a live route
+// decides.
 func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
@@ -48,7 +49,7 @@ type RouteKey struct {
 	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
 	// matches distinguishes canaryMatches, and parents distinguishes parents of single domains;
-	// empty for none.
+	// both are empty if there are none.
 	matches, parents string
 	// provider is the name of the provider, or empty for the gateway provider: objects of two
 	// providers must not have the same name when a policy switches between them.

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 )
 
-// httpsPort is the default port of https.
+// httpsPort is the default port of HTTPS.
 const httpsPort = 443
 
 // defaultModes contains the default TLS modes of domains, by name of the provider.
@@ -47,7 +47,7 @@ func settleTLS(rows []*Row) {
 		case r.tls.Secret != "" && len(problems) > 0:
 			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a valid name of a Secret: shorten it", r.field, r.tls.Secret))
 		case first != nil && *first.tls != *r.tls:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has a different tls in %s: make them equal", r.field, r.host, first.field))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has different TLS settings in %s: use the same settings", r.field, r.host, first.field))
 		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
 			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has a different issuer in %s: make them equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
 		default:
@@ -135,14 +135,14 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // The certificate is the cause of a problem of the listener.
+		if problem = unready; t.Until != "" { // The certificate causes the listener's problem.
 			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}
 	}
 	return url, problem
 }
 
-// unready returns the reason why TLS of a host is not served, or nil.
+// unready returns the reason why a host is not served with TLS, or nil.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil
