@@ -30,7 +30,7 @@ func (w *world) open() []providers.Probe {
 	return Probes(f, Plan(f), Applied{})
 }
 
-// ask sets the results of the present probes: correct responses if the gateway serves the routes,
+// ask sets the results of the current probes: correct responses if the gateway serves the routes,
 // otherwise responses for an earlier version.
 func (w *world) ask(serves bool) {
 	w.probed = maps.Clone(w.probed)
@@ -92,7 +92,7 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 
 // TestEachWriteHasItsOwnAnswer checks that a gateway that lags and serves earlier weights is not
 // mistaken for a gateway that serves the same weights again, and that an unchanged route is not
-// written again for a new answer.
+// written again to get a new response.
 func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -107,7 +107,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 				t.Fatalf("probes are %v, want one", ask)
 			}
 			if seen[ask[0].Answer] {
-				t.Errorf("result %q differs from the previous result", ask[0].Answer)
+				t.Errorf("result %q is expected again for another write", ask[0].Answer)
 			}
 			seen[ask[0].Answer] = true
 			before := w.writes
@@ -116,7 +116,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.settle()
 			if got := w.writes - before; got > 1 {
-				t.Errorf("%d writes after the answer, want that of the status alone", got)
+				t.Errorf("%d writes after the response, want only the status write", got)
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func TestProbesAfterARestart(t *testing.T) {
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
 }
 
-// TestAnotherAddressIsProbed checks that an additional address of a Gateway must serve the routes
-// as well.
+// TestAnotherAddressIsProbed checks that an additional address of a Gateway must also serve the
+// routes.
 func TestAnotherAddressIsProbed(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -186,10 +186,10 @@ func TestReplacementServesBeforeTheOldRouteIsDeleted(t *testing.T) {
 	old := slices.Collect(maps.Keys(w.routes))[0]
 	w.policy.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "GET"}} // The matches require a route with another name.
 	w.settle()
-	want(t, "old route, while the new one is accepted only", w.routes[old] != nil, true)
+	want(t, "old route, while the new route is only accepted", w.routes[old] != nil, true)
 	w.ask(true)
 	w.settle()
-	want(t, "old route, when the new one serves", w.routes[old] != nil, false)
+	want(t, "old route, when the new route serves", w.routes[old] != nil, false)
 }
 
 // TestBackToStatus checks that, without probes, the rule for probes is removed and no probe is
