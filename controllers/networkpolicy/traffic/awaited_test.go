@@ -65,7 +65,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "revision while the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
 	})
-	t.Run("weights change meanwhile", func(t *testing.T) {
+	t.Run("weights change in the meantime", func(t *testing.T) {
 		w := start(t)
 		step(w, 3, "a 1.0.0 active 100", "b 1.1.0 error 0")
 		w.settle()
@@ -77,7 +77,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
 	})
-	t.Run("nothing serves", func(t *testing.T) {
+	t.Run("no release serves", func(t *testing.T) {
 		w := newWorld(t)
 		step(w, 1, "a 1.0.0 active 100")
 		w.settle()

@@ -231,7 +231,7 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 
 	w.ready["b"] = 0
 	w.settle()
-	want(t, "endpoints do not move it back", w.split(fixed), "2.0.0=100")
+	want(t, "endpoints do not move the domain back", w.split(fixed), "2.0.0=100")
 }
 
 func TestGroupThatIsAbsentIsRemoved(t *testing.T) {
@@ -562,7 +562,7 @@ func TestTooManyPreviews(t *testing.T) {
 	}
 	w.rollout(groups...)
 	w.settle()
-	want(t, "they fit", w.condition("Ready"), "True Programmed")
+	want(t, "the previews fit", w.condition("Ready"), "True Programmed")
 	routed := func() map[string]string {
 		d, out := newPlanner(w.facts()), map[string]string{}
 		for _, route := range d.Live {

@@ -246,8 +246,8 @@ type Row struct {
 	// pinned is the release of a row with a version, or the canary to which a canary row currently
 	// routes.
 	pinned string
-	// pin reports whether the row names a version, and canary whether it routes to the canary. Such
-	// rows do not follow the weights of a group.
+	// pin reports whether the row names a version, and canary reports whether it routes to the
+	// canary. Such rows do not follow the weights of a group.
 	pin, canary bool
 	// matches select requests for the canary.
 	matches []v1alpha1.CanaryMatch

@@ -41,11 +41,11 @@ func (d *planner) rows() []*Row {
 	return rows
 }
 
-// fit limits the number of rows to the maximum of a status. It drops rows of previews before other
-// rows. In both cases, it drops rows with hosts that no live route has before rows with served
-// hosts, and later rows before earlier rows. Therefore, a new host does not replace a served host,
-// unless the served host belongs to a preview and the new host does not. One of these rows stays
-// without a target, to report the dropped rows.
+// fit limits the number of rows to the maximum that a status can contain. It drops rows of previews
+// before other rows. In both cases, it drops rows with new hosts, which no live route has, before
+// rows with served hosts, and later rows before earlier rows. Therefore, a new host does not
+// replace a served host, unless the served host belongs to a preview and the new host does not. One
+// of these rows stays without a target, to report the dropped rows.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows

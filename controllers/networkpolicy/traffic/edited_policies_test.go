@@ -160,7 +160,7 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 }
 
 // TestConditionOfRoutesThatStay checks that the condition of a policy that switches to a rule that
-// does not exist states why its routes stay instead of a time in the past.
+// does not exist states the reason why its routes stay, not a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider

@@ -263,7 +263,7 @@ func anyFacts(t *rapid.T) {
 		}
 		now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}})
 		if len(now.Domains) > maxRows {
-			t.Fatal("domains")
+			t.Fatal("too many domains")
 		}
 		text := mustJSON(now)
 		var back v1alpha1.NetworkPolicyStatus

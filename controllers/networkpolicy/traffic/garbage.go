@@ -118,9 +118,10 @@ func (d *planner) obsoleteServices(out *Decision) {
 	}
 }
 
-// stuck returns a row that requests a host of a live route in a way that the provider does not
-// support, or nil. The live route then stays as long as its group should be reachable: invalid
-// input removes nothing.
+// stuck returns a row that requests a host of a live route but cannot be routed, for example
+// because the provider does not support it. It returns nil if there is no such row. If there is
+// one, the live route stays as long as its group should be reachable, because invalid input removes
+// nothing.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil

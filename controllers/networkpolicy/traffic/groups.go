@@ -290,7 +290,7 @@ func servable(r *v1alpha1.Release) bool {
 
 // pinned returns the release that a domain with a version serves, and its group. The version may
 // have the form of a tag. The newest group has precedence. Within a group, the active release has
-// precedence, then a canary, then the retained release that was active last.
+// precedence, then a canary, then the retained release that was active most recently.
 func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {

@@ -114,7 +114,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
 	want(t, "withheld", len(got.Withheld), 0)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
-	want(t, "its last split", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
+	want(t, "last split of the domain", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
 	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
 	w.gateways = there
 	w.settle()

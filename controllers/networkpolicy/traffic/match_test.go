@@ -52,7 +52,7 @@ func TestMatchStepRoutesChosenRequestsToTheCanary(t *testing.T) {
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules", len(route.Spec.Rules), 2)
-	want(t, "split of the rest", w.split(host), "1.0.0=100")
+	want(t, "split of other requests", w.split(host), "1.0.0=100")
 	chosen := route.Spec.Rules[0]
 	want(t, "backend of chosen requests", string(chosen.BackendRefs[0].Name), w.facts().ReleaseService("b"))
 	want(t, "entries", len(chosen.Matches), 2)
@@ -73,7 +73,7 @@ func TestMatchAndWeightGoTogether(t *testing.T) {
 	w.ready["a"], w.ready["b"] = 1, 1
 	w.settle()
 	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
-	want(t, "split of the rest", w.split(host), "1.0.0=80 1.1.0=20")
+	want(t, "split of other requests", w.split(host), "1.0.0=80 1.1.0=20")
 }
 
 func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {

@@ -350,7 +350,7 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 // liveSlugs returns the groups for which live objects were written.
 func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
 
-// liveSlugsBut returns the result of liveSlugs without some routes.
+// liveSlugsBut is like liveSlugs, but ignores the given routes.
 func (f *Observed) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range f.Services {

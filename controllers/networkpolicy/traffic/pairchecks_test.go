@@ -46,7 +46,7 @@ func (p *pair) checkOutside() {
 	for _, g := range p.rollout.Groups {
 		for _, r := range g.Releases {
 			if r.Status == release.Error && slices.Contains([]release.Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "CanaryDomainsNotProgrammed", "HookUnanswered"}, r.Reason) {
-				p.fail("outside: %s is in error for %s", r.Release, r.Reason)
+				p.fail("outside: %s is in error because of %s", r.Release, r.Reason)
 			}
 		}
 	}

@@ -362,7 +362,7 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
-					p.misled[run.Release] = misled{run.GateTime, fmt.Sprintf("policy %s: PreRollout hooks of %s meet %s by route %s of %v", name, run.Release, other, route, s.hosts)}
+					p.misled[run.Release] = misled{run.GateTime, fmt.Sprintf("policy %s: PreRollout hooks of %s reach %s by route %s of %v", name, run.Release, other, route, s.hosts)}
 				}
 			}
 		}
@@ -382,7 +382,7 @@ func (p *pair) checkMisled(next release.State) {
 			continue
 		}
 		if r := next.Groups[i].Row(g.Rollout.Release); r != nil && r.Decision == nil && (r.Status == release.Active || r.Status == release.Canary) {
-			p.fail("%s counted", m.what)
+			p.fail("%s, and their response counted", m.what)
 		}
 	}
 }
@@ -999,7 +999,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 		}
 	}
 	if at, ok := p.named[x.Release]; ok && (x.Delete || x.Replicas == 0) && p.now.Sub(at) < 5*time.Second {
-		p.fail("%s %s after the last route", what, p.now.Sub(at))
+		p.fail("%s only %s after the last reference", what, p.now.Sub(at))
 	}
 }
 

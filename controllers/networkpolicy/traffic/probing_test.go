@@ -68,20 +68,20 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w.ask(false)
 	w.settle()
 	want(t, "revision, not served", w.groupTraffic("1-x").Revision, 1)
-	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
-	want(t, "references within the grace", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+	want(t, "condition within the grace period", w.condition("Programmed"), "True Programmed")
+	want(t, "references within the grace period", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
-	want(t, "references after the grace", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
-	want(t, "condition after the grace", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "references after the grace period", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+	want(t, "condition after the grace period", w.condition("Programmed"), "False ProbeUnanswered")
 	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
 	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier version of the route", "confirm to Status"} {
 		if message := w.groupTraffic("1-x").Message; !strings.Contains(message, part) {
 			t.Errorf("message %q, want %q", message, part)
 		}
 	}
-	want(t, "revision after the grace", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision after the grace period", w.groupTraffic("1-x").Revision, 1)
 
 	w.ask(true)
 	w.settle()
@@ -154,7 +154,7 @@ func TestAnotherAddressIsProbed(t *testing.T) {
 	w.settle()
 	w.gateways["infra/public"].Status.Addresses = append(w.gateways["infra/public"].Status.Addresses, gatewayv1.GatewayStatusAddress{Value: "2001:db8::1"})
 	w.pass()
-	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
+	want(t, "condition within the grace period", w.condition("Programmed"), "True Programmed")
 	want(t, "probes", len(w.open()), 2)
 	w.ask(false)
 	w.now = w.now.Add(providers.Grace + time.Second)

@@ -69,7 +69,7 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen returns why the endpoints of a release of a group are not known, or nil if they are known.
+// unseen returns why the endpoints of a group's release are not known, or nil if they are known.
 // The Service of the release may not have existed when this reconcile began, or its EndpointSlices
 // may not exist yet.
 func (r *reporter) unseen(g *groupDecision, release string) *verdict {

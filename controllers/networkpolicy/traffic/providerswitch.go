@@ -16,7 +16,7 @@ const (
 )
 
 const (
-	// defaultDrain is the drain delay of a Microservice that sets none.
+	// defaultDrain is the drain delay of a Microservice that does not set one.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
 	// sets a delay: a gateway accepts a route before it serves the route.
@@ -162,7 +162,7 @@ func (d *planner) drained(out *Decision) bool {
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was written for the current provider, so that the
+// sameProvider reports whether the last report was written for the current provider. If so, the
 // times in the report belong to this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()

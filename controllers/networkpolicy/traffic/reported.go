@@ -144,7 +144,7 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 // it is written in this reconcile.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
-// writtenBut returns the result of written without some routes.
+// writtenBut is like written, but ignores the given routes.
 func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	var out []string
 	add := func(release, fallback string) {
@@ -237,7 +237,7 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// requeueAt requests a reconcile at a time, and reports whether that is in the future.
+// requeueAt requests a reconcile at a time, and reports whether that time is in the future.
 func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {

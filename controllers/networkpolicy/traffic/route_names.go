@@ -81,7 +81,7 @@ func keyOf(r *Row) RouteKey {
 	return key.plain()
 }
 
-// listenerKey returns the key of the route of a listener.
+// listenerKey returns the key of a listener's route.
 func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
 	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
 }
@@ -125,7 +125,7 @@ func (d *planner) serves(route *providers.Live, r *Row) bool {
 	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
 }
 
-// placed returns the index of the live route of the key that has the host, or -1.
+// placed returns the index of the key's live route that has the host, or -1.
 func (d *planner) placed(key RouteKey, host string) int {
 	for i := range maxRows / providers.MaxHostnames {
 		name := key.Name(d.Policy.Name, i)

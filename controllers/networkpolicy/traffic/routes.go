@@ -58,7 +58,7 @@ func (d *planner) addRoutes(out *Decision) {
 	})
 }
 
-// splitOf returns the split of the route of a row.
+// splitOf returns the split of a row's route.
 func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecision) *groupDecision {
 	if r.newer != nil && !r.canary {
 		return out.moves[move{r.group.Slug, r.newer.Slug}]
@@ -184,7 +184,8 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 }
 
 // carriesSame reports whether a live route routes to the same releases with the same weights. A
-// route between two groups must not keep the stamp of another state of either group.
+// route that splits traffic between two groups must not keep the stamp of another state of either
+// group.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {

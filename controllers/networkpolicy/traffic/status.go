@@ -67,7 +67,7 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
-// maxSilence is the limit of that time after the creation of the policy.
+// maxSilence limits that time, measured from the policy's creation.
 const (
 	silence    = 10 * time.Second
 	maxSilence = 30 * time.Second

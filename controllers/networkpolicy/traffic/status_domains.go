@@ -288,8 +288,8 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 const splitParts = 3
 
 // split returns the known split of each host, beginning with the foremost domain. Hosts with the
-// same split are combined. The host is included if splits differ. The result does not change while
-// a write is in progress.
+// same split are combined. The result includes hosts only if the splits differ. The result does not
+// change while a write is in progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {

@@ -15,8 +15,8 @@ import (
 
 // groupReports returns the reports of all groups of the rollout state, and of other groups to which
 // live objects still belong. While no group is known, because the rollout state was lost, all
-// previous reports stay: a gateway may still route to releases to which a route referred before it
-// moved to another group.
+// previous reports stay: a gateway may still route to releases to which a route referred before the
+// route moved to another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
@@ -45,8 +45,9 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	return out
 }
 
-// selectedOf returns the release that the Service of a group selects, or "". It is called for a group that the rollout state
-// does not contain: the release was active before the rollout state was lost.
+// selectedOf returns the release that the Service of a group selects, or "". It is called for a
+// group that the rollout state does not contain: the release was active before the rollout state
+// was lost.
 func (r *reporter) selectedOf(slug string) string {
 	if selected := r.Selected(resources.GroupServiceName(r.Policy.Name, slug)); selected != "" || slug != groupOfAll {
 		return selected
@@ -117,8 +118,8 @@ func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	return !slices.ContainsFunc(now.References, unserved) && (now.Active == prev.Active || prev.Active != "" && !unserved(now.Active))
 }
 
-// unrouted reports whether a group has domains, listeners or routes and none of them is programmed
-// for a reason that does not depend on its releases.
+// unrouted reports whether a group has domains, listeners or routes, but none of them is
+// programmed, for a reason that does not depend on the group's releases.
 func (r *reporter) unrouted(g *groupDecision) bool {
 	if g.reason != "" || g.absent {
 		return false
@@ -155,8 +156,8 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary reports whether a row belongs to the canary of a group: the group to which the row
-// routes or, while domains are moving to a newer group, the newer group. A row with an error
+// ofCanary reports whether a row belongs to the canary of a group. This is the group to which the
+// row routes or, while domains are moving to a newer group, that newer group. A row with an error
 // belongs to no group.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {

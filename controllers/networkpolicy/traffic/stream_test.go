@@ -170,7 +170,7 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 }
 
 // TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted
-// recognizes an older state of the Microservice by its own status. It must not remove its
+// recognizes an older state of the Microservice by its own status. The policy must not remove its
 // confirmations because of an older state: otherwise, the pods would be deleted at the same time as
 // their routes.
 func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {

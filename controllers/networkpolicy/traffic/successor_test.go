@@ -78,7 +78,7 @@ func hostIsServed(t *testing.T, n *front) {
 }
 
 // TestTwoGroupsOfOneVersionShareAHost checks that, if two groups have the same version, only one of
-// them has the host, which does not block the other group. The other group gets the host when the
+// them has the host, and the other group is not blocked. The other group gets the host when the
 // first group ends or has no ready release. A route has the host at all times, and the pods of the
 // first group stay referenced until then.
 func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {

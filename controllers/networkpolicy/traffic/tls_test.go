@@ -384,7 +384,7 @@ func TestContradictoryTLS(t *testing.T) {
 	}{
 		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "use the same settings"},
 		"one Secret, two issuers": {v1alpha1.Domain{Domain: "b.example.com", TLS: &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "a", IssuerRef: &v1alpha1.IssuerReference{Name: "other"}}}, "has a different issuer in spec.domains[0]"},
-		"a name that is too long": {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is not a valid name of a Secret"},
+		"a name that is too long": {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is not a valid Secret name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := encrypted(t, byGateway, nil)
