@@ -614,12 +614,12 @@ func TestMissingTargetRemovesNoRoute(t *testing.T) {
 		// kept is the split after the edit, and followed is the split after a promotion.
 		kept, followed, ready string
 	}{
-		"no group of the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
-		"no group, with a template":    {v1alpha1.Domain{Domain: each}, v1alpha1.Domain{Domain: each, Groups: named("1.y")}, "1-x.example.com", "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
-		"no release of the version":    {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.1.0=100", "False PinnedReleaseUnavailable"},
-		"pinned, no other release":     {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.0.0=100", "False PinnedReleaseUnavailable"},
-		"pinned, no group of the name": {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.0.0=100", "False GroupNotFound"},
-		"another host":                 {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: "w.example.com", Groups: named("1.y")}, www, "", "", "False GroupNotFound"},
+		"no group with the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no group, with a template":      {v1alpha1.Domain{Domain: each}, v1alpha1.Domain{Domain: each, Groups: named("1.y")}, "1-x.example.com", "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no release of the version":      {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.1.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no other release":       {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.0.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no group with the name": {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.0.0=100", "False GroupNotFound"},
+		"another host":                   {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: "w.example.com", Groups: named("1.y")}, www, "", "", "False GroupNotFound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))

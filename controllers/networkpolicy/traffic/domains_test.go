@@ -156,7 +156,7 @@ func TestAcceptance(t *testing.T) {
 		"accepted":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
 		"old generation":         {[]gatewayv1.RouteParentStatus{answer(ref, 2, "True", "Accepted")}, verdict{Pending: true}},
 		"unknown":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "Unknown", "Pending")}, verdict{Pending: true}},
-		"refused":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{Reason: "NotAllowedByListeners"}},
+		"rejected":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{Reason: "NotAllowedByListeners"}},
 		"another parent":         {[]gatewayv1.RouteParentStatus{answer(parentRefOf("infra", "other"), 3, "True", "Accepted")}, verdict{Pending: true}},
 		"one of two controllers": {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NoMatchingParent"), answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
 	} {

@@ -68,8 +68,8 @@ func TestRouteWithoutAnnotations(t *testing.T) {
 	}
 }
 
-// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, even
-// if the same edit changes the path of the domain.
+// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of
+// its hosts are accepted, even if the same edit changes the path of the domain.
 func TestPathEditedWithProvider(t *testing.T) {
 	for name, to := range map[string]v1alpha1.NetworkProvider{
 		"a Gateway that responds later": byGateway,
@@ -102,8 +102,8 @@ func TestHostOfTwoGroups(t *testing.T) {
 	want(t, "split", w.split("1.1.0.example.com"), "1.1.0=100")
 }
 
-// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, even if the
-// rollout state has no group.
+// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route
+// was accepted, even if the rollout state has no group.
 func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	p := newPair()
 	n := p.policy("shop")
@@ -134,8 +134,9 @@ func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	}
 }
 
-// TestSwitchingPolicyHoldsItsHosts checks that a policy that switches from a Gateway to Ingresses keeps its hosts on the Gateway
-// until its HTTPRoutes are deleted, because the older route receives the requests.
+// TestSwitchingPolicyHoldsItsHosts checks that a policy that switches from a Gateway to Ingresses
+// keeps its hosts on the Gateway until its HTTPRoutes are deleted, because the older route receives
+// the requests.
 func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	a := routedBy(t, byGateway)
 	a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)

@@ -214,14 +214,14 @@ func editsKeepTheStep(t *testing.T) {
 		"a pinned host next to it": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}})
 		},
-		"the target of the port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
-		"the protocol of the port": func(w *world) { w.spec().Ports[0].AppProtocol = "kubernetes.io/h2c" },
+		"the target port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
+		"the port protocol": func(w *world) { w.spec().Ports[0].AppProtocol = "kubernetes.io/h2c" },
 		"another port": func(w *world) {
 			w.spec().Ports = append(w.spec().Ports, v1alpha1.NetworkPort{Name: "dns", Port: 53, Protocol: v1alpha1.ProtocolUDP})
 			w.spec().Domains[0].Port = "http"
 		},
-		"the number of the port": func(w *world) { w.spec().Ports[0].Port = 8080 },
-		"another listener":       func(w *world) { w.spec().Provider.Gateway.ParentRefs[0].SectionName = "web" },
+		"the port number":  func(w *world) { w.spec().Ports[0].Port = 8080 },
+		"another listener": func(w *world) { w.spec().Provider.Gateway.ParentRefs[0].SectionName = "web" },
 		"another Gateway": func(w *world) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs[0].Name = "private"

@@ -65,16 +65,16 @@ func TestHostsOfANamespace(t *testing.T) {
 			list:    map[string]string{"x": "namespaces: team=shop\n*.example.net"},
 			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
 		},
-		"a group with the name of a host of the namespace": {
+		"a group named like a host of the namespace": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
 			want:    []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 			message: `spec.domains[0].domain: "www.shop.example.com" is not allowed in namespace "prod": ConfigMap "heighliner-domains" lists "www.shop.example.com" by name`,
 		},
-		"a host of the namespace and a group with its name": {
+		"a host of the namespace, and a group named like it": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}, {Domain: "www.shop.example.com"}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed", "www.shop.example.com  programmed"},
 		},
-		"a group with the name of a host of another namespace": {
+		"a group named like a host of another namespace": {
 			list: map[string]string{"prod": "*.shop.example.com", "site": "www.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 		},
@@ -203,9 +203,9 @@ func TestNoRetainedRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// TestRouteOfARejectedGroupIsDeleted checks that the route of a group is deleted if its host
-// is not allowed for groups, although the namespace itself may use the host and another host of the
-// route waits for a Gateway.
+// TestRouteOfARejectedGroupIsDeleted checks that the route of a group is deleted if its host is not
+// allowed for groups, even though the namespace itself may use the host and another host of the
+// route is waiting for a Gateway.
 func TestRouteOfARejectedGroupIsDeleted(t *testing.T) {
 	w := newWorld(t, group("www", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1

@@ -688,8 +688,8 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
-// onlyAnswer reports whether a group that is closing is the only group with ready pods, so that
-// routes stay on it.
+// onlyAnswer reports whether a group that is closing is the only group with ready pods, in which
+// case routes stay on it.
 func (p *pair) onlyAnswer(g *release.Group) bool {
 	answers := func(g *release.Group, r release.Row) bool {
 		o := p.objects[r.Release]
@@ -737,7 +737,8 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	}
 }
 
-// kind returns the message of a failure without times and names.
+// kind returns the first characters of the failure message, without the time. They identify the
+// kind of failure.
 func (p *pair) kind() string {
 	if p.err == nil {
 		return ""

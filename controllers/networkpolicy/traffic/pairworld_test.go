@@ -28,7 +28,7 @@ type pair struct {
 	closed    map[string]bool // closed contains the groups that the source closed.
 	refuse    bool            // refuse reports whether an admission webhook is unavailable, so that creations fail.
 	room      int             // room is the number of pods that fit into the cluster; a negative number means no limit.
-	load      int             // load is the number of pods that all traffic of a group needs, if releases have autoscalers.
+	load      int             // load is the number of pods that a group's total traffic needs, if releases have autoscalers.
 	// denied contains the releases for whose objects the API server rejects changes.
 	denied map[string]bool
 	// unstamped contains the denied releases that the last plan could not stamp.
@@ -49,7 +49,7 @@ type pair struct {
 	broken    map[string]bool // broken contains the versions whose pods never become ready.
 	startup   time.Duration
 	began     time.Time            // began is the start time of the manager.
-	requeueAt time.Time            // requeueAt is the time at which the last plan is requeued.
+	requeueAt time.Time            // requeueAt is the time at which the last plan requests another reconcile.
 	named     map[string]time.Time // named contains the times at which a route last referred to a release.
 	trace     []line
 	err       error
@@ -804,7 +804,7 @@ func (n *front) names() map[string]string {
 }
 
 // untaken reports whether another route has some of these hosts and the gateway has not accepted
-// it. Until then, the gateway may still serve the deleted route.
+// that route. If so, the gateway may still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -814,8 +814,8 @@ func (n *front) untaken(d *planner, hosts []string) bool {
 	return false
 }
 
-// noteNamed records the referenced releases when time passes or a gateway accepts routes. No client can observe a reference that
-// one reconcile adds and another one removes at the same moment.
+// noteNamed records the referenced releases when time passes or a gateway accepts routes. No client
+// can observe a reference that one reconcile adds and another one removes at the same moment.
 func (p *pair) noteNamed() {
 	for _, n := range p.nets {
 		for r := range n.names() {
@@ -926,7 +926,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	}
 }
 
-// deniedIn reports whether a version of a group is withdrawn.
+// deniedIn reports whether a version of a group is denied.
 func (p *pair) deniedIn(g *release.Group, version string) bool {
 	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
 }

@@ -160,11 +160,11 @@ func TestDrainOfPrevious(t *testing.T) {
 		policy, microservice v1alpha1.Duration
 		drain                time.Duration
 	}{
-		"nothing is specified":              {"", "", 30 * time.Second},
-		"set by the Microservice":           {"", "90s", 90 * time.Second},
-		"set by the policy":                 {"10m", "90s", 10 * time.Minute},
-		"default interval is not shortened": {"", "1s", 5 * time.Second},
-		"configured short interval":         {"1s", "90s", time.Second},
+		"nothing is specified":                  {"", "", 30 * time.Second},
+		"set by the Microservice":               {"", "90s", 90 * time.Second},
+		"set by the policy":                     {"10m", "90s", 10 * time.Minute},
+		"below the minimum in the Microservice": {"", "1s", 5 * time.Second},
+		"below the minimum in the policy":       {"1s", "90s", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byGateway)

@@ -62,8 +62,9 @@ func TestRestoreDuringARollout(t *testing.T) {
 	}
 }
 
-// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks that the previously active
-// version is active again, regardless of which controller reconciles first.
+// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks
+// that the previously active version is active again, regardless of which controller reconciles
+// first.
 func restored(t *testing.T, name, want string, play func(p *pair)) {
 	for _, releases := range []bool{false, true} {
 		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {

@@ -49,15 +49,16 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 	}
 }
 
-// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step of the first rollout, for at most half a
-// minute. Each step takes a while, especially if many services are created at the same time.
+// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step
+// of the first rollout, for at most half a minute. Each step takes a while, especially if many
+// services are created at the same time.
 func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
 		"after that time":                        {12 * time.Second, 10 * time.Second, 0},
 		"progress before the policy was created": {4 * time.Second, time.Hour, 6 * time.Second},
 		"at most half a minute":                  {28 * time.Second, time.Second, 2 * time.Second},
-		"progress that is over":                  {30 * time.Second, time.Second, 0},
+		"after half a minute":                    {30 * time.Second, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 pending 0"))
