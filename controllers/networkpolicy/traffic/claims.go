@@ -16,12 +16,13 @@ func (d *planner) literal(r *Row) bool {
 
 // settleClaims rejects hosts and listeners that an older policy or another entry has. Entries whose
 // host does not depend on the group have precedence over all others. Otherwise, earlier entries
-// have precedence. A preview does not get a host that such an entry names, regardless of the path
-// and of whether the host is routed, because a pull request's author chooses the branch name. The
-// same applies to a host that another policy names and serves, even if that policy is younger.
-// However, a preview that already has the host keeps it, because a served host is not taken away.
-// If one entry renders the same host for two groups, the newer group gets the host at the latest
-// when its active release has a ready endpoint.
+// have precedence. A preview does not get a host that an entry names independently of the group,
+// regardless of the path and of whether the host is routed, because a pull request's author chooses
+// the branch name. The same applies to a host that another policy names and serves, even if that
+// policy is younger. However, a preview that already has the host keeps it, because a served host
+// is not taken away. If one entry renders the same host for two groups, the newer group gets the
+// host as soon as its active release has a ready endpoint, or earlier if the other group cannot
+// serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
