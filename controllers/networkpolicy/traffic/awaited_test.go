@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRoutesWaitForFirstEndpoints checks that routes are written once, with the canary, if its
-// first endpoints follow the rollout state within moments, as usual.
+// TestRoutesWaitForFirstEndpoints checks that routes are written only once, with the canary, if the
+// canary's first endpoints appear moments after the rollout state changes, as usual.
 func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 	step := func(w *world, revision int64, releases ...string) {
 		g := group("1-x", revision, releases...)
@@ -38,14 +38,14 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 
 	t.Run("endpoints become ready", func(t *testing.T) {
 		w := start(t)
-		want(t, "revision of the route without endpoints of the canary", stamp(w), 1)
+		want(t, "route revision while the canary has no endpoints", stamp(w), 1)
 		got := w.groupTraffic("1-x")
 		want(t, "confirmed", got.Revision, 1)
 		want(t, "withheld", len(got.Withheld), 0)
 		w.now = w.now.Add(time.Second)
 		w.ready["b"] = 1
 		w.settle()
-		want(t, "revision of the route", stamp(w), 2)
+		want(t, "route revision", stamp(w), 2)
 		want(t, "confirmed with the canary", w.groupTraffic("1-x").Revision, 2)
 		want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
 	})
@@ -58,14 +58,14 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		}
 		w.now = w.now.Add(endpointDelay)
 		w.settle()
-		want(t, "revision of the route", stamp(w), 2)
+		want(t, "route revision", stamp(w), 2)
 		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
 		want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 		step(w, 3, "b 1.1.0 canary 50", "a 1.0.0 active 50")
 		w.settle()
-		want(t, "revision, where the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
+		want(t, "revision while the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
 	})
-	t.Run("weights change meanwhile", func(t *testing.T) {
+	t.Run("weights change in the meantime", func(t *testing.T) {
 		w := start(t)
 		step(w, 3, "a 1.0.0 active 100", "b 1.1.0 error 0")
 		w.settle()
@@ -77,7 +77,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
 	})
-	t.Run("nothing serves", func(t *testing.T) {
+	t.Run("no release serves", func(t *testing.T) {
 		w := newWorld(t)
 		step(w, 1, "a 1.0.0 active 100")
 		w.settle()

@@ -29,7 +29,7 @@ func TestDomainOfTheCanary(t *testing.T) {
 		"at weight 0, else not found":   {v1alpha1.AbsentNotFound, running, "a b", "1.1.0=100", "", "2/2"},
 		"no endpoint":                   {"", running, "a", "1.0.0=100", "", "2/2"},
 		"no endpoint, else not found":   {v1alpha1.AbsentNotFound, running, "a", "", reasonNoCanary, "1/1"},
-		"none":                          {v1alpha1.AbsentActive, group("1-x", 2, "a 1.0.0 active 100"), "a", "1.0.0=100", "", "2/2"},
+		"no canary":                     {v1alpha1.AbsentActive, group("1-x", 2, "a 1.0.0 active 100"), "a", "1.0.0=100", "", "2/2"},
 		"no canary, else not found":     {v1alpha1.AbsentNotFound, group("1-x", 2, "a 1.0.0 active 100"), "a", "", reasonNoCanary, "1/1"},
 		"failed, else not found":        {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
 		"pending, else not found":       {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
@@ -53,7 +53,7 @@ func TestDomainOfTheCanary(t *testing.T) {
 }
 
 // TestDomainOfTheCanaryIsPartOfARevision checks that a release keeps its pods until the route of
-// the canary's domain no longer routes to it.
+// the canary domain no longer routes to it.
 func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	const try = "try.example.com"
 	for name, tc := range map[string]struct {
@@ -81,20 +81,20 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 			want(t, "still referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
 			want(t, "not confirmed", w.groupTraffic("1-x").Revision, 2)
 			w.settle()
-			want(t, "left", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
-			want(t, "confirmed without it", w.groupTraffic("1-x").Revision, 3)
+			want(t, "remaining references", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+			want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 3)
 		})
 	}
 }
 
-// asked returns a group with a release in the gate of PreRollout hooks.
+// asked returns a group with a release in gate PreRollout.
 func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 	g.Rollout = &v1alpha1.Rollout{Release: release, Gate: v1alpha1.GatePreRollout}
 	return g
 }
 
-// TestCanaryDomainWhileHooksTestTheRelease checks that the domain of the canary routes to a release
-// while hooks test it, before it has traffic.
+// TestCanaryDomainWhileHooksTestTheRelease checks that the canary domain routes to a release while
+// hooks test the release, before the release has traffic.
 func TestCanaryDomainWhileHooksTestTheRelease(t *testing.T) {
 	const try = "try.example.com"
 	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
@@ -145,8 +145,8 @@ func TestCanaryDomainWhileHooksTestTheRelease(t *testing.T) {
 	}
 }
 
-// TestCanaryDomainThatIsNotAccepted checks that the status of the group reports a domain of the
-// canary that the gateway does not accept, because hooks are blocked by it.
+// TestCanaryDomainThatIsNotAccepted checks that the group status reports a canary domain that the
+// gateway does not accept, because this domain blocks hooks.
 func TestCanaryDomainThatIsNotAccepted(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -171,7 +171,7 @@ func TestCanaryDomainThatIsNotAccepted(t *testing.T) {
 }
 
 // TestDomainOfTheCanaryAfterHooksRejectIt checks that a release that hooks reject keeps its pods
-// until the domain of the canary no longer routes to it.
+// until the canary domain no longer routes to it.
 func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, asked(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "b"))
@@ -179,13 +179,13 @@ func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
 	want(t, "test domain", w.split(try), "1.1.0=100")
-	want(t, "others", w.split(newestHost), "1.0.0=100")
+	want(t, "other domains", w.split(newestHost), "1.0.0=100")
 	w.policy.Spec.Domains[1].Release = canaryOf("")
 	w.settle()
 	w.rollout(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
-		want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
+		want(t, "referenced until the gateway has accepted its removal", slices.Contains(w.groupTraffic("1-x").References, "b"), true)
 	}
 	before := w.groupTraffic("1-x").ConfirmedTime
 	w.now = w.now.Add(time.Second)
@@ -194,8 +194,8 @@ func TestDomainOfTheCanaryAfterHooksRejectIt(t *testing.T) {
 	want(t, "a drain begins", w.groupTraffic("1-x").ConfirmedTime.After(before.Time), true)
 }
 
-// TestCanaryDomainOfAnIncomingGroup checks that hooks test the first release of an incoming
-// group at the domain of the newest canary.
+// TestCanaryDomainOfAnIncomingGroup checks that hooks test the first release of an incoming group
+// through the domain of the newest canary.
 func TestCanaryDomainOfAnIncomingGroup(t *testing.T) {
 	const try = "try.example.com"
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -212,11 +212,11 @@ func TestCanaryDomainOfAnIncomingGroup(t *testing.T) {
 	w.settle()
 	want(t, "test domain", w.split(try), "2.0.0=100")
 	want(t, "at its own domain", w.split("try-2-x.e.com"), "2.0.0=100")
-	want(t, "others", w.split(newestHost), "1.0.0=100")
-	want(t, "the newer group", w.groupTraffic("2-x").Canary, "b")
-	want(t, "of the older one", w.groupTraffic("1-x").Canary, "")
-	want(t, "the older one is confirmed", w.groupTraffic("1-x").Revision, 1)
-	want(t, "named", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	want(t, "other domains", w.split(newestHost), "1.0.0=100")
+	want(t, "canary of the newer group", w.groupTraffic("2-x").Canary, "b")
+	want(t, "canary of the older group", w.groupTraffic("1-x").Canary, "")
+	want(t, "the older group is confirmed", w.groupTraffic("1-x").Revision, 1)
+	want(t, "referenced", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	w.rollout(group("2-x", 2, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "rejected", w.split(try), "1.0.0=100")
@@ -224,8 +224,8 @@ func TestCanaryDomainOfAnIncomingGroup(t *testing.T) {
 }
 
 // TestCanaryDomainOfAGroupThatIsIncomingAgain checks that hooks can test the first release of an
-// incoming group again after it lost its traffic. The domain for the hooks does not count as its
-// previous traffic, and its group is confirmed.
+// incoming group again after it lost its traffic. The domain for the hooks does not count as
+// previous traffic of the release, and the group is confirmed.
 func TestCanaryDomainOfAGroupThatIsIncomingAgain(t *testing.T) {
 	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
 		t.Run(try, func(t *testing.T) {
@@ -235,23 +235,23 @@ func TestCanaryDomainOfAGroupThatIsIncomingAgain(t *testing.T) {
 			w.settle()
 			w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
-			want(t, "in its steps", w.split(newestHost), "1.0.0=90 2.0.0=10")
+			want(t, "during its steps", w.split(newestHost), "1.0.0=90 2.0.0=10")
 			w.rollout(asked(group("2-x", 3, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
-			want(t, "restored to the user", w.split(newestHost), "1.0.0=100")
+			want(t, "all traffic is back", w.split(newestHost), "1.0.0=100")
 			want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
-			want(t, "tried again", w.groupTraffic("2-x").Canary, "b")
+			want(t, "tested again", w.groupTraffic("2-x").Canary, "b")
 		})
 	}
 }
 
 // TestCanaryDomainOfTwoIncomingGroups checks that, of two incoming groups whose releases hooks
 // test, a domain without a template field routes to the newer group, as the guide describes. The
-// release of the other group is tested at its own domain. If it has none, the policy reports no canary
-// domains that would block its hooks.
+// release of the other group is tested at that group's own domain. If that group has no such
+// domain, the policy reports no canary domains that would block its hooks.
 func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 	const try = "try.example.com"
-	for name, own := range map[string]bool{"with domains of each": true, "with one domain": false} {
+	for name, own := range map[string]bool{"with a domain for each group": true, "with one domain": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}}
@@ -263,19 +263,20 @@ func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 			w.rollout(asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.settle()
 			want(t, "test domain", w.split(try), "3.0.0=100")
-			want(t, "the newer group", w.groupTraffic("3-x").Canary, "c")
-			want(t, "domains of the other one", w.groupTraffic("2-x").CanaryDomains, own)
+			want(t, "canary of the newer group", w.groupTraffic("3-x").Canary, "c")
+			want(t, "canary domains of the other group", w.groupTraffic("2-x").CanaryDomains, own)
 			if own {
-				want(t, "the other one is tried at", w.split("try-2-x.e.com"), "2.0.0=100")
-				want(t, "the other one", w.groupTraffic("2-x").Canary, "b")
+				want(t, "the other release is tested at", w.split("try-2-x.e.com"), "2.0.0=100")
+				want(t, "canary of the other group", w.groupTraffic("2-x").Canary, "b")
 			}
 		})
 	}
 }
 
-// TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that the domain of the newest canary routes to the release
-// that hooks test in the newest group without a ready active release, even if that group has an active release, or the
-// domain routes to the canary of a group in between.
+// TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that the domain of the newest canary
+// routes to the release that hooks test in the newest group without a ready active release, even if
+// that group has an active release without endpoints, or the domain previously routed to the canary
+// of a group in between.
 func TestCanaryDomainRoutesToTheNewestGroupThatHooksTest(t *testing.T) {
 	const try = "try.example.com"
 	base := group("1-x", 1, "a 1.0.0 active 100")
@@ -315,8 +316,8 @@ func TestDomainsOfCanariesOfGroups(t *testing.T) {
 		absent v1alpha1.WhenAbsent
 		want   []string
 	}{
-		"a domain of each group":                  {"try-{{.ReleaseGroupName}}.e.com", "", []string{"try-2-x.e.com 2-x 2.0.0=100 ", "try-1-x.e.com 1-x 1.1.0=100 "}},
-		"a domain of each group, no canary":       {"try-{{.ReleaseGroupName}}.e.com", v1alpha1.AbsentNotFound, []string{"try-2-x.e.com 2-x  NoCanary", "try-1-x.e.com 1-x 1.1.0=100 "}},
+		"a domain for each group":                 {"try-{{.ReleaseGroupName}}.e.com", "", []string{"try-2-x.e.com 2-x 2.0.0=100 ", "try-1-x.e.com 1-x 1.1.0=100 "}},
+		"a domain for each group, no canary":      {"try-{{.ReleaseGroupName}}.e.com", v1alpha1.AbsentNotFound, []string{"try-2-x.e.com 2-x  NoCanary", "try-1-x.e.com 1-x 1.1.0=100 "}},
 		"a domain of the newest group":            {"try.e.com", "", []string{"try.e.com 2-x 2.0.0=100 "}},
 		"a domain of the newest group, no canary": {"try.e.com", v1alpha1.AbsentNotFound, []string{"try.e.com 2-x  NoCanary"}},
 	} {
@@ -354,7 +355,7 @@ func TestListenerOfTheCanary(t *testing.T) {
 	want(t, "routes", len(w.others), 0)
 	want(t, "reason", w.policy.Status.Listeners[0].Reason, reasonNoCanary)
 	want(t, "ready", w.condition("Ready"), "True Programmed")
-	want(t, "left", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+	want(t, "remaining references", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 }
 
 func TestWildcardsOfPreviews(t *testing.T) {
@@ -379,6 +380,6 @@ func TestWildcardsOfPreviews(t *testing.T) {
 	w.rollout(eight, seven)
 	w.settle()
 	want(t, "wildcard of a closed preview", w.split("*.feature-foo-7.preview.example.com"), "")
-	want(t, "wildcard of an open one", w.split("*.fix-8.preview.example.com"), "0.0.0-8=100")
+	want(t, "wildcard of an open preview", w.split("*.fix-8.preview.example.com"), "0.0.0-8=100")
 	want(t, "references", len(w.groupTraffic("feature-foo-7").References), 0)
 }

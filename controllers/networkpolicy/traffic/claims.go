@@ -15,12 +15,14 @@ func (d *planner) literal(r *Row) bool {
 }
 
 // settleClaims rejects hosts and listeners that an older policy or another entry has. Entries whose
-// host does not depend on the group have precedence, then earlier entries. A preview does not get a
-// host that such an entry names, regardless of paths and of whether the host is routed, because the
-// author of a pull request chooses the name of its branch. The same applies to a host that another
-// policy names and serves, even a younger policy, unless the preview already has the host: a host
-// that is served is not taken away. If the same entry renders one host for two groups, the newer
-// group gets the host as soon as one of its releases is ready.
+// host does not depend on the group have precedence over all others. Otherwise, earlier entries
+// have precedence. A preview does not get a host that an entry names independently of the group,
+// regardless of the path and of whether the host is routed, because a pull request's author chooses
+// the branch name. The same applies to a host that another policy names and serves, even if that
+// policy is younger. However, a preview that already has the host keeps it, because a served host
+// is not taken away. If one entry renders the same host for two groups, the newer group gets the
+// host as soon as its active release has a ready endpoint, or earlier if the other group cannot
+// serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -60,9 +62,10 @@ func (d *planner) settleClaims(rows []*Row) {
 			}
 			holder := first.field
 			if first.field == r.field && first.group != nil {
-				// This is not an error: two groups can have the same version for a while, such as a group
-				// that the specification no longer includes and its successor. If the successor were
-				// blocked until it has the host, the other group could not close.
+				// This is not an error: two groups can have the same version for a while, for
+				// example a group that the specification no longer includes and its successor. If
+				// the successor were blocked until it has the host, the other group could not
+				// close.
 				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
 					own[host+path] = first
@@ -80,9 +83,10 @@ func (d *planner) settleClaims(rows []*Row) {
 	}
 }
 
-// keepsHost reports whether a row keeps a host that a newer group renders as well. It does if the
-// active release of the newer group has no ready endpoint, and a route routes the host to the row's
-// group, or no route has the host and the active release of the row's group has a ready endpoint.
+// keepsHost reports whether a row keeps a host that a newer group also renders. It does only while
+// the newer group has no active release with a ready endpoint. In addition, either a route must
+// already route the host to the row's group, or no route may have the host and the active release
+// of the row's group must have a ready endpoint.
 func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	if a := activeOf(newer); a != nil && d.ready(a.VersionedMicroservice) {
 		return false
@@ -97,19 +101,19 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	return false
 }
 
-// Holds reports whether a policy with this status of a domain has the host: the host is or will be
+// Holds reports whether a policy with this domain status has the host: the host is or will be
 // served.
 func Holds(d v1alpha1.DomainStatus) bool {
 	return d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady)
 }
 
-// HoldsListener reports whether a policy with this status of a listener has the listener.
+// HoldsListener reports whether a policy with this listener status has the listener.
 func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
-// ClaimsOf returns the claims of policies whose routes could conflict with those of the policy: the
-// hosts that are or will be served for older policies, and the hosts that younger policies name in
-// their specification and serve. A policy that is being deleted keeps its hosts until the policy
-// and its routes no longer exist.
+// ClaimsOf returns the claims of the policies whose routes could conflict with those of the
+// observed policy: the hosts that are or will be served for older policies, and the hosts that
+// younger policies name in their specification and serve. A policy that is being deleted keeps its
+// hosts until the policy and its routes no longer exist.
 func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	var out []Claim
 	p := f.Policy
@@ -120,8 +124,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// A policy that only names a host, without a route that the Gateway accepted, has no claim.
-			// Otherwise any user could keep a host from its owner.
+			// A younger policy that only names a host, without a route that the Gateway accepted,
+			// has no claim. Otherwise, any user could prevent the owner of a host from using it.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
 				continue
@@ -148,7 +152,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 }
 
 // checkHosts rejects the hosts that the list of domains does not allow for the namespace. If the
-// list cannot be read, it admits no new host, and removes no host that a route of the policy has.
+// list cannot be read, checkHosts admits no new host and removes no host that a route of the policy
+// has.
 func (d *planner) checkHosts(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" {

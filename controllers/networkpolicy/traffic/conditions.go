@@ -26,12 +26,12 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason)
 }
 
-// PassingReasons returns the reasons of conditions that can end without a change by a user.
+// PassingReasons returns the condition reasons that can clear without a change by a user.
 func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
-// The reasons of domains that belong to conditions Accepted and ResolvedRefs.
+// The domain reasons that set the conditions Accepted and ResolvedRefs to False.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
@@ -93,9 +93,9 @@ func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, messag
 	return v1alpha1.ConditionProgrammed, message
 }
 
-// idle reports whether the policy has nothing to route to, as expected: the Microservice has only
-// previews, none of them is live, and it is ready. It is ready without releases only if its
-// ImagePolicy offers pull requests.
+// idle reports whether the policy is expected to have nothing to route to: the Microservice has
+// only previews, none of them is live, and the Microservice is ready. A Microservice without
+// releases is ready only if its ImagePolicy offers pull requests.
 func (r *reporter) idle() bool {
 	m := r.Microservice
 	if m == nil || m.Status.ObservedGeneration != m.Generation || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
@@ -148,9 +148,9 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem returns the reason why traffic is not routed as required, or nil. A
-// group without an active release is not a problem while another group is served: versions and
-// previews start and fail without a change of this policy.
+// trafficProblem returns the reason why traffic is not routed as required, or nil. A group without
+// an active release is not a problem while another group serves: versions and previews start and
+// fail without a change to this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
 		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
@@ -196,7 +196,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 }
 
 // samePast returns the problem of the previous condition Programmed, or nil if it was True. Without
-// a Microservice nothing is written, so the condition stays.
+// a Microservice, nothing is written, so the condition stays.
 func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)
 	if c.Status == metav1.ConditionTrue {
@@ -256,22 +256,22 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, l := range r.Policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name its groups%s", i, l.Name, orWiderGroups(groups)))
+					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name the groups of the listener%s", i, l.Name, orWiderGroups(groups)))
 				return
 			}
 		}
 	}
 	if ref := gatewayapi.UserRef(r.Policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name its groups%s", ref.Kind, ref.Name, orWiderGroups(groups)))
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name the groups of the route%s", ref.Kind, ref.Name, orWiderGroups(groups)))
 		return
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
-// orWiderGroups returns advice to use groups that contain more versions than the existing groups,
-// judged by their names: "1.2.x" can be part of "1.x", and all groups except previews can be part
-// of one group.
+// orWiderGroups returns advice to use groups that contain more versions than the existing groups.
+// The advice depends on the names of the existing groups: "1.2.x" can be part of "1.x", and all
+// groups except previews can be part of one group.
 func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	switch name := groups[0].Name; {
 	case groups[0].PullRequest > 0:
@@ -307,7 +307,7 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 				fix = "spec.provider.routeRef does not add rules to a route: set a weight for the step, or use spec.provider.gateway"
 			}
 			status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched,
-				"the step of the canary has match: true, but no domain selects requests: "+fix)
+				"the canary step has match: true, but no domain selects requests: "+fix)
 			return
 		}
 	}
@@ -335,7 +335,7 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	switch a := r.out.Adoption; {
 	case AdoptedName(r.Policy) == "":
 		status.Remove(&now.Conditions, v1alpha1.ConditionServiceAdopted)
-	case a == nil: // Without a Microservice the condition stays as it is.
+	case a == nil: // Without a Microservice, the condition stays as it is.
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
@@ -345,7 +345,7 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// wholeLevel reports whether a group contains all versions of its level. With groupBy All such a
+// wholeLevel reports whether a group contains all versions of its level. With groupBy All, such a
 // group has the name of its level.
 func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))

@@ -39,7 +39,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	_, now := w.pass()
 	want(t, "split", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "revision before acceptance", w.groupTraffic("1-x").Revision, 1)
-	want(t, "Programmed is kept while the gateway has not answered", w.condition("Programmed"), "True Programmed")
+	want(t, "Programmed stays while the gateway has not responded", w.condition("Programmed"), "True Programmed")
 	want(t, "references: the canary serves until a later revision", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
 
 	w.settle()
@@ -50,7 +50,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 
 	w.now = w.now.Add(time.Minute)
 	w.settle()
-	want(t, "confirmed stable", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), true)
+	want(t, "the confirmation time does not change", w.groupTraffic("1-x").ConfirmedTime.Equal(confirmed), true)
 
 	w.rollout(group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.pass()
@@ -65,7 +65,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 
 	w.rollout(group("1-x", 3, "b 1.1.0 active 100"))
 	w.settle()
-	want(t, "Service of the release that is gone", w.services[w.facts().ReleaseService("a")] == nil, true)
+	want(t, "Service of the deleted release", w.services[w.facts().ReleaseService("a")] == nil, true)
 }
 
 func TestPromotionToAReleaseWithoutEndpointsMovesNothing(t *testing.T) {
@@ -107,23 +107,23 @@ func TestWithheld(t *testing.T) {
 	want(t, "stand-in", w.split(host), "1.1.0=100")
 	want(t, "withheld", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
-	want(t, "references without the withheld, but for the Service", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+	want(t, "the Service still references the withheld release", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 
 	w.ready["a"] = 1
 	unavailable := canary(2)
 	unavailable.Releases[1].Available = false
 	w.rollout(unavailable)
 	w.settle()
-	want(t, "not back at the first endpoint", w.split(host), "1.1.0=100")
+	want(t, "no traffic at the first endpoint", w.split(host), "1.1.0=100")
 	w.rollout(canary(2))
 	w.settle()
-	want(t, "back when available", w.split(host), "1.0.0=90 1.1.0=10")
+	want(t, "traffic returns when available", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
 
-	t.Run("an abort takes the canary out although nothing is ready", func(t *testing.T) {
+	t.Run("an abort removes the canary although no release is ready", func(t *testing.T) {
 		w.ready["a"], w.ready["b"] = 0, 0
 		w.settle()
-		want(t, "kept", w.split(host), "1.0.0=90 1.1.0=10")
+		want(t, "no change", w.split(host), "1.0.0=90 1.1.0=10")
 		w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 		w.settle()
 		want(t, "split", w.split(host), "1.0.0=100")
@@ -174,8 +174,8 @@ func TestServicesOnly(t *testing.T) {
 	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").References), "")
 }
 
-// TestSharedDomainAdvisesWiderGroups checks that the warning suggests only values of groupBy that
-// contain more versions in a group.
+// TestSharedDomainAdvisesWiderGroups checks that the warning suggests only groupBy values with
+// which groups contain more versions.
 func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
 	preview := group("pr-7", 1, "a 1.0.0 active 100")
 	preview.PullRequest = 7
@@ -231,7 +231,7 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 
 	w.ready["b"] = 0
 	w.settle()
-	want(t, "endpoints do not move it back", w.split(fixed), "2.0.0=100")
+	want(t, "endpoints do not move the domain back", w.split(fixed), "2.0.0=100")
 }
 
 func TestGroupThatIsAbsentIsRemoved(t *testing.T) {
@@ -259,11 +259,11 @@ func TestPin(t *testing.T) {
 	const old = "old.example.com"
 	groups := []v1alpha1.ReleaseGroup{group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0", "c 0.9.0 error 0", "d 0.8.0 pending 0")}
 	for name, tc := range map[string]struct{ version, split, reason, ready string }{
-		"kept":    {"1.0.0", "1.0.0=100", "", "True Programmed"},
-		"active":  {"1.1.0", "1.1.0=100", "", "True Programmed"},
-		"error":   {"0.9.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
-		"pending": {"0.8.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
-		"absent":  {"7.0.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
+		"retained": {"1.0.0", "1.0.0=100", "", "True Programmed"},
+		"active":   {"1.1.0", "1.1.0=100", "", "True Programmed"},
+		"error":    {"0.9.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
+		"pending":  {"0.8.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
+		"absent":   {"7.0.0", "", reasonPinnedUnavailable, "False PinnedReleaseUnavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, groups...)
@@ -295,7 +295,7 @@ func TestInvalidDomainKeepsLiveRoutes(t *testing.T) {
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.ready["b"] = 1
 	w.settle()
-	want(t, "it follows the releases", w.split(host), "1.1.0=100")
+	want(t, "the host follows the releases", w.split(host), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	w.policy.Spec.Domains[0].Domain = "good.example.com"
 	w.settle()
@@ -322,7 +322,7 @@ func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
 	w.policy.Spec.Domains[0].Path = "/cart"
 	w.pass()
 	w.pass()
-	want(t, "no gateway has accepted it", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
+	want(t, "no gateway has accepted the new path", cmp.Diff([]string{"/cart map[a:50 b:50]", "/shop map[a:50 b:50]"}, w.paths()), "")
 	w.accept()
 	w.settle()
 	want(t, "accepted", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
@@ -330,14 +330,14 @@ func TestEditedPathKeepsTheOldOneUntilItIsServed(t *testing.T) {
 	w.claims = []Claim{{host: "www.example.com", path: "/old", policy: "other/older"}}
 	w.policy.Spec.Domains[0].Path = "/old"
 	w.settle()
-	want(t, "held by another policy", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
+	want(t, "claimed by another policy", cmp.Diff([]string{"/cart map[a:50 b:50]"}, w.paths()), "")
 	want(t, "ready", w.condition("Ready"), "False DomainConflict")
 	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "rolled back", cmp.Diff([]string{"/cart map[a:100]"}, w.paths()), "")
 	w.claims = append(w.claims, Claim{host: "www.example.com", path: "/cart", policy: "other/older"})
 	w.settle()
-	want(t, "it is another policy's too", len(w.paths()), 0)
+	want(t, "the other path is claimed too", len(w.paths()), 0)
 }
 
 func TestWrongGatewayKeepsTheOldOne(t *testing.T) {
@@ -401,7 +401,7 @@ func TestMicroserviceGoneAndBack(t *testing.T) {
 	out, _ := w.pass()
 	want(t, "writes", len(out.Services)+len(out.Routes)+len(out.DeleteRoutes)+len(out.DeleteServices), 0)
 	want(t, "resolved", w.condition("ResolvedRefs"), "False MicroserviceNotFound")
-	want(t, "reported still", w.groupTraffic("1-x").Revision, 7)
+	want(t, "still reported", w.groupTraffic("1-x").Revision, 7)
 
 	w.ms = gone.DeepCopy()
 	w.ms.UID, w.ms.Status = "another", v1alpha1.MicroserviceStatus{}
@@ -409,7 +409,7 @@ func TestMicroserviceGoneAndBack(t *testing.T) {
 	want(t, "an empty rollout state removes nothing", w.split(host), "a=100")
 	w.rollout(group("1-x", 1, "b 1.0.0 pending 0"))
 	w.settle()
-	want(t, "no active yet", w.split(host), "a=100")
+	want(t, "no active release yet", w.split(host), "a=100")
 	want(t, "revision of the old rollout state", w.groupTraffic("1-x").Revision, 0)
 	w.rollout(group("1-x", 2, "b 1.0.0 active 100"))
 	w.ready["b"] = 1
@@ -478,7 +478,7 @@ func TestConflicts(t *testing.T) {
 }
 
 // TestBranchNamedLikeAHostOfTheSamePolicy checks that a preview does not get a host of the policy
-// if its branch has the same name.
+// if the preview's branch has the same name.
 func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 	production := &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
 	for name, tc := range map[string]struct {
@@ -505,19 +505,19 @@ func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 }
 
 // TestBranchNamedLikeAHostOfAnotherPolicy checks that a preview does not get a host of another
-// policy, and that no other policy gets a host that a preview serves already.
+// policy, and that no other policy gets a host that a preview already serves.
 func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim  Claim
 		served bool
 		split  string
 	}{
-		"younger, and served":          {claim: Claim{path: "/", literal: true, younger: true}},
-		"younger, with another path":   {claim: Claim{path: "/shop", literal: true, younger: true}},
-		"older, with another path":     {claim: Claim{path: "/shop", literal: true}},
-		"younger, after the preview":   {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
-		"older, and a preview itself":  {claim: Claim{path: "/"}},
-		"older, another path, next to": {claim: Claim{path: "/shop"}, split: "0.0.0-abc=100"},
+		"younger, and served":                      {claim: Claim{path: "/", literal: true, younger: true}},
+		"younger, with another path":               {claim: Claim{path: "/shop", literal: true, younger: true}},
+		"older, with another path":                 {claim: Claim{path: "/shop", literal: true}},
+		"younger, after the preview":               {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
+		"older, also a preview":                    {claim: Claim{path: "/"}},
+		"older, also a preview, with another path": {claim: Claim{path: "/shop"}, split: "0.0.0-abc=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pr := group("www-17", 1, "p 0.0.0-abc active 100")
@@ -562,7 +562,7 @@ func TestTooManyPreviews(t *testing.T) {
 	}
 	w.rollout(groups...)
 	w.settle()
-	want(t, "they fit", w.condition("Ready"), "True Programmed")
+	want(t, "the previews fit", w.condition("Ready"), "True Programmed")
 	routed := func() map[string]string {
 		d, out := newPlanner(w.facts()), map[string]string{}
 		for _, route := range d.Live {
@@ -597,7 +597,7 @@ func TestTooManyPreviews(t *testing.T) {
 	w.rollout(append([]v1alpha1.ReleaseGroup{group("2-x", 1, "c 2.0.0 active 100")}, groups...)...)
 	w.settle()
 	want(t, "a new group", w.split("2-x.a.example.com"), "2.0.0=100")
-	want(t, "the old one", w.split("www.example.com"), "1.0.0=100")
+	want(t, "the old group", w.split("www.example.com"), "1.0.0=100")
 }
 
 // TestMissingTargetRemovesNoRoute checks that a missing group or version removes no
@@ -611,15 +611,15 @@ func TestMissingTargetRemovesNoRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after v1alpha1.Domain
 		host          string
-		// kept is the split after the edit, and followed the split after a promotion.
+		// kept is the split after the edit, and followed is the split after a promotion.
 		kept, followed, ready string
 	}{
-		"no group of the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
-		"no group, with a template":    {v1alpha1.Domain{Domain: each}, v1alpha1.Domain{Domain: each, Groups: named("1.y")}, "1-x.example.com", "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
-		"no release of the version":    {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.1.0=100", "False PinnedReleaseUnavailable"},
-		"pinned, no other release":     {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.0.0=100", "False PinnedReleaseUnavailable"},
-		"pinned, no group of the name": {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.0.0=100", "False GroupNotFound"},
-		"another host":                 {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: "w.example.com", Groups: named("1.y")}, www, "", "", "False GroupNotFound"},
+		"no group with the name":         {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no group, with a template":      {v1alpha1.Domain{Domain: each}, v1alpha1.Domain{Domain: each, Groups: named("1.y")}, "1-x.example.com", "1.0.0=100", "1.1.0=100", "False GroupNotFound"},
+		"no release of the version":      {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.1.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no other release":       {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Release: version("9.0.0")}, www, "1.0.0=100", "1.0.0=100", "False PinnedReleaseUnavailable"},
+		"pinned, no group with the name": {v1alpha1.Domain{Domain: www, Release: version("1.0.0")}, v1alpha1.Domain{Domain: www, Groups: named("1.y")}, www, "1.0.0=100", "1.0.0=100", "False GroupNotFound"},
+		"another host":                   {v1alpha1.Domain{Domain: www}, v1alpha1.Domain{Domain: "w.example.com", Groups: named("1.y")}, www, "", "", "False GroupNotFound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -639,7 +639,7 @@ func TestMissingTargetRemovesNoRoute(t *testing.T) {
 			w.ready["c"] = 1
 			w.rollout(group("2-x", 1, "c 2.0.0 active 100"), closing)
 			w.settle()
-			want(t, "its group is gone", w.split(tc.host), "")
+			want(t, "after its group is gone", w.split(tc.host), "")
 		})
 	}
 }

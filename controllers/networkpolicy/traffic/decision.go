@@ -23,17 +23,18 @@ const (
 
 // adoption is the decision about the Service that the policy adopts.
 type adoption struct {
-	// Mark is the Service with the mark of this policy; nil if the Service has the mark already, or
+	// Mark is the Service with the mark of this policy; nil if the Service already has the mark or
 	// cannot be adopted.
 	Mark *corev1.Service
 	// Reason and message explain why the Service does not route to the active release yet.
 	Reason, message string
 }
 
-// RestsOnFailed returns why a route cannot be written as decided, or nil: the write of one of its
-// Services, or of another object on which it depends, failed temporarily, or the name of the
-// Service is taken. missing reports that the policy has no such Service, so that no object may
-// refer to it.
+// RestsOnFailed returns the error because of which a route cannot be written as decided, or nil.
+// Either one of its Services does not exist and could not be created, or the write of one of its
+// Services, or of another object on which it depends, failed temporarily. missing reports whether
+// such a Service does not exist, in which case no object may refer to it. A Service of another
+// owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -58,19 +59,19 @@ func MissingKind(reason string) bool {
 // Decision is the result of planning: the objects that a reconcile writes, and the state of groups
 // and domains that it reports. It depends only on the observed facts.
 type Decision struct {
-	// Services are in the order of writing: Services of releases first.
+	// Services are in the order of writing: release Services first.
 	Services []resources.Service
 	// Routes are in the order of writing: routes that gain hosts come before routes that lose
 	// hosts.
 	Routes []*RouteDecision
 	// Shared are the objects on which routes depend, such as Certificates, in the order of writing.
-	// DeleteShared are such objects that should be deleted.
+	// DeleteShared are the objects of this type that should be deleted.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
 	// Previous are the routes of providers that the policy no longer uses. They route to the same
-	// releases as Routes, until Routes have replaced them for the drain delay. They contain only the
-	// objects that change. Previous also contains routes of the current provider that stay until
-	// other routes have replaced them.
+	// releases as Routes, and stay until the drain delay has passed since Routes replaced them.
+	// They contain only the objects that change. Previous also contains routes of the current
+	// provider that stay until other routes have replaced them.
 	Previous []*RouteDecision
 	// replaced reports whether the current provider serves everything that previous providers
 	// serve. waits explains why it does not.
@@ -91,7 +92,7 @@ type Decision struct {
 	moves map[move]*groupDecision
 }
 
-// RouteDecision is one route.
+// RouteDecision is the decision about one route.
 type RouteDecision struct {
 	providers.Route
 	// slug is the slug of the group to whose releases the route routes.
@@ -116,29 +117,29 @@ type groupDecision struct {
 	// weights are the weights by release, which add up to 100; nil if no route is written.
 	weights map[string]int
 	// matched is the canary if it receives the requests that canaryMatches select, and mirrored is
-	// the canary if it receives a copy of mirrorPercent of all requests. Both require such a step
-	// and a ready endpoint; otherwise they are empty.
+	// the canary if it receives a copy of mirrorPercent of all requests. Each is set only if the
+	// canary step requires these requests and the canary has a ready endpoint.
 	matched, mirrored string
 	mirrorPercent     int32
 	withheld          []string
 	// awaited is the time until which the routes keep their revision, because withheld releases may
-	// get endpoints; zero if the routes do not wait.
+	// still get endpoints; zero if the routes do not wait.
 	awaited time.Time
 	pinned  []string
 	// newest reports whether domains with groups policy Newest route to this group.
 	newest bool
-	// absent reports whether the group must not be reachable. Its objects are deleted.
+	// absent reports whether the group must not be reachable. If so, its objects are deleted.
 	absent bool
-	// answers reports whether weights contain only releases to which the rollout state gives traffic.
-	// Otherwise weights are the last written ones, because no release that should serve has a ready
-	// endpoint.
+	// answers reports whether weights contain only releases to which the rollout state gives
+	// traffic. Otherwise, weights are the last written weights, because no release that should
+	// serve has a ready endpoint.
 	answers bool
 	// reason and message explain why the group cannot be confirmed, regardless of the status of
 	// live objects.
 	reason, message string
 }
 
-// bySlug returns the decisions about groups, by slug of the group.
+// bySlug returns the group decisions by group slug.
 func (d *Decision) bySlug() map[string]*groupDecision {
 	out := map[string]*groupDecision{}
 	for _, g := range d.groups {
@@ -178,8 +179,8 @@ const (
 // maxRows is the maximum number of rendered hosts in a policy's status.
 const maxRows = 512
 
-// pathOfTLS replaces the path of a host that is served by TLS listeners, for which requests have no
-// path. It is not a valid path.
+// pathOfTLS replaces the path of a host that TLS listeners serve, because requests to these
+// listeners have no path. It is not a valid path.
 const pathOfTLS = "TLS"
 
 // preview reports whether a row routes to a preview of a pull request.
@@ -242,11 +243,11 @@ type Row struct {
 	target string
 	// group is the group to which the row routes, or nil.
 	group *v1alpha1.ReleaseGroup
-	// pinned is the release of a row with a version, or the canary to which a canary row routes at
-	// present.
+	// pinned is the release of a row with a version, or the canary to which a canary row currently
+	// routes.
 	pinned string
-	// pin reports whether the row names a version, and canary whether it routes to the canary. Such
-	// rows do not follow the weights of a group.
+	// pin reports whether the row names a version, and canary reports whether it routes to the
+	// canary. Such rows do not follow the weights of a group.
 	pin, canary bool
 	// matches select requests for the canary.
 	matches []v1alpha1.CanaryMatch
@@ -262,12 +263,12 @@ type Row struct {
 	newer  *v1alpha1.ReleaseGroup
 	// reason and message explain why a row is not routed or has an error.
 	reason, message string
-	// kept reports whether the row stays although the specification no longer renders it (it
-	// renders an invalid host name, or has no target), or although it is unknown whether the host
-	// is allowed.
+	// kept reports whether the row stays despite a problem: the specification no longer renders it,
+	// because its host name is invalid or its target does not exist, or it is unknown whether the
+	// host is allowed.
 	kept bool
-	// covered reports whether the same entry gives the host to another group. The group of the row is
-	// treated as if no domain routed to it.
+	// covered reports whether the same entry gives the host to another group. If so, the row's
+	// group is treated as if no domain routed to it.
 	covered bool
 }
 

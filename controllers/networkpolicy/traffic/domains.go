@@ -14,8 +14,9 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// rows renders the domains of the specification, in order. Each domain begins with the newest
-// group.
+// rows returns the rows of the specification: those of its domains, in order, then those of its
+// listeners, or only the row of its user-managed route. The rows of each domain begin with the
+// newest group.
 func (d *planner) rows() []*Row {
 	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
 		return []*Row{d.userRow(ref)}
@@ -40,11 +41,11 @@ func (d *planner) rows() []*Row {
 	return rows
 }
 
-// fit limits the number of rows to the maximum of a status. It drops rows of previews before other
-// rows. In both cases, it drops rows whose host no live route has before rows whose host is served,
-// and later rows before earlier rows. Therefore a new host does not replace a served host, unless
-// the served host belongs to a preview and the new host does not. One of the dropped rows stays, to
-// report this.
+// fit limits the number of rows to the maximum that a status can contain. It drops rows of previews
+// before other rows. In both cases, it drops rows with new hosts, which no live route has, before
+// rows with served hosts, and later rows before earlier rows. Therefore, a new host does not
+// replace a served host, unless the served host belongs to a preview and the new host does not. One
+// of these rows stays without a target, to report the dropped rows.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -87,7 +88,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
-// userRow returns the row of the rules in a user-managed route. The controller does not write to a
+// userRow returns the row for the rules in a user-managed route. The controller does not write to a
 // route before the status lists it: otherwise, after a change to the specification, there would be
 // no record of the route.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
@@ -166,8 +167,8 @@ func (d *planner) portOf(name string) v1alpha1.NetworkPort {
 	return d.Policy.Spec.Ports[0]
 }
 
-// releaseRows returns the rows of a domain: one row for its version, or the rows of groups or of
-// their canaries.
+// releaseRows returns the rows of a domain: one row if the domain names a version, otherwise the
+// rows of groups or of their canaries.
 func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	if entry.Release == nil {
 		return d.groupRows(base, entry)
@@ -183,9 +184,9 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	return rows
 }
 
-// routeToCanary changes the row of a group to a row of its canary. The canary gets all traffic of
-// the row, regardless of its weight, while it has a ready endpoint. The same applies to a release
-// that PreRollout hooks test before it becomes the canary.
+// routeToCanary changes the row of a group to a row of its canary. The canary gets all of the row's
+// traffic, regardless of the canary's weight, while the canary has a ready endpoint. The same
+// applies to a release that PreRollout hooks test before it becomes the canary.
 func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
@@ -292,8 +293,9 @@ func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*
 	return rows
 }
 
-// unnamed returns rows of groups to which a domain with a template has routed and which the domain
-// does not name. They stay while a name matches no group, because the name may be meant for them.
+// unnamed returns rows for groups to which a templated domain still routes although it does not
+// name them. These rows stay while one of the names matches no group, because that name may be
+// meant for one of these groups.
 func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
 	if len(missing) == 0 {
 		return nil
@@ -310,9 +312,9 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 	return rows
 }
 
-// keepUnresolved keeps the live target of a domain or listener while its new target, a group or the
-// release of a version, does not exist. A domain with a version keeps only a release that it may
-// serve.
+// keepUnresolved keeps the live target of a domain or listener while its new target (a group, or
+// the release of a version) does not exist. A live target that is a single release stays only if a
+// domain with a version may route to that release.
 func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
@@ -362,8 +364,8 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	return &r
 }
 
-// freeze removes the target of a row of a version or of canaries if a freeze is active and the release was never active. The target
-// stays if the host routes to only this release already.
+// freeze removes the target of a version row or canary row if a freeze is active and the release
+// was never active. The target stays if the host already routes only to this release.
 func (d *planner) freeze(r *Row) {
 	release := d.rollout.rows[r.pinned]
 	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {
@@ -383,7 +385,7 @@ func (d *planner) freeze(r *Row) {
 			return
 		}
 	}
-	r.fail(reasonFrozen, fmt.Sprintf("%s.release: %s was never active, and does not get the traffic of the domain before the freeze ends: %s", r.field, release.SemVer.Version, frozen.Message))
+	r.fail(reasonFrozen, fmt.Sprintf("%s.release: %s was never active, and does not get the domain's traffic until the freeze ends: %s", r.field, release.SemVer.Version, frozen.Message))
 	r.group, r.newer, r.pinned, r.canary, r.pin = nil, nil, "", false, false
 }
 

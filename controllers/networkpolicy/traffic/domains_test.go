@@ -47,7 +47,7 @@ func TestRender(t *testing.T) {
 			got, err := render(tc.domain, newWorld(t).policy, tc.group)
 			if tc.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.fault) {
-					t.Fatalf("got %q, %v; want a fault with %q", got, err, tc.fault)
+					t.Fatalf("got %q, %v; want an error with %q", got, err, tc.fault)
 				}
 				return
 			}
@@ -112,9 +112,10 @@ func TestURLAndListeners(t *testing.T) {
 	}
 }
 
-// TestGatewayThatIsNotProgrammed checks that a policy is not ready while a Gateway reports that it is not programmed, even if the
-// Gateway accepts the routes. A report about an earlier generation does not count. The policy is not stalled, because the controller
-// of the Gateway may still program it.
+// TestGatewayThatIsNotProgrammed checks that a policy is not ready while a Gateway reports that it
+// is not programmed, even if the Gateway accepts the routes. A report about an earlier generation
+// does not count. The policy is not stalled, because the Gateway controller might still program the
+// Gateway.
 func TestGatewayThatIsNotProgrammed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status             metav1.ConditionStatus
@@ -155,7 +156,7 @@ func TestAcceptance(t *testing.T) {
 		"accepted":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
 		"old generation":         {[]gatewayv1.RouteParentStatus{answer(ref, 2, "True", "Accepted")}, verdict{Pending: true}},
 		"unknown":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "Unknown", "Pending")}, verdict{Pending: true}},
-		"refused":                {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{Reason: "NotAllowedByListeners"}},
+		"rejected":               {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NotAllowedByListeners")}, verdict{Reason: "NotAllowedByListeners"}},
 		"another parent":         {[]gatewayv1.RouteParentStatus{answer(parentRefOf("infra", "other"), 3, "True", "Accepted")}, verdict{Pending: true}},
 		"one of two controllers": {[]gatewayv1.RouteParentStatus{answer(ref, 3, "False", "NoMatchingParent"), answer(ref, 3, "True", "Accepted")}, verdict{Accepted: true}},
 	} {
@@ -198,19 +199,19 @@ func TestClaims(t *testing.T) {
 		own, other v1alpha1.NetworkPolicy
 		want       int
 	}{
-		"older":                         {policy("b", "b", 5, public), policy("a", "a", 4, public, row), 1},
-		"younger":                       {policy("b", "b", 5, public), policy("a", "a", 6, public, row), 0},
-		"same age, order of names":      {policy("b", "b", 5, public), policy("a", "a", 5, public, row), 1},
-		"other Gateway":                 {policy("b", "b", 5, public), policy("a", "a", 4, v1alpha1.ParentReference{Name: "public"}, row), 0},
-		"same listener":                 {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("web"), row), 1},
-		"other listener":                {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("tls"), row), 0},
-		"all listeners":                 {policy("b", "b", 5, public), policy("a", "a", 4, section("tls"), row), 1},
-		"rejected":                      {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
-		"in progress":                   {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
-		"not accepted":                  {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
-		"policy that is being deleted":  {policy("b", "b", 5, public), leaving, 1},
-		"younger, listed in the status": {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, row)), 1},
-		"younger, with a planned route": {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, coming)), 0},
+		"older":                        {policy("b", "b", 5, public), policy("a", "a", 4, public, row), 1},
+		"younger":                      {policy("b", "b", 5, public), policy("a", "a", 6, public, row), 0},
+		"same age, order of names":     {policy("b", "b", 5, public), policy("a", "a", 5, public, row), 1},
+		"other Gateway":                {policy("b", "b", 5, public), policy("a", "a", 4, v1alpha1.ParentReference{Name: "public"}, row), 0},
+		"same listener":                {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("web"), row), 1},
+		"other listener":               {policy("b", "b", 5, section("web")), policy("a", "a", 4, section("tls"), row), 0},
+		"all listeners":                {policy("b", "b", 5, public), policy("a", "a", 4, section("tls"), row), 1},
+		"rejected":                     {policy("b", "b", 5, public), policy("a", "a", 4, public, lost), 0},
+		"in progress":                  {policy("b", "b", 5, public), policy("a", "a", 4, public, coming), 1},
+		"not accepted":                 {policy("b", "b", 5, public), policy("a", "a", 4, public, unserved), 0},
+		"policy that is being deleted": {policy("b", "b", 5, public), leaving, 1},
+		"younger, named in the specification and served":  {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, row)), 1},
+		"younger, named in the specification but pending": {policy("b", "b", 5, public), naming(policy("a", "a", 6, public, coming)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"
@@ -221,8 +222,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestDomainOfATag checks that a domain can select its version by tag, as a pin of the Microservice
-// can.
+// TestDomainOfATag checks that a domain can select its version by tag, as a Microservice pin can.
 func TestDomainOfATag(t *testing.T) {
 	for version, release := range map[string]string{"1.0.0": "a", "v1.0.0": "a", "v1.1.0": "b", "1.1.0_7": "", "v9.0.0": ""} {
 		w := newWorld(t, group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// TestRouteWithoutAnnotations checks that a reconcile succeeds after another user removed all annotations of a
-// route.
+// TestRouteWithoutAnnotations checks that a reconcile succeeds after another user has removed all
+// annotations from a route.
 func TestRouteWithoutAnnotations(t *testing.T) {
 	strip := func(w *world) {
 		w.routes = maps.Clone(w.routes)
@@ -48,7 +48,7 @@ func TestRouteWithoutAnnotations(t *testing.T) {
 			w.goTo(&byGateway)
 			w.pass()
 		},
-		"a path is edited, and the canary moves on": func(t *testing.T) {
+		"a path is edited, and the canary fails": func(t *testing.T) {
 			w := routedBy(t, byGateway)
 			strip(w)
 			w.policy = w.policy.DeepCopy()
@@ -68,11 +68,11 @@ func TestRouteWithoutAnnotations(t *testing.T) {
 	}
 }
 
-// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, even
-// if the same edit changes the path of the domain.
+// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of
+// its hosts are accepted, even if the same edit changes the path of the domain.
 func TestPathEditedWithProvider(t *testing.T) {
 	for name, to := range map[string]v1alpha1.NetworkProvider{
-		"a Gateway that answers later": byGateway,
+		"a Gateway that responds later": byGateway,
 		"a Gateway that does not exist": {Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{
 			{Namespace: "infra", Name: "typo"}}}},
 	} {
@@ -92,8 +92,8 @@ func TestPathEditedWithProvider(t *testing.T) {
 	}
 }
 
-// TestHostOfTwoGroups checks that, if two groups render the same host, the older group has it until the newer group has a
-// ready endpoint for the first time.
+// TestHostOfTwoGroups checks that, if two groups render the same host, the older group keeps it
+// until the newer group has a ready endpoint for the first time.
 func TestHostOfTwoGroups(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 active 100"), group("release", 1, "a 1.1.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
@@ -102,8 +102,8 @@ func TestHostOfTwoGroups(t *testing.T) {
 	want(t, "split", w.split("1.1.0.example.com"), "1.1.0=100")
 }
 
-// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, even if the
-// rollout state has no group.
+// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route
+// was accepted, even if the rollout state has no group.
 func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	p := newPair()
 	n := p.policy("shop")
@@ -134,8 +134,9 @@ func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	}
 }
 
-// TestSwitchingPolicyHoldsItsHosts checks that a policy that switches from a Gateway to Ingresses keeps its hosts on the Gateway
-// until its HTTPRoutes are deleted, because the older route receives the requests.
+// TestSwitchingPolicyHoldsItsHosts checks that a policy that switches from a Gateway to Ingresses
+// keeps its hosts on the Gateway until its HTTPRoutes are deleted, because the older route receives
+// the requests.
 func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	a := routedBy(t, byGateway)
 	a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)
@@ -150,17 +151,17 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 		b.settle()
 		return b
 	}
-	want(t, "before: reason at the younger policy", younger().policy.Status.Domains[0].Reason, "DomainConflict")
+	want(t, "before: reason of the younger policy", younger().policy.Status.Domains[0].Reason, "DomainConflict")
 	a.goTo(&byNginx)
 	a.settle()
-	want(t, "the older one has routes by", a.routesBy(), "gateway ingress")
+	want(t, "providers of the older policy's routes", a.routesBy(), "gateway ingress")
 	b := younger()
-	want(t, "during the drain: reason at the younger policy", b.policy.Status.Domains[0].Reason, "DomainConflict")
-	want(t, "during the drain: programmed at the younger policy", b.policy.Status.Domains[0].Programmed, false)
+	want(t, "during the drain: reason of the younger policy", b.policy.Status.Domains[0].Reason, "DomainConflict")
+	want(t, "during the drain: programmed by the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
-// TestConditionOfRoutesThatStay checks that the condition of a policy that switches to a rule that does not exist states why its
-// routes stay, and not a time in the past.
+// TestConditionOfRoutesThatStay checks that the condition of a policy that switches to a rule that
+// does not exist states the reason why its routes stay, not a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider
@@ -179,13 +180,13 @@ func TestConditionOfRoutesThatStay(t *testing.T) {
 	want(t, "switching", w.switching(), "True Replacing")
 }
 
-// TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that ends stay until the gateway has accepted the restored
-// rules of a user-managed route, and are then deleted.
+// TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that is ending stay
+// until the gateway has accepted the restored rules of a user-managed route, and are then deleted.
 func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	p, n, play := restoredRule(t)
 	play(false)
 	if len(p.objects) == 0 {
-		t.Errorf("the pods are removed before the gateway accepted the restored route: %+v", n.policy.Status.Groups)
+		t.Errorf("the pods were removed before the gateway accepted the restored route: %+v", n.policy.Status.Groups)
 	}
 	play(true)
 	if len(p.objects) != 0 {
@@ -203,8 +204,9 @@ func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 	}
 }
 
-// restoredRule returns a policy that manages a rule of a user-managed route and whose only group ends. The function play restores the
-// rule; its argument decides whether the gateway accepts that.
+// restoredRule returns a policy that manages a rule of a user-managed route and whose only group is
+// ending. The function play restores the rule. Its argument determines whether the gateway accepts
+// the restored rule.
 func restoredRule(t *testing.T) (p *pair, n *front, play func(accepts bool)) {
 	t.Helper()
 	p = newPair()

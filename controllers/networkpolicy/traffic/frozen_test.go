@@ -15,7 +15,8 @@ func (p *pair) freeze() {
 	p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
 }
 
-// frozenCanary returns a pair whose canary 1.1.0 has 10% of a host when a freeze begins, and its policy.
+// frozenCanary returns a pair whose canary 1.1.0 has 10% of a host's traffic when a freeze begins,
+// and the policy of the pair.
 func frozenCanary(t *testing.T) (*pair, *front) {
 	t.Helper()
 	p := newPair()
@@ -35,8 +36,9 @@ func frozenCanary(t *testing.T) (*pair, *front) {
 	return p, n
 }
 
-// TestDomainOfAFrozenCanary checks that during a freeze a domain does not start to route to a canary that was never active, and that a
-// domain that routes to it already stays.
+// TestDomainOfAFrozenCanary checks that, during a freeze, a domain does not start routing to a
+// canary that was never active, and that a domain that already routes only to that canary keeps its
+// target.
 func TestDomainOfAFrozenCanary(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit  func(*v1alpha1.NetworkPolicySpec)
@@ -71,9 +73,9 @@ func TestDomainOfAFrozenCanary(t *testing.T) {
 // TestEditedStepsOfAFrozenCanary checks that a freeze keeps the weights of a canary whose steps are edited.
 func TestEditedStepsOfAFrozenCanary(t *testing.T) {
 	for name, edited := range map[string][]release.Step{
-		"none":                   nil,
-		"all":                    {{Weight: 100}},
-		"more":                   {{Weight: 60, Pause: time.Minute}},
+		"no steps":               nil,
+		"all traffic":            {{Weight: 100}},
+		"a higher weight":        {{Weight: 60, Pause: time.Minute}},
 		"a step without a match": {{Weight: 10}},
 		"a lower weight first":   {{Weight: 5}, {Weight: 90}},
 		"match":                  {{Weight: 10, Match: true, Pause: time.Minute}},

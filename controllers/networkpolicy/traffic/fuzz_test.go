@@ -34,8 +34,8 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// FuzzRender checks that a template renders to a valid host name without template fields, or to an
-// error.
+// FuzzRender checks that a template renders to a valid host name without template fields, or fails
+// with an error.
 func FuzzRender(f *testing.F) {
 	f.Add("{{.ReleaseGroupName}}.shop.example.com", "1-x", "1.x", "1.0.0", "shop", "prod", int64(0))
 	f.Add("*.{{ .StreamName }}.example.com", "a", "{{.Namespace}}", "1", "shop", "prod", int64(3))
@@ -50,7 +50,7 @@ func FuzzRender(f *testing.F) {
 			return
 		}
 		if checkHost(host) != nil || strings.ContainsAny(host, "{} /:@\n") || len(host) > 253 || host == "" {
-			t.Fatalf("%q becomes %q", domain, host)
+			t.Fatalf("%q renders to %q", domain, host)
 		}
 		if !templated(domain) {
 			alone, err := render(domain, p, nil)
@@ -61,7 +61,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// FuzzOwned checks that the hosts of a template that the list of domains admits are allowed as well.
+// FuzzOwned checks that the list of domains also allows the hosts of every template that it admits.
 func FuzzOwned(f *testing.F) {
 	f.Add("*.shop.example.com\nwww.shop.example.com", "{{.ReleaseGroupName}}.shop.example.com", "1-x", "1.x", "1.0.0", int64(0))
 	f.Add("*.example.com", "{{ .StreamName }}.{{.Number}}.example.com", "1-x", "a.b", "1.0.0", int64(3))
@@ -84,7 +84,8 @@ func FuzzOwned(f *testing.F) {
 	})
 }
 
-// FuzzTaken reads and writes the annotation with the rules of a policy in a user-managed route.
+// FuzzTaken reads and writes the annotation that describes a policy's rules in a user-managed
+// route.
 func FuzzTaken(f *testing.F) {
 	f.Add(`{"group":"1-x","revision":3,"ledger":"uid/7","before":{"":[{"name":"a"}],"x":null}}`)
 	f.Add(`{"before":{"a":1e999}}`)
@@ -106,7 +107,7 @@ func FuzzTaken(f *testing.F) {
 	})
 }
 
-// FuzzGiveBack restores an adopted Service with any content of its annotation.
+// FuzzGiveBack restores an adopted Service whose annotation has arbitrary content.
 func FuzzGiveBack(f *testing.F) {
 	f.Add(`{"a":"b"}`, "x", "y")
 	f.Fuzz(func(t *testing.T, text, k, v string) {
@@ -124,7 +125,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// FuzzIngress reads Ingresses with any content, as users may have changed them.
+// FuzzIngress reads Ingresses with arbitrary content, because users may have changed them.
 func FuzzIngress(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"nginx.ingress.kubernetes.io/canary-weight":"50"}},"spec":{"rules":[{"host":"a","http":{"paths":[{"backend":{"service":{"name":"s"}}}]}}]}}`), []byte(`{"metadata":{"name":"a-canary","annotations":{"x/canary-weight":"-5"}},"spec":{"rules":[{"host":"a"}]}}`))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
@@ -262,7 +263,7 @@ func anyFacts(t *rapid.T) {
 		}
 		now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}})
 		if len(now.Domains) > maxRows {
-			t.Fatal("domains")
+			t.Fatal("too many domains")
 		}
 		text := mustJSON(now)
 		var back v1alpha1.NetworkPolicyStatus

@@ -9,9 +9,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// obsolete decides which objects are deleted. A route is deleted only if the hosts that are still
-// required are accepted in other routes, or if one of its hosts is not allowed. A Service is
-// deleted only if its release has no row and no written object refers to the Service.
+// obsolete decides which objects are deleted. A route is deleted only if other routes have been
+// accepted with those of its hosts that are still required, or if one of its hosts is not allowed.
+// A Service is deleted only if its release has no row and no written object refers to the Service.
 func (d *planner) obsolete(out *Decision) {
 	d.obsoleteRoutes(out)
 	d.obsoleteServices(out)
@@ -64,7 +64,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 	}
 }
 
-// refusedHosts returns the hosts that a group may not have, as "slug/host".
+// refusedHosts returns the hosts that groups may not have, as "slug/host".
 func refusedHosts(rows []*Row) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range rows {
@@ -76,7 +76,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 }
 
 // replaced reports whether all decided routes for hosts of a live route are accepted, regardless of
-// their paths: after an edit of a path, one route replaces another.
+// their paths: when a path is edited, a route with another path replaces the live route.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {
 		for _, host := range route.Hostnames {
@@ -118,9 +118,10 @@ func (d *planner) obsoleteServices(out *Decision) {
 	}
 }
 
-// stuck returns a row that requests a host of a live route in a way that the provider does not
-// support, or nil. The live route then stays as long as its group should be reachable: invalid
-// input removes nothing.
+// stuck returns a row that requests a host of a live route but cannot be routed, for example
+// because the provider does not support it. It returns nil if there is no such row. If there is
+// one, the live route stays as long as its group should be reachable, because invalid input removes
+// nothing.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
@@ -152,11 +153,12 @@ func (d *planner) taken(rows []*Row, host, path string) bool {
 		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
-// follows updates a live route that stays without a row to the split of its group, because a canary
-// that is rolled back must not get traffic from this route either. A route that is moving to a
-// newer group keeps moving as long as its hosts do. Other routes do not start such a move: the
-// newer group would get traffic from a route that is not part of its confirmation. It returns nil
-// if the route is up to date, or no release of the group is ready.
+// follows updates a live route that stays although no row requires it. The route gets the split of
+// its group, because a canary that is rolled back must not get traffic from this route either. A
+// route that is moving to a newer group keeps moving as long as its hosts do. Other routes do not
+// start such a move, because the newer group would then get traffic from a route that is not part
+// of its confirmation. follows returns nil if the route is up to date, or no release of the group
+// is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followsCanary(route, out); ok {
 		return r
@@ -184,8 +186,9 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	return nil
 }
 
-// followsCanary updates a live route of a canary domain whose canary has become ready: clients of that domain must
-// not reach another release while another route replaces it. ok is false for all other routes.
+// followsCanary updates a live route of a canary domain whose canary has become ready: clients of
+// that domain must not reach another release while another route is replacing the live route. ok is
+// false for all other routes.
 func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
@@ -206,7 +209,7 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 
 // movingFrom returns the split between the group of a live route that stays and the newer group to
 // which the route is moving. It returns nil if the route gives the newer group no traffic, or if
-// the route that replaces it does not move one of its hosts.
+// one of its hosts is not moving in the route that replaces it.
 func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecision {
 	for way, m := range out.moves { // There is at most one incoming group.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
@@ -233,10 +236,10 @@ func (d *planner) forbiddenRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }
 
-// vanished returns the groups in the labels of live objects that the rollout state does not
-// contain. A group normally ends in phase Closing, in which its routes are deleted. A group that is
-// missing was part of a rollout state that was lost. Its objects stay until another group has an
-// active release with a ready endpoint, or all existing groups end.
+// vanished returns the groups that are in the labels of live objects but not in the rollout state.
+// A group normally ends in phase Closing, in which its routes are deleted. A missing group belonged
+// to a rollout state that was lost. Its objects stay until another group has an active release with
+// a ready endpoint, or all existing groups are ending.
 func (d *planner) vanished() map[string]bool {
 	groups := d.liveGroups()
 	if len(groups) == 0 && slices.ContainsFunc(d.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Phase == v1alpha1.GroupClosing }) {

@@ -28,8 +28,8 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 
 // choose returns the group to which a shared domain or Service routes (rule 9). It returns the
 // first candidate whose active release has ready endpoints if this candidate comes before the
-// current group, otherwise the current group. The result never moves back because endpoints appear
-// and disappear.
+// current group, otherwise the current group. When endpoints appear or disappear, the result never
+// moves back to an older group.
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
@@ -59,8 +59,8 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 }
 
 // incoming returns the incoming group: a newer group than base whose first release is a canary, and
-// to which domains of the newest group are moving. It returns nil if there is none, or if the
-// routes are being orphaned (rule 20).
+// to which domains of the newest group are moving. It returns nil if there is no such group, or if
+// the routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -79,7 +79,7 @@ func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 type planner struct {
 	*Observed
 	rollout rollout
-	// releases contains the releases by name of the Service that routes to them.
+	// releases maps the name of each Service to the release to which the Service routes.
 	releases map[string]string
 }
 
@@ -118,8 +118,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// mainOf returns the active release of a group, otherwise the canary that is the group's first
-// release, or nil.
+// mainOf returns the active release of a group. If there is none, it returns the canary that is the
+// group's first release, or nil.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if a := activeOf(g); a != nil {
 		return a
@@ -133,7 +133,7 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // testable returns the release of a group to which canary domains route: the canary, or a pending
-// release in the gate of PreRollout hooks, or nil.
+// release in gate PreRollout. It returns nil if there is neither.
 func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -145,9 +145,9 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// rejected reports whether the routes of a group to these releases must be deleted: no release of
-// the group may serve or was ever active, and none of the given releases is unknown to the rollout
-// state but still ready.
+// rejected reports whether a group's routes to the given releases must be deleted. This is the case
+// if no release of the group may serve and none was ever active, unless one of the given releases
+// is still ready and is missing from the rollout state.
 func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
@@ -169,7 +169,7 @@ func live(g *v1alpha1.ReleaseGroup) bool {
 // rollout is an index of the groups and releases in the status of a Microservice.
 type rollout struct {
 	groups []*v1alpha1.ReleaseGroup
-	// rows and groupOf contain the row and the group by name of the release.
+	// rows and groupOf map the name of a release to its row and to its group.
 	rows     map[string]*v1alpha1.Release
 	groupOf  map[string]*v1alpha1.ReleaseGroup
 	bySlug   map[string]*v1alpha1.ReleaseGroup
@@ -225,9 +225,9 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// Behind reports whether a live object, or the status of the policy, was written from a later rollout state than the state
-// that was read. The status matters for groups whose objects were deleted: otherwise an old state would remove their
-// confirmation from the status.
+// Behind reports whether a live object, or the status of the policy, was written from a later
+// rollout state than the state that was read. The status matters for groups whose objects were
+// deleted: otherwise, an old state would remove their confirmation from the status.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
@@ -259,9 +259,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// incomingUntested returns a newer group than base whose release PreRollout hooks test before domains
-// of the newest group start moving to it, or nil. The newer group has no active release with a ready
-// endpoint.
+// incomingUntested returns a newer group than base, or nil. PreRollout hooks test the release of
+// the newer group before domains of the newest group start moving to that group. The newer group
+// has no active release with a ready endpoint.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -290,7 +290,7 @@ func servable(r *v1alpha1.Release) bool {
 
 // pinned returns the release that a domain with a version serves, and its group. The version may
 // have the form of a tag. The newest group has precedence. Within a group, the active release has
-// precedence, then a canary, then the retained release that was active last.
+// precedence, then a canary, then the retained release that was active most recently.
 func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {
@@ -319,7 +319,8 @@ func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 }
 
 // moved returns a copy of a group whose traffic cannot be split. Its active release has all the
-// traffic, and canary steps only wait. A canary has all the traffic if there is no active release.
+// traffic, and canary steps do not change the traffic. A canary has all the traffic if there is no
+// active release.
 func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := *g
 	out.Releases = slices.Clone(g.Releases)
@@ -333,7 +334,7 @@ func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return &out
 }
 
-// backendsOf returns the releases between which a live route splits, with their weights.
+// backendsOf returns the releases between which a live route splits traffic, with their weights.
 func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	out := map[string]int{}
 	for service, weight := range route.Weights {

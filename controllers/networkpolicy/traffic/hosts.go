@@ -156,13 +156,13 @@ func (d *planner) hasRoute(host string) bool {
 }
 
 // forbidden reports whether a live route has a host that is not allowed for the namespace. Such a
-// route is not kept for its other hosts.
+// route does not stay, even if its other hosts are allowed.
 func (f *Observed) forbidden(route *providers.Live) bool {
 	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
 }
 
-// withdrawn returns the reported domains of a policy without a Microservice, in which forbidden
-// hosts are not programmed: their routes are deleted.
+// withdrawn returns the reported domains of a policy without a Microservice. It reports forbidden
+// hosts as not programmed, because their routes are deleted.
 func (f *Observed) withdrawn(reported []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	for i := range reported {
 		d := &reported[i]

@@ -18,19 +18,19 @@ func TestNoPreviews(t *testing.T) {
 	for name, test := range map[string]struct {
 		groups   []v1alpha1.ReleaseGroup
 		ready    bool // ready reports whether the Microservice is ready.
-		observed bool // observed reports whether its status is of the current generation.
+		observed bool // observed reports whether the status of the Microservice is for the current generation.
 		domain   string
 		want     string
 	}{
-		"no group":                 {ready: true, observed: true, want: "True NoPreviews"},
-		"a domain without a group": {ready: true, observed: true, domain: "shop.example.com", want: "True NoPreviews"},
-		"closing":                  {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupClosing)}, ready: true, observed: true, want: "True NoPreviews"},
-		"expired":                  {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupExpired)}, ready: true, observed: true, want: "True NoPreviews"},
-		"begins":                   {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupLive)}, ready: true, observed: true, want: "False NoActiveRelease"},
-		"no version yet":           {observed: true, want: "False NoActiveRelease"},
-		"another specification":    {ready: true, want: "False NoActiveRelease"},
-		"versions disappeared":     {groups: []v1alpha1.ReleaseGroup{{Slug: "1-x", Phase: v1alpha1.GroupClosing}}, ready: true, observed: true, want: "False NoActiveRelease"},
-		"a wrong domain":           {ready: true, observed: true, domain: "no host.example.com", want: "False InvalidDomain"},
+		"no group":                         {ready: true, observed: true, want: "True NoPreviews"},
+		"a domain without a group":         {ready: true, observed: true, domain: "shop.example.com", want: "True NoPreviews"},
+		"closing":                          {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupClosing)}, ready: true, observed: true, want: "True NoPreviews"},
+		"expired":                          {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupExpired)}, ready: true, observed: true, want: "True NoPreviews"},
+		"starting":                         {groups: []v1alpha1.ReleaseGroup{preview(v1alpha1.GroupLive)}, ready: true, observed: true, want: "False NoActiveRelease"},
+		"no version yet":                   {observed: true, want: "False NoActiveRelease"},
+		"status for an earlier generation": {ready: true, want: "False NoActiveRelease"},
+		"versions disappeared":             {groups: []v1alpha1.ReleaseGroup{{Slug: "1-x", Phase: v1alpha1.GroupClosing}}, ready: true, observed: true, want: "False NoActiveRelease"},
+		"an invalid domain":                {ready: true, observed: true, domain: "no host.example.com", want: "False InvalidDomain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.groups...)

@@ -43,7 +43,7 @@ func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
 
-// nothingNamesWhatWasRolledBack checks that after a canary ends for any reason, no route refers to
+// nothingNamesWhatWasRolledBack checks that, after a canary ends for any reason, no route refers to
 // a Service without a ready endpoint, and every Service that follows a group routes to the active
 // release.
 func nothingNamesWhatWasRolledBack(t *testing.T) {
@@ -80,14 +80,15 @@ func nothingNamesWhatWasRolledBack(t *testing.T) {
 			}
 			want(t, "b is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
 			if name == "forgotten" {
-				want(t, "its Service is there", w.services[f.ReleaseService("b")] != nil, false)
+				want(t, "its Service exists", w.services[f.ReleaseService("b")] != nil, false)
 			}
 		})
 	}
 }
 
-// splitIsTheOneInUse checks that at every reconcile of an upgrade the split in the status is the
-// present or previous split of the routes, and in a stable state the current one.
+// splitIsTheOneInUse checks that, in every reconcile during an upgrade, the split in the status is
+// the current split or a previous split of the routes, and that it is the current split in a stable
+// state.
 func splitIsTheOneInUse(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -138,13 +139,13 @@ func matched(t *testing.T) *world {
 
 func noRuleOutlivesItsStep(t *testing.T) {
 	for name, rows := range map[string][]string{
-		"promoted":        {"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
-		"failed":          {"b 1.1.0 error 0", "a 1.0.0 active 100"},
-		"a plain step":    {"b 1.1.0 canary 10", "a 1.0.0 active 90"},
-		"forgotten":       {"a 1.0.0 active 100"},
-		"rolled back":     {"b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
-		"a step at zero":  {"b 1.1.0 canary 0", "a 1.0.0 active 100"},
-		"another's start": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		"promoted":                 {"b 1.1.0 active 100", "a 1.0.0 deprecated 0"},
+		"failed":                   {"b 1.1.0 error 0", "a 1.0.0 active 100"},
+		"a plain step":             {"b 1.1.0 canary 10", "a 1.0.0 active 90"},
+		"forgotten":                {"a 1.0.0 active 100"},
+		"rolled back":              {"b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		"a step at zero":           {"b 1.1.0 canary 0", "a 1.0.0 active 100"},
+		"start of another release": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := matched(t)
@@ -166,9 +167,9 @@ func displacedCanaryLeavesNoRule(t *testing.T) {
 	w.rollout(testTraffic(stepOf(3, "c 1.2.0 canary 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), true, 20))
 	w.settle()
 	route := onlyRoute(t, w)
-	want(t, "rules while the newer has no endpoint", len(route.Spec.Rules), 1)
-	want(t, "copies while the newer has no endpoint", len(route.Spec.Rules[0].Filters), 0)
-	want(t, "the older is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
+	want(t, "rules while the newer canary has no endpoint", len(route.Spec.Rules), 1)
+	want(t, "copies while the newer canary has no endpoint", len(route.Spec.Rules[0].Filters), 0)
+	want(t, "the older canary is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
 	w.ready["b"], w.ready["c"] = 0, 1
 	w.settle()
 	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
@@ -213,14 +214,14 @@ func editsKeepTheStep(t *testing.T) {
 		"a pinned host next to it": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}})
 		},
-		"the target of the port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
-		"the protocol of the port": func(w *world) { w.spec().Ports[0].AppProtocol = "kubernetes.io/h2c" },
+		"the target port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
+		"the port protocol": func(w *world) { w.spec().Ports[0].AppProtocol = "kubernetes.io/h2c" },
 		"another port": func(w *world) {
 			w.spec().Ports = append(w.spec().Ports, v1alpha1.NetworkPort{Name: "dns", Port: 53, Protocol: v1alpha1.ProtocolUDP})
 			w.spec().Domains[0].Port = "http"
 		},
-		"the number of the port": func(w *world) { w.spec().Ports[0].Port = 8080 },
-		"another listener":       func(w *world) { w.spec().Provider.Gateway.ParentRefs[0].SectionName = "web" },
+		"the port number":  func(w *world) { w.spec().Ports[0].Port = 8080 },
+		"another listener": func(w *world) { w.spec().Provider.Gateway.ParentRefs[0].SectionName = "web" },
 		"another Gateway": func(w *world) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs[0].Name = "private"
@@ -254,7 +255,7 @@ func editsKeepTheStep(t *testing.T) {
 
 func (w *world) spec() *v1alpha1.NetworkPolicySpec { return &w.policy.Spec }
 
-// splitOf returns the split of the rule of a route that splits by weight, in the format of w.split.
+// splitOf returns the split of a route's weighted rule, in the format of w.split.
 func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 	only := *w
 	only.routes = map[string]*gatewayv1.HTTPRoute{route.Name: route}
@@ -282,12 +283,12 @@ func orderOfHeadersMakesNoDifference(t *testing.T) {
 	if diff := cmp.Diff(old, build(match("b", "c", "a"))); diff != "" {
 		t.Errorf("the order changes the route: %s", diff)
 	}
-	want(t, "it is written again", gatewayapi.Same(old, build(match("a", "b", "c"))), true)
-	want(t, "another value is missed", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
+	want(t, "a route with another order is the same", gatewayapi.Same(old, build(match("a", "b", "c"))), true)
+	want(t, "a route with another value is the same", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
 }
 
 // oneEndpointMovesTheService checks that a Service moves with the first ready endpoint: a pod that
-// never becomes ready does not prevent it.
+// never becomes ready does not prevent the move.
 func oneEndpointMovesTheService(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"] = 10
@@ -306,7 +307,7 @@ func oneEndpointMovesTheService(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// restartForgetsNothing checks that a manager that was just started restores its state from
+// restartForgetsNothing checks that a manager that has just started restores its state from
 // objects.
 func restartForgetsNothing(t *testing.T) {
 	w := matched(t)
@@ -361,7 +362,7 @@ func emptiedObjects(t *testing.T) {
 			want(t, "selector", w.services[service.Name].Spec.Selector[v1alpha1.LabelRelease], "b")
 		})
 	}
-	t.Run("a policy and a rollout state of nothing", func(t *testing.T) {
+	t.Run("an empty policy and an empty rollout state", func(t *testing.T) {
 		for _, f := range []*Observed{
 			{Policy: &v1alpha1.NetworkPolicy{}},
 			{Policy: &v1alpha1.NetworkPolicy{}, Microservice: &v1alpha1.Microservice{}},
@@ -404,10 +405,10 @@ func nameWithoutANamespace(t *testing.T) {
 	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "public"}}
 	w.ready["a"] = 1
 	w.settle()
-	want(t, "only the route of another namespace exists", w.condition("Ready"), "False ParentNotFound")
+	want(t, "only the Gateway of another namespace exists", w.condition("Ready"), "False ParentNotFound")
 	w.gateways["prod/public"] = gateway(80, "HTTP", "")
 	w.settle()
-	want(t, "its own", w.condition("Ready"), "True Programmed")
+	want(t, "with a Gateway in its own namespace", w.condition("Ready"), "True Programmed")
 	for _, n := range []string{resources.ReleaseServiceName("shop", "shop", "my.shop-1.0.0-abc"), resources.RouteName("shop", "group/1.x", "/a.b", "http", 0)} {
 		for _, c := range n {
 			if c == '.' {

@@ -15,15 +15,15 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// The tests of this file are about policies that are confirmed late, or never.
+// The tests in this file check policies that are confirmed late or never.
 
 // TestUnconfirmedPolicyWithholdsNothing checks that a policy withholds no release before a gateway
-// has accepted its routes: it observes no endpoints in its first reconcile, which creates the
-// Services.
+// has accepted its routes. In its first reconcile, which creates the Services, the policy observes
+// no endpoints.
 func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 	for name, gateways := range map[string]map[string]*gatewayv1.Gateway{
-		"its gateway has not answered yet": newWorld(t).gateways,
-		"its gateway does not exist":       {},
+		"its gateway has not responded yet": newWorld(t).gateways,
+		"its gateway does not exist":        {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
@@ -38,7 +38,7 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 			}
 			w.ready["a"] = 0
 			w.pass()
-			want(t, "withheld while no gateway has answered", len(w.groupTraffic("1-x").Withheld), 0)
+			want(t, "withheld while no gateway has responded", len(w.groupTraffic("1-x").Withheld), 0)
 			w.gateways = map[string]*gatewayv1.Gateway{"infra/public": there}
 			w.settle()
 			want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
@@ -48,10 +48,10 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 }
 
 // TestUnconfirmedPolicyReportsItsReferences checks that previous writes of a policy count as
-// references only if a gateway may serve them. Otherwise a policy with a Gateway that does not
-// exist would retain the pods of one release after another.
+// references only if a gateway may serve them. Otherwise, a policy with a Gateway that does not
+// exist would retain the pods of more and more releases.
 func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
-	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway went": true} {
+	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway was deleted": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
@@ -67,14 +67,14 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 			if confirmed {
 				named = []string{"a"} // The new release serves, and is removed only by a later revision.
 			}
-			want(t, "named at first", cmp.Diff(named, w.groupTraffic("1-x").References), "")
+			want(t, "references at first", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			f := w.facts()
 			_, requeueAfter := Status(f, Plan(f), Applied{})
 			want(t, "checked again", requeueAfter > 0 && requeueAfter <= providers.Grace, true)
 			if confirmed {
 				w.now = w.now.Add(providers.Grace)
 				w.settle()
-				want(t, "named after the grace", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+				want(t, "references after the grace period", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 			}
 			w.now = w.now.Add(providers.Grace)
 			w.rollout(group("1-x", 3, "c 1.2.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"))
@@ -85,7 +85,7 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 			if confirmed {
 				named = []string{"a", "b", "c"} // The gateway may serve any of these releases.
 			}
-			want(t, "named", cmp.Diff(named, w.groupTraffic("1-x").References), "")
+			want(t, "references", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, reasonParentNotFound)
 			w.gateways = there
 			w.settle()
@@ -96,7 +96,7 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 }
 
 // TestGatewayIsAwayForAWhile deletes and re-creates a Gateway. The policy reports the missing
-// Gateway, confirms no revision meanwhile, and confirms the latest revision as soon as it is
+// Gateway, confirms no revision in the meantime, and confirms the latest revision as soon as it is
 // accepted.
 func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -114,7 +114,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
 	want(t, "withheld", len(got.Withheld), 0)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
-	want(t, "its last split", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
+	want(t, "last split of the domain", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
 	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
 	w.gateways = there
 	w.settle()
@@ -122,16 +122,16 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason after the Gateway returns", w.groupTraffic("1-x").Reason, "")
 }
 
-// TestPausesAndTheReasonsOfReports checks which pauses of a step count. The confirmed revision
-// alone does not decide that, because it stays: without its Gateway a policy routes nothing, with
-// one unprogrammed domain it serves the other domains, and if the active release has no endpoints,
-// its routes target the canary, which may be the fix.
+// TestPausesAndTheReasonsOfReports checks in which cases the pause of a step counts. The confirmed
+// revision alone does not decide this, because it does not change. Without its Gateway, a policy
+// routes nothing. With one unprogrammed domain, it serves the other domains. If the active release
+// has no endpoints, the routes target the canary, which may be the fix.
 func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens        func(p *pair)
 		reason, canary string
 	}{
-		"all is in order": {func(*pair) {}, "", "canary 50"},
+		"no problem": {func(*pair) {}, "", "canary 50"},
 		"the Gateway is deleted": {func(p *pair) {
 			delete(p.nets["shop"].gateways, pairGateway)
 		}, reasonParentNotFound, "canary 10"},
@@ -187,9 +187,9 @@ func (p *pair) stands(version string) string {
 	return ""
 }
 
-// TestGroupClosesBehindASharedRoute changes groupBy, so that a domain moves from the group that
-// closes to its successor. Until the gateway has accepted the route, it serves the group that
-// closes.
+// TestGroupClosesBehindASharedRoute changes groupBy, so that a domain moves from the group that is
+// closing to its successor. Until the gateway has accepted the route, the gateway serves the group
+// that is closing.
 func TestGroupClosesBehindASharedRoute(t *testing.T) {
 	for name, domain := range map[string]v1alpha1.Domain{
 		"newest": {Domain: newestHost},
@@ -220,8 +220,8 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 }
 
 // TestGroupClosesBehindADomainThatIsEdited edits a domain while the domain moves away from a group
-// that closes. Until the gateway has accepted the route, the gateway serves the previous host, which
-// routes to that group.
+// that is closing. Until the gateway has accepted the route, the gateway serves the previous host,
+// which routes to that group.
 func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
@@ -274,9 +274,9 @@ func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 }
 
-// TestClosingGroupWaitsForAnIngressClass checks the report of a group that closes and whose route
-// stays because the IngressClass of the replacing route does not exist: it states the missing
-// class, and not that objects are being deleted.
+// TestClosingGroupWaitsForAnIngressClass checks the report of a group that is closing and whose
+// route stays because the IngressClass of the replacing route does not exist. The report states
+// that the class is missing, not that objects are being deleted.
 func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	w := newWorld(t, group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Provider = &byNginx
@@ -305,16 +305,16 @@ func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	want(t, "references at the end", len(w.groupTraffic("1-x").References), 0)
 }
 
-// TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit checks that a canary replaces an active release without
-// endpoints even if traffic cannot be split: otherwise nothing would confirm the release that is
-// the fix.
+// TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit checks that a canary replaces an active
+// release without endpoints even if traffic cannot be split. Otherwise, the release with the fix
+// could not be confirmed.
 func TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &byPlain
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
 	w.settle()
 	split := func() string { return splitOfEntry(w.facts(), newestHost, "ingress") }
-	want(t, "of a dead release", split(), "")
+	want(t, "split of a release without endpoints", split(), "")
 	w.ready["b"] = 1
 	w.rollout(group("1-x", 2, "b 1.0.1 canary 10", "a 1.0.0 active 90"))
 	w.settle()
@@ -328,5 +328,5 @@ func TestCanaryReplacesAnUnavailableActiveReleaseWithoutSplit(t *testing.T) {
 	want(t, "withheld afterwards", len(w.groupTraffic("1-x").Withheld), 0)
 	w.ready["a"] = 0
 	w.settle()
-	want(t, "removed again", split(), "1.0.1=100")
+	want(t, "withheld again", split(), "1.0.1=100")
 }

@@ -18,9 +18,9 @@ func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// TestGatewayAcceptedTheRoutesOfAnEndedGroup checks that a release stays in the references if the gateway
-// accepted the routes of its group late, after the group had ended, and then does not report on the
-// routes that moved to another group.
+// TestGatewayAcceptedTheRoutesOfAnEndedGroup checks that a release stays in the references if the
+// gateway accepted the routes of its group late, after the last reconcile before the group ended,
+// and then does not report on the routes that moved to another group.
 func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 	older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
 	w := newWorld(t, newer, older)
@@ -37,7 +37,7 @@ func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 		w.pass()
 		w.now = w.now.Add(2 * providers.Grace)
 		want(t, "written", w.split(newestHost), "1.0.0=100")
-		want(t, "the gateway may serve it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		want(t, "the gateway may still serve the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
 	want(t, "the gateway accepted the route of the other group", len(w.groupTraffic("2-x").References), 0)
@@ -63,7 +63,7 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 			w.rollout(ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older)
 			for range 3 {
 				w.pass()
-				want(t, "the gateway may route to it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+				want(t, "the gateway may still route to the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 				w.now = w.now.Add(time.Minute)
 			}
 			w.settle()
@@ -72,9 +72,9 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 	}
 }
 
-// TestLostRecordAndTheServiceOfThePolicy loses the rollout state while only the Service of the policy
-// itself routes to a release. The policy still reports the release, so that it keeps its pods until the
-// Service selects another release.
+// TestLostRecordAndTheServiceOfThePolicy loses the rollout state while only the Service of the
+// policy itself routes to a release. The policy still reports the release, so that the release
+// keeps its pods until the Service selects another release.
 func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	w := newWorld(t, group("release", 1, "a 1.0.0 active 100"))
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
@@ -90,11 +90,11 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	want(t, "the group has ended", len(w.groupTraffic("release").References), 0)
 }
 
-// TestGroupThatIsGoneHasNoCanaryDomains deletes the releases of the older group while the active release of the newer
-// group has no endpoints and its fix waits for its PreRollout hooks. The deleted group no longer has canary domains,
-// which would block these hooks.
+// TestGroupThatIsGoneHasNoCanaryDomains deletes the releases of the older group while the active
+// release of the newer group has no endpoints and the release with the fix is waiting for its
+// PreRollout hooks. The deleted group no longer has canary domains, which would block these hooks.
 func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
-	for name, lose := range map[string]bool{"its releases are deleted": false, "the rollout state is lost too": true} {
+	for name, lose := range map[string]bool{"its releases are deleted": false, "the rollout state is also lost": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair()
 			p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
@@ -124,9 +124,9 @@ func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	}
 }
 
-// TestGroupWithoutTheReleaseThatItsRouteNames deletes the only release of a group that was active, while the
-// next release does not exist or its pods are pending. The route and the Service of the deleted release are
-// deleted, and the next release continues with its steps.
+// TestGroupWithoutTheReleaseThatItsRouteNames deletes the only release of a group that was ever
+// active, while the next release does not exist or its pods are pending. The route and the Service
+// of the deleted release are deleted, and the next release continues with its steps.
 func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
@@ -165,9 +165,10 @@ func TestHeldWeightsArePercentages(t *testing.T) {
 	}
 }
 
-// TestLostRecordWhileTheGatewayIsAway loses the rollout state while the Gateway of a group that ends does not exist
-// and the route of its host belongs to another group already. The release that the gateway serves stays in the
-// references of its group until the gateway has accepted the route.
+// TestLostRecordWhileTheGatewayIsAway loses the rollout state while the Gateway of a group that is
+// ending does not exist and the route of the group's host already belongs to another group. The
+// release that the gateway serves stays in the references of its group until the gateway has
+// accepted the route.
 func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 	for name, moved := range map[string]bool{"the route moved before": true, "the route moves after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 			end := []v1alpha1.ReleaseGroup{ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older}
 			if moved {
 				w.rollout(end...)
-				serves("the group ends")
+				serves("the group is ending")
 			}
 			w.rollout()
 			serves("no group is known")
@@ -235,8 +236,9 @@ func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	}
 }
 
-// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before its policy wrote
-// anything. The release to which its route refers is active again, and the next release runs its steps.
+// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before its policy has
+// written anything. The release to which its route refers is active again, and the next release
+// runs its steps.
 func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{{Domain: "example.com"}}

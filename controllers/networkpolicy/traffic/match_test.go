@@ -52,7 +52,7 @@ func TestMatchStepRoutesChosenRequestsToTheCanary(t *testing.T) {
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules", len(route.Spec.Rules), 2)
-	want(t, "split of the rest", w.split(host), "1.0.0=100")
+	want(t, "split of other requests", w.split(host), "1.0.0=100")
 	chosen := route.Spec.Rules[0]
 	want(t, "backend of chosen requests", string(chosen.BackendRefs[0].Name), w.facts().ReleaseService("b"))
 	want(t, "entries", len(chosen.Matches), 2)
@@ -73,7 +73,7 @@ func TestMatchAndWeightGoTogether(t *testing.T) {
 	w.ready["a"], w.ready["b"] = 1, 1
 	w.settle()
 	want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
-	want(t, "split of the rest", w.split(host), "1.0.0=80 1.1.0=20")
+	want(t, "split of other requests", w.split(host), "1.0.0=80 1.1.0=20")
 }
 
 func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {
@@ -85,8 +85,8 @@ func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {
 	w.ready["b"] = 0
 	w.settle()
 	route := onlyRoute(t, w)
-	want(t, "rules while it is down", len(route.Spec.Rules), 1)
-	want(t, "filters while it is down", len(route.Spec.Rules[0].Filters), 0)
+	want(t, "rules while the canary is down", len(route.Spec.Rules), 1)
+	want(t, "filters while the canary is down", len(route.Spec.Rules[0].Filters), 0)
 	want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 }
 
@@ -108,7 +108,7 @@ func TestMirrorStepCopiesRequests(t *testing.T) {
 			want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 			before := w.writes
 			w.settle()
-			want(t, "writes stable", w.writes, before)
+			want(t, "writes in the stable state", w.writes, before)
 		})
 	}
 }
@@ -160,8 +160,8 @@ func TestCookieMatch(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfMatchedValuesMakesNoDifference checks that the order of an unordered list is not a
-// difference (row 14 of the known failures).
+// TestTheOrderOfMatchedValuesMakesNoDifference checks that the order of an unordered list does not
+// count as a difference (row 14 of the known failures).
 func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.policy.Spec.Domains[0].CanaryMatches = beta()

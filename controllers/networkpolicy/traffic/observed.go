@@ -44,9 +44,9 @@ type Observed struct {
 	Older []*v1alpha1.NetworkPolicy
 	// Written contains the times at which routes were last written, by name, if known.
 	Written map[string]time.Time
-	// Probed are the known results of the probes of routes.
+	// Probed contains the known results of route probes.
 	Probed map[providers.Probe]providers.Probed
-	// Endpoints contains the endpoints of the policy's Services, by name of the Service.
+	// Endpoints contains the endpoints of the policy's Services, by Service name.
 	Endpoints map[string]Endpoints
 	// Claims are the claims of other policies with which routes of this policy could conflict.
 	Claims []Claim
@@ -64,9 +64,9 @@ type Endpoints struct {
 // Claim is a host and path that another policy has.
 type Claim struct {
 	host, path, policy string
-	// literal reports whether an entry of that policy names the host, independent of the group.
+	// literal reports whether an entry of that policy names the host independently of the group.
 	literal bool
-	// younger reports whether that policy is younger, and serves the host.
+	// younger reports whether that policy is younger and serves the host.
 	younger bool
 }
 
@@ -91,12 +91,12 @@ func routed(p *v1alpha1.NetworkPolicy) bool {
 	return len(ProviderOf(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
 }
 
-// ReleaseService returns the name of the Service of a release.
+// ReleaseService returns the name of a release's Service.
 func (f *Observed) ReleaseService(release string) string {
 	return resources.ReleaseServiceName(f.Policy.Name, f.Policy.MicroserviceName(), release)
 }
 
-// ready reports whether a release has a ready endpoint now, by its own Service.
+// ready reports whether a release currently has a ready endpoint, according to its own Service.
 func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
@@ -204,7 +204,7 @@ func Written(kind string) bool {
 	return slices.ContainsFunc(WrittenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
-// writesKind reports whether one provider writes objects of a kind.
+// writesKind reports whether a provider writes objects of a kind.
 func writesKind(p providers.Provider, kind string) bool {
 	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
 }
@@ -225,7 +225,7 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 }
 
 // ReadKinds returns the kinds of the objects that a policy has or needs. Objects of all these kinds
-// must be read, otherwise the releases to which routes route are unknown.
+// must be read; otherwise, the releases to which the routes route are unknown.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
 	from := []string{p.Status.Provider}
@@ -277,8 +277,8 @@ func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
 
-// Older reports whether policy a has precedence over policy b: the older policy has, then the name
-// decides, as for routes in the Gateway API.
+// Older reports whether policy a has precedence over policy b, as for routes in the Gateway API:
+// the older policy has precedence, and the name decides if both have the same age.
 func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -286,8 +286,8 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// Ownership describes which hosts the list of domains allows for a policy's namespace. Nil means
-// that there is no list, and every host is allowed.
+// Ownership describes which hosts the list of domains allows for a policy's namespace. If it is
+// nil, there is no list, and every host is allowed.
 type Ownership struct {
 	// Hosts are the hosts that the list allows for the namespace.
 	Hosts domains.Hosts
@@ -304,7 +304,7 @@ func ObjectName(o resources.Object) string {
 	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
 }
 
-// Union returns the elements of both, sorted and without duplicates.
+// Union returns the elements of both slices, sorted and without duplicates.
 func Union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
@@ -350,7 +350,7 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 // liveSlugs returns the groups for which live objects were written.
 func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
 
-// liveSlugsBut returns the result of liveSlugs without some routes.
+// liveSlugsBut is like liveSlugs, but ignores the given routes.
 func (f *Observed) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range f.Services {

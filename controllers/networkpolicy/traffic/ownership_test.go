@@ -65,16 +65,16 @@ func TestHostsOfANamespace(t *testing.T) {
 			list:    map[string]string{"x": "namespaces: team=shop\n*.example.net"},
 			domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
 		},
-		"the group named as its own host": {
+		"a group named like a host of the namespace": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
 			want:    []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 			message: `spec.domains[0].domain: "www.shop.example.com" is not allowed in namespace "prod": ConfigMap "heighliner-domains" lists "www.shop.example.com" by name`,
 		},
-		"its own host before a group with the same name": {
+		"a host of the namespace, and a group named like it": {
 			list: map[string]string{"prod": "*.shop.example.com\nwww.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}, {Domain: "www.shop.example.com"}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed", "www.shop.example.com  programmed"},
 		},
-		"the group named as a host of others": {
+		"a group named like a host of another namespace": {
 			list: map[string]string{"prod": "*.shop.example.com", "site": "www.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: each}},
 			want: []string{"www.shop.example.com DomainNotAllowed", "1-x.shop.example.com  programmed"},
 		},
@@ -90,7 +90,7 @@ func TestHostsOfANamespace(t *testing.T) {
 			list: map[string]string{"prod": "*.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net", Release: &v1alpha1.DomainRelease{Version: "9.0.0"}}},
 			want: []string{"a.example.net PinnedReleaseUnavailable"},
 		},
-		"no host name": {
+		"an invalid host name": {
 			list: map[string]string{"prod": "*.shop.example.com"}, domains: []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}_.shop.example.com"}},
 			want: []string{"{{.ReleaseGroupName}}_.shop.example.com InvalidDomain", "{{.ReleaseGroupName}}_.shop.example.com InvalidDomain"},
 		},
@@ -169,14 +169,14 @@ func TestUnreadableListRevokesNothing(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// TestNoRetainedRouteHasAHostThatIsNotAllowed checks that hosts that are kept although the
-// specification does not render them must be allowed as well.
+// TestNoRetainedRouteHasAHostThatIsNotAllowed checks that hosts that stay although the
+// specification does not render them must also be allowed.
 func TestNoRetainedRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	for name, keep := range map[string]func(*world){
 		"the domain became invalid": func(w *world) { w.policy.Spec.Domains[0].Domain = "{{.Version}}_.example.com" },
 		"the Microservice is gone":  func(w *world) { w.ms = nil },
 		"the group vanished":        func(w *world) { w.rollout() },
-		"the Gateway is another, which does not exist": func(w *world) {
+		"the policy names a Gateway that does not exist": func(w *world) {
 			w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}}
 		},
 	} {
@@ -192,7 +192,7 @@ func TestNoRetainedRouteHasAHostThatIsNotAllowed(t *testing.T) {
 			}
 			w.own(broken, nil)
 			w.settle()
-			want(t, "hosts by an unreadable list", cmp.Diff([]string{host}, w.routedHosts()), "")
+			want(t, "hosts with an unreadable list", cmp.Diff([]string{host}, w.routedHosts()), "")
 			w.own(map[string]string{"prod": "*.example.net"}, nil)
 			s := w.settle()
 			want(t, "hosts that are not allowed", len(w.routedHosts()), 0)
@@ -203,9 +203,9 @@ func TestNoRetainedRouteHasAHostThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// TestRouteOfARejectedGroupIsDeleted checks that the route of a group is deleted if its host
-// is not allowed for groups, although the namespace itself may use the host and another host of the
-// route waits for a Gateway.
+// TestRouteOfARejectedGroupIsDeleted checks that the route of a group is deleted if its host is not
+// allowed for groups, even though the namespace itself may use the host and another host of the
+// route is waiting for a Gateway.
 func TestRouteOfARejectedGroupIsDeleted(t *testing.T) {
 	w := newWorld(t, group("www", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1

@@ -44,8 +44,8 @@ var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0"
 
 func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
 
-// someDomains returns the domains whose bits are set. The domain of bit 64 selects requests, which
-// a plain Ingress cannot do.
+// someDomains returns the domains whose bits are set. The domain of bit 64 selects requests by
+// header, which a plain Ingress cannot do.
 func someDomains(bits int) (out []v1alpha1.Domain) {
 	for i, x := range []v1alpha1.Domain{
 		{Domain: "shop.example.com"},
@@ -85,9 +85,9 @@ const pairGateway = "infra/public"
 
 var pairHappenings = []pairHappening{
 	{"plan", 20, func(p *pair, a, b int) { p.plan(0) }},
-	{"plan that ends", 4, func(p *pair, a, b int) { p.plan(1 + b%4) }},
+	{"interrupted plan", 4, func(p *pair, a, b int) { p.plan(1 + b%4) }},
 	{"pods", 16, func(p *pair, a, b int) { p.pods() }},
-	{"pods of one", 3, func(p *pair, a, b int) {
+	{"one pod", 3, func(p *pair, a, b int) {
 		if _, o, ok := choose(p.objects, a); ok && o.why == "" && o.ready < o.size() && p.free() > 0 {
 			o.ready++
 			p.endpoints()
@@ -126,7 +126,7 @@ var pairHappenings = []pairHappening{
 			p.lose(name)
 		}
 	}},
-	{"policy created again", 1, func(p *pair, a, b int) {
+	{"policy re-created", 1, func(p *pair, a, b int) {
 		if name, n, ok := choose(p.nets, a); ok && b%2 == 0 {
 			spec := n.policy.Spec
 			p.lose(name)
@@ -206,7 +206,7 @@ var pairHappenings = []pairHappening{
 		}
 		p.endpoints()
 	}},
-	{"domains of canaries", 1, func(p *pair, a, b int) {
+	{"canary domains", 1, func(p *pair, a, b int) {
 		if _, n, ok := choose(p.nets, a); ok && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
 			n.change(func(s *v1alpha1.NetworkPolicySpec) {
 				s.Domains = append(someDomains(b), v1alpha1.Domain{
@@ -251,7 +251,7 @@ var pairHappenings = []pairHappening{
 		p.load = b % 9
 		p.say("all traffic of a group needs %d pods", p.load)
 	}},
-	{"quota of Services", 2, func(p *pair, a, b int) {
+	{"Service quota", 2, func(p *pair, a, b int) {
 		if name, n, ok := choose(p.nets, a); ok {
 			n.full = !n.full
 			p.say("policy %s can create Services: %t", name, !n.full)
@@ -270,7 +270,7 @@ var pairHappenings = []pairHappening{
 		clear(p.denied)
 		if name, _, ok := choose(p.objects, a); ok && b%3 > 0 {
 			p.denied[name] = true
-			p.say("changes to %s are refused", name)
+			p.say("changes to %s are rejected", name)
 		}
 	}},
 	{"no template", 1, func(p *pair, a, b int) { p.config = []string{"", "c1"}[b%2] }},
@@ -316,7 +316,7 @@ var pairHappenings = []pairHappening{
 			p.accept(name) // The loss of a status while a gateway has not accepted routes is an open finding.
 			p.say("the status of policy %s is lost", name)
 			n.report(v1alpha1.NetworkPolicyStatus{})
-			p.plan(0) // A report of the policy before the planner observes the loss is an open finding as well.
+			p.plan(0) // A report of the policy before the planner observes the loss is also an open finding.
 		}
 	}},
 	{"Service deleted by hand", 1, func(p *pair, a, b int) {
@@ -368,7 +368,7 @@ var pairHappenings = []pairHappening{
 		p.quality[v] = []release.VerdictPhase{release.VerdictPassed, release.VerdictFailed, release.VerdictInconclusive, release.VerdictNoTraffic}[b%4]
 	}},
 	{"analysis", 1, func(p *pair, a, b int) { p.spec.Analysis = a%2 == 0 }},
-	{"scale of canaries", 1, func(p *pair, a, b int) { p.spec.MatchWeight, p.spec.StandbyFull = a%2 == 0, b%3 == 0 }},
+	{"canary scale", 1, func(p *pair, a, b int) { p.spec.MatchWeight, p.spec.StandbyFull = a%2 == 0, b%3 == 0 }},
 	{"push a preview", 8, func(p *pair, a, b int) { p.push([]string{"pr-7-a", "pr-7-b", "pr-8-a", "pr-9-a"}[a%4]) }},
 	{"close a preview", 1, func(p *pair, a, b int) {
 		slug := []string{"pr-7", "pr-8", "pr-9"}[a%3]
@@ -380,7 +380,7 @@ var pairHappenings = []pairHappening{
 		p.closed[slug] = true
 		p.say("%s is closed", slug)
 	}},
-	{"slots of previews", 1, func(p *pair, a, b int) { p.spec.Previews.MaxGroups = 1 + a%3 }},
+	{"preview slots", 1, func(p *pair, a, b int) { p.spec.Previews.MaxGroups = 1 + a%3 }},
 	{"pins", 1, func(p *pair, a, b int) {
 		p.spec.Pins = nil
 		v := someVersion(a)
@@ -442,7 +442,7 @@ var pairHappenings = []pairHappening{
 			p.say("claims against %s: %v", name, n.claims)
 		}
 	}},
-	{"names of Services are taken", 1, func(p *pair, a, b int) {
+	{"Service names are taken", 1, func(p *pair, a, b int) {
 		if name, n, ok := choose(p.nets, a); ok {
 			clear(n.foreign)
 			if b%3 > 0 {
@@ -457,14 +457,14 @@ var pairHappenings = []pairHappening{
 			p.say("foreign Services of %s: %v", name, n.foreign)
 		}
 	}},
-	{"a Job of a hook begins or ends", 2, func(p *pair, a, b int) {
+	{"a hook Job starts or ends", 2, func(p *pair, a, b int) {
 		if _, o, ok := choose(p.objects, a); ok {
 			o.ActiveJobs = !o.ActiveJobs
 			o.GateJobs = o.ActiveJobs && b%2 == 0
 		}
 	}},
 	{"Jobs for failures", 1, func(p *pair, a, b int) { p.spec.FailureJobs = a%2 == 0 }},
-	{"undo the last end of groups", 3, func(p *pair, a, b int) {
+	{"a group ends and is reopened", 3, func(p *pair, a, b int) {
 		if len(p.rollout.Groups) == 0 {
 			return
 		}
@@ -520,7 +520,7 @@ var pairHappenings = []pairHappening{
 			p.nets[name].report(v1alpha1.NetworkPolicyStatus{})
 		}
 		p.say("all policies lose their status")
-		p.plan(0) // A report of a policy before the planner observes the loss is an open finding as well.
+		p.plan(0) // A report of a policy before the planner observes the loss is also an open finding.
 	}},
 	{"sources differ", 1, func(p *pair, a, b int) {
 		if b%4 == 0 {
@@ -530,10 +530,11 @@ var pairHappenings = []pairHappening{
 	}},
 }
 
-// pairFaults contains the events that are faults of the environment of planner and policies.
+// pairFaults contains the events that are faults in the environment of the planner and the
+// policies.
 var pairFaults = map[string]bool{
-	"plan that ends": true, "lose policy": true, "policy created again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
-	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+	"interrupted plan": true, "lose policy": true, "policy re-created": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
+	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "Service quota": true,
 	"webhook that rejects updates": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
@@ -547,7 +548,7 @@ var pairDeck = func() (deck []int) {
 	return deck
 }()
 
-// pairHistory returns the history of a seed: the events and the start state.
+// pairHistory returns the history for a seed: the events and the initial state.
 func pairHistory(seed uint64) (ops []pairOp, start int) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	ops = make([]pairOp, 40+random.IntN(120))
@@ -636,8 +637,8 @@ func (p *pair) epilogue() {
 	}
 }
 
-// checkEnd checks that in a stable group everything in progress reports its cause, and that
-// policies route as the group requires.
+// checkEnd checks that, in a stable group, everything that is still in progress reports why, and
+// that policies route as the group requires.
 func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	waits := func(reasons ...release.Reason) bool {
 		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
@@ -655,7 +656,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 		p.fail("group %s is still closing: %s", g.Slug, statuses())
 	}
 	if p.ended(g) && !waits("GroupExcluded") {
-		p.fail("group %s is ended but remains: %s", g.Slug, statuses())
+		p.fail("group %s was ended but remains: %s", g.Slug, statuses())
 	}
 	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		p.fail("the rollout of %s never ends: %s", g.Rollout.Release, statuses())
@@ -687,7 +688,8 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
-// onlyAnswer reports whether a group that closes is the only group with ready pods, so that routes stay on it.
+// onlyAnswer reports whether a group that is closing is the only group with ready pods, in which
+// case routes stay on it.
 func (p *pair) onlyAnswer(g *release.Group) bool {
 	answers := func(g *release.Group, r release.Row) bool {
 		o := p.objects[r.Release]
@@ -706,8 +708,8 @@ func (p *pair) ended(g *release.Group) bool {
 	return slices.Contains(p.spec.Ended, g.Name) || slices.Contains(p.spec.Ended, g.Slug)
 }
 
-// checkNewest checks that in a stable state a group is at its newest good version or at the pinned
-// version, or reports why not.
+// checkNewest checks that, in a stable state, a group is at its newest good version or at the
+// pinned version, or reports why not.
 func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	for _, n := range notes {
 		if n.Slug != "" && n.Slug != g.Slug || n.Event {
@@ -735,7 +737,8 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	}
 }
 
-// kind returns the message of a failure without times and names.
+// kind returns the first characters of the failure message, without the time. They identify the
+// kind of failure.
 func (p *pair) kind() string {
 	if p.err == nil {
 		return ""
@@ -773,8 +776,8 @@ func (p *pair) note() string {
 }
 
 // TestPlannerAndPolicies runs the real planner and the real decisions of policies together, in
-// random histories, as many at a time as there are processors. For a failed history it prints the
-// seed, which repeats the history with -pair.seed, and the shortest failing history.
+// random histories, as many at a time as there are processors. For a failed history, the test
+// prints the seed, which repeats the history with -pair.seed, and the shortest failing history.
 func TestPlannerAndPolicies(t *testing.T) {
 	pairs.Run(t, simulate.Play{
 		Package: "./controllers/networkpolicy/traffic",

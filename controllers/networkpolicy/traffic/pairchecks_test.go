@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// measure sets the results of the measurements of steps, by the quality of their version.
+// measure sets the measurement results of steps according to the quality of their versions.
 func (p *pair) measure() (did bool) {
 	if !p.spec.Analysis {
 		return false
@@ -40,13 +40,13 @@ func (p *pair) policyWrites() (n int) {
 	return n
 }
 
-// checkOutside checks that no release is in error due to a fault outside of releases after all these
-// faults ended.
+// checkOutside checks that, after all faults outside the releases have ended, no release is in
+// error because of such a fault.
 func (p *pair) checkOutside() {
 	for _, g := range p.rollout.Groups {
 		for _, r := range g.Releases {
 			if r.Status == release.Error && slices.Contains([]release.Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "CanaryDomainsNotProgrammed", "HookUnanswered"}, r.Reason) {
-				p.fail("outside: %s is in error for %s", r.Release, r.Reason)
+				p.fail("outside: %s is in error because of %s", r.Release, r.Reason)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 				}
 			}
 		}
-		// A release must not start while there is a higher version that did not fail.
+		// A release must not start while there is a higher version that has not failed.
 		if g.Rollout != nil && g.Target.Reason == release.Latest && (was.Rollout == nil || was.Rollout.Release != g.Rollout.Release) && len(p.spec.Pins) == 0 && g.Level != "Preview" {
 			for _, c := range o.Candidates {
 				if c.Slug != g.Slug || c.Release == g.Rollout.Release {
@@ -162,8 +162,8 @@ func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	}
 }
 
-// checkTruth checks that in a stable state the reported backends of programmed domains are those that the
-// gateway serves.
+// checkTruth checks that, in a stable state, the reported backends of programmed domains are those
+// that the gateway serves.
 func (p *pair) checkTruth() {
 	for name, n := range p.nets {
 		if n.stuck || n.full || n.gateways[pairGateway] == nil || n.policy.Spec.Provider == nil || n.policy.Spec.Provider.Gateway == nil {
@@ -209,8 +209,8 @@ func positive(weights map[string]int) map[string]int {
 	return out
 }
 
-// checkSilence checks that in a stable state without a pending timer each rollout and each group reports its
-// cause.
+// checkSilence checks that, in a stable state without a pending timer, each rollout and each group
+// reports why it does not continue.
 func (p *pair) checkSilence() {
 	plan := release.Plan(p.observe(), p.now)
 	if plan.Changed || !plan.RequeueTime.IsZero() {
@@ -230,7 +230,7 @@ func (p *pair) checkSilence() {
 			continue
 		}
 		if g.Phase == release.Closing {
-			p.fail("silent: group %s is closing, and no state shows what it waits for: %+v", g.Slug, g.Releases)
+			p.fail("silent: group %s is closing, and no state shows what it is waiting for: %+v", g.Slug, g.Releases)
 		}
 		if p.spec.Paused || p.config == "" {
 			continue
@@ -243,8 +243,8 @@ func (p *pair) checkSilence() {
 	}
 }
 
-// checkReturn checks that the last active release serves again when its group is opened again, and that a failed release is
-// not tried again without a decision.
+// checkReturn checks that the last active release serves again when its group is reopened, and that
+// a failed release is not tried again without a decision.
 func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
 	if was.Phase == release.Closing && g.Phase == release.Live && g.ActiveRow() == nil && g.Target.Reason != release.Pinned {
 		var last release.Row

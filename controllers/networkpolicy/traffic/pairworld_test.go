@@ -16,8 +16,8 @@ import (
 
 // pair contains the planner and the policies of one Microservice. Their environment is simulated:
 // the registry, the objects and pods of releases, the API server, and the gateways. Time is
-// virtual. Planner and policies decide as they do in a cluster. The first violation of a user's
-// expectation is stored in err.
+// virtual. The planner and the policies make the same decisions as in a cluster. The first
+// violation of a user's expectation is stored in err.
 type pair struct {
 	now       time.Time
 	spec      release.Spec
@@ -27,8 +27,8 @@ type pair struct {
 	withdrawn []release.Withdrawal
 	closed    map[string]bool // closed contains the groups that the source closed.
 	refuse    bool            // refuse reports whether an admission webhook is unavailable, so that creations fail.
-	room      int             // room is the number of pods that fit into the cluster; a negative number means any.
-	load      int             // load is the number of pods that all traffic of a group needs, if releases have autoscalers.
+	room      int             // room is the number of pods that fit into the cluster; a negative number means no limit.
+	load      int             // load is the number of pods that a group's total traffic needs, if releases have autoscalers.
 	// denied contains the releases for whose objects the API server rejects changes.
 	denied map[string]bool
 	// unstamped contains the denied releases that the last plan could not stamp.
@@ -36,8 +36,8 @@ type pair struct {
 	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. They pass by default.
 	pulls     bool                            // pulls reports whether versions are heads of pull requests.
 	hooks     map[release.Point]string        // hooks contains the responses of hooks: "" for yes, "no", or "away" for no response.
-	// misled contains the hooks that reached a release other than the one that they should test, by
-	// name of the latter.
+	// misled contains the hooks that reached a release other than the release that they should
+	// test, by the name of the release that they should test.
 	misled map[string]misled
 
 	rollout release.State
@@ -49,7 +49,7 @@ type pair struct {
 	broken    map[string]bool // broken contains the versions whose pods never become ready.
 	startup   time.Duration
 	began     time.Time            // began is the start time of the manager.
-	requeueAt time.Time            // requeueAt is the time at which the last plan is requeued.
+	requeueAt time.Time            // requeueAt is the time at which the last plan requests another reconcile.
 	named     map[string]time.Time // named contains the times at which a route last referred to a release.
 	trace     []line
 	err       error
@@ -100,7 +100,7 @@ type answering struct {
 	hosts    []string
 	releases map[string]int // releases contains the weights of releases; 0 means matched requests only.
 	pinned   bool
-	deleted  bool // deleted reports whether the route was deleted since.
+	deleted  bool // deleted reports whether the route has since been deleted.
 	gone     bool // gone reports whether a reconcile has found no replacement, so that nothing shows that the gateway still serves the route.
 }
 
@@ -134,7 +134,7 @@ func (p *pair) fail(format string, args ...any) {
 	}
 }
 
-// Helper and Fatalf make pair the test of its policies' worlds.
+// Helper and Fatalf let a pair act as the test of its policies' worlds.
 func (p *pair) Helper() {}
 
 func (p *pair) Fatalf(format string, args ...any) { p.fail(format, args...) }
@@ -155,7 +155,7 @@ func (p *pair) setSteps(steps []release.Step) {
 	p.remember()
 }
 
-// remember stores the state that a cache that lags still contains.
+// remember stores the state that a lagging cache still contains.
 func (p *pair) remember() {
 	if p.past = append(p.past, p.ms); len(p.past) > 6 {
 		p.past = p.past[1:]
@@ -234,7 +234,7 @@ func (p *pair) regroup(scheme string) {
 	}
 }
 
-// loseRecord empties the status of the Microservice, like a restore of a backup without statuses.
+// loseRecord empties the status of the Microservice, like restoring a backup without statuses.
 func (p *pair) loseRecord() {
 	p.rollout = release.State{}
 	p.ms = p.ms.DeepCopy()
@@ -243,8 +243,8 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
-// wipe empties the status of every object, like a restore of a namespace without statuses. The
-// specifications, Services and routes exist.
+// wipe empties the status of every object, like restoring a namespace without statuses. The
+// specifications, Services and routes remain.
 func (p *pair) wipe(releases bool) {
 	p.loseRecord()
 	for _, n := range p.nets {
@@ -320,7 +320,7 @@ func (p *pair) pods() (did bool) {
 	return did
 }
 
-// answerHooks calls the hooks of the gates at which rollouts wait.
+// answerHooks calls the hooks of the gates at which rollouts are waiting.
 func (p *pair) answerHooks() (did bool) {
 	for i := range p.rollout.Groups {
 		run := p.rollout.Groups[i].Rollout
@@ -339,8 +339,8 @@ func (p *pair) answerHooks() (did bool) {
 	return did
 }
 
-// checkTried records hooks that should test a release before its traffic, but reach another release
-// at the domain of the canary. Their responses must not count.
+// checkTried records hooks that should test a release before it has traffic, but reach another
+// release at the canary domain. Their responses must not count.
 func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 	newest := true
 	for i := range p.rollout.Groups {
@@ -362,15 +362,15 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
-					p.misled[run.Release] = misled{run.GateTime, fmt.Sprintf("policy %s: PreRollout hooks of %s meet %s by route %s of %v", name, run.Release, other, route, s.hosts)}
+					p.misled[run.Release] = misled{run.GateTime, fmt.Sprintf("policy %s: PreRollout hooks of %s reach %s by route %s of %v", name, run.Release, other, route, s.hosts)}
 				}
 			}
 		}
 	}
 }
 
-// checkMisled checks that no plan passes a gate due to the response of a hook that reached another
-// release.
+// checkMisled checks that no plan passes a gate because of the response of a hook that reached
+// another release.
 func (p *pair) checkMisled(next release.State) {
 	for _, g := range p.rollout.Groups {
 		if g.Rollout == nil || g.Rollout.Gate != release.PreRollout {
@@ -382,13 +382,13 @@ func (p *pair) checkMisled(next release.State) {
 			continue
 		}
 		if r := next.Groups[i].Row(g.Rollout.Release); r != nil && r.Decision == nil && (r.Status == release.Active || r.Status == release.Canary) {
-			p.fail("%s counted", m.what)
+			p.fail("%s, and their response counted", m.what)
 		}
 	}
 }
 
 // confirms reports whether a policy has confirmed a group or, if the group has no revision yet, the
-// group that serves. A policy that has never confirmed a revision blocks nothing.
+// group that is serving. A policy that has never confirmed a revision blocks nothing.
 func (p *pair) confirms(n *front, g *release.Group) bool {
 	for i := range p.rollout.Groups {
 		if x := &p.rollout.Groups[i]; g.TrafficRevision == 0 && x.Phase == release.Live && x.ActiveRow() != nil {
@@ -488,7 +488,7 @@ func (p *pair) plan(stop int) (did bool) {
 	writes := 0
 	ends := func() bool {
 		if writes++; writes == stop {
-			p.say("the manager ends")
+			p.say("the manager stops")
 			p.began = p.now
 		}
 		return writes == stop
@@ -521,7 +521,8 @@ func (p *pair) plan(stop int) (did bool) {
 	return did
 }
 
-// make returns a plan. If the API server rejects a stamp of the plan, it plans again with that fact.
+// make returns a plan. If the API server rejects a stamp of the plan, make plans again with that
+// fact.
 func (p *pair) make() (release.Observed, release.Result) {
 	clear(p.unstamped)
 	for {
@@ -711,8 +712,8 @@ func (n *front) noteDeleted() {
 	}
 }
 
-// deleteGateway deletes the Gateway. From then on nothing is served, even if the Gateway is created again, until it accepts
-// routes.
+// deleteGateway deletes the Gateway. From then on, nothing is served until the Gateway is created
+// again and accepts routes.
 func (n *front) deleteGateway() {
 	d := newPlanner(n.observed())
 	for route := range n.serves {
@@ -803,7 +804,7 @@ func (n *front) names() map[string]string {
 }
 
 // untaken reports whether another route has some of these hosts and the gateway has not accepted
-// it. Until then, the gateway may still serve the deleted route.
+// that route. If so, the gateway may still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -813,8 +814,8 @@ func (n *front) untaken(d *planner, hosts []string) bool {
 	return false
 }
 
-// noteNamed records the referenced releases when time passes or a gateway accepts routes. No client can observe a reference that
-// one reconcile adds and another one removes at the same moment.
+// noteNamed records the referenced releases when time passes or a gateway accepts routes. No client
+// can observe a reference that one reconcile adds and another one removes at the same moment.
 func (p *pair) noteNamed() {
 	for _, n := range p.nets {
 		for r := range n.names() {
@@ -871,7 +872,7 @@ func (p *pair) run(d time.Duration) {
 	doze, sequence := 10*time.Second, int64(0)
 	for i := 0; p.err == nil; i++ {
 		if i > 3000 {
-			p.fail("a user wants to be requeued again and again")
+			p.fail("the controllers are requeued again and again")
 			return
 		}
 		if p.settle(); !p.now.Before(end) {
@@ -925,7 +926,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	}
 }
 
-// deniedIn reports whether a version of a group is withdrawn.
+// deniedIn reports whether a version of a group is denied.
 func (p *pair) deniedIn(g *release.Group, version string) bool {
 	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
 }
@@ -939,8 +940,8 @@ func (p *pair) checkDenied(g *release.Group) {
 	}
 }
 
-// checkServed checks that after all controllers have done their work, no gateway routes to a denied
-// version that is not the active release of its group, unless no other release has pods.
+// checkServed checks that, after all controllers have done their work, no gateway routes to a
+// denied version that is not the active release of its group, unless no other release has pods.
 func (p *pair) checkServed() {
 	for i := range p.rollout.Groups {
 		g := &p.rollout.Groups[i]
@@ -967,7 +968,7 @@ func (p *pair) checkServed() {
 }
 
 // checkRetire checks that pods are deleted only after they have lost their traffic and the drain
-// delay is over, and that no pods of an active release with endpoints are deleted.
+// delay has passed, and that no pods of an active release with endpoints are deleted.
 func (p *pair) checkRetire(k *object, x release.Retire) {
 	what := fmt.Sprintf("%s to %d", x.Release, x.Replicas)
 	if x.Delete {
@@ -982,7 +983,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 			continue
 		}
 		if !x.Delete && x.Replicas > 0 && len(p.nets) == 0 && !slices.ContainsFunc(g.Releases, func(r release.Row) bool { return r.Routed }) {
-			continue // A group without routes splits its work by pods, which the simulation of the planner checks.
+			continue // A group without routes splits its work by pods. The planner's simulation checks this.
 		}
 		if x.Delete || k.ready > 0 && k.Available > 0 && !p.withholds(x.Release) {
 			p.fail("%s is active and has %d ready pods", what, k.ready)
@@ -998,7 +999,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 		}
 	}
 	if at, ok := p.named[x.Release]; ok && (x.Delete || x.Replicas == 0) && p.now.Sub(at) < 5*time.Second {
-		p.fail("%s %s after the last route", what, p.now.Sub(at))
+		p.fail("%s only %s after the last reference", what, p.now.Sub(at))
 	}
 }
 

@@ -49,14 +49,14 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	for range 3 {
 		w.pass()
 	}
-	want(t, "step by the previous", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
-	want(t, "step by the next", w.splitBy("apisix"), "1.0.0=50 1.1.0=50")
-	want(t, "revision before an answer", w.groupTraffic("1-x").Revision, 1)
+	want(t, "step in the previous route", w.splitBy("gateway"), "1.0.0=50 1.1.0=50")
+	want(t, "step in the next route", w.splitBy("apisix"), "1.0.0=50 1.1.0=50")
+	want(t, "revision before a response", w.groupTraffic("1-x").Revision, 1)
 	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	for range 3 {
 		w.pass()
 	}
-	want(t, "abort by the previous", w.splitBy("gateway"), "1.0.0=100")
+	want(t, "abort in the previous route", w.splitBy("gateway"), "1.0.0=100")
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 3)
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
@@ -72,19 +72,19 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.pass() // This reconcile writes the routes of both providers.
 	w.pass() // The Ingress counts as accepted, but the previous gateway has not reported yet.
-	want(t, "revision before the previous has answered", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision before the previous gateway has responded", w.groupTraffic("1-x").Revision, 1)
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
 	w.now = w.now.Add(31 * time.Second)
 	w.pass()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// TestPreviousOfARejectedGroupGoes checks that a rejected first release of a group is also removed from the routes of
-// the previous provider, regardless of whether the next provider has accepted its routes: nothing would ever replace
-// that route.
+// TestPreviousOfARejectedGroupGoes checks that a rejected first release of a group is also removed
+// from the routes of the previous provider, regardless of whether the next provider has accepted
+// its routes, because nothing would ever replace that route.
 func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	for _, answered := range []bool{false, true} {
-		t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
+		t.Run(fmt.Sprint("next provider accepted: ", answered), func(t *testing.T) {
 			w := newWorld(t, group("2-x", 1, "b 2.0.0 canary 100"), group("1-x", 1, "a 1.0.0 active 100"))
 			w.ready["a"], w.ready["b"] = 2, 2
 			w.settle()
@@ -105,9 +105,9 @@ func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	}
 }
 
-// TestPreviousOfARejectedVersionGoes checks that a version of a domain that was rolled back during a switch of
-// providers is also removed from the routes of the previous provider: nothing would replace that route, and the switch
-// would never end.
+// TestPreviousOfARejectedVersionGoes checks that, if the version of a domain is rolled back during
+// a provider switch, the version is also removed from the routes of the previous provider.
+// Otherwise, nothing would replace that route, and the switch would never end.
 func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 	for _, status := range []string{"error", "deprecated"} {
 		t.Run(status, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	w.goTo(&byNginx)
 	w.settle()
 	service := newPlanner(w.facts()).ReleaseService("b")
-	// The rollout state no longer contains the release while the previous route refers to
+	// The rollout state no longer contains the release, although the previous route still refers to
 	// it.
 	w.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	out := Plan(w.facts())
@@ -150,21 +150,21 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
 	w.settle()
 	want(t, "references afterwards", strings.Join(w.groupTraffic("1-x").References, " "), "a")
-	want(t, "its Service is there", w.services[service] != nil, false)
+	want(t, "its Service exists", w.services[service] != nil, false)
 }
 
-// TestDrainOfPrevious checks that the policy or, if it does not, the Microservice sets the drain
-// delay, and that the delay starts again with each switch.
+// TestDrainOfPrevious checks that the drain delay comes from the policy or, if the policy does not
+// set it, from the Microservice, and that the delay starts again with each switch.
 func TestDrainOfPrevious(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy, microservice v1alpha1.Duration
 		drain                time.Duration
 	}{
-		"nothing is specified":              {"", "", 30 * time.Second},
-		"by the Microservice":               {"", "90s", 90 * time.Second},
-		"by the policy":                     {"10m", "90s", 10 * time.Minute},
-		"default interval is not shortened": {"", "1s", 5 * time.Second},
-		"configured short interval":         {"1s", "90s", time.Second},
+		"nothing is specified":                  {"", "", 30 * time.Second},
+		"set by the Microservice":               {"", "90s", 90 * time.Second},
+		"set by the policy":                     {"10m", "90s", 10 * time.Minute},
+		"below the minimum in the Microservice": {"", "1s", 5 * time.Second},
+		"below the minimum in the policy":       {"1s", "90s", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byGateway)
@@ -193,10 +193,10 @@ func TestDrainOfPrevious(t *testing.T) {
 		w.now = w.now.Add(time.Hour) // The policy is not reconciled during this time.
 		w.goTo(&byGateway)
 		w.settle()
-		want(t, "routes half way back", w.routesBy(), "gateway ingress")
+		want(t, "routes halfway back", w.routesBy(), "gateway ingress")
 		w.goTo(&byAPISIX)
 		w.settle()
-		want(t, "routes of three", w.routesBy(), "apisix gateway ingress")
+		want(t, "routes of three providers", w.routesBy(), "apisix gateway ingress")
 		want(t, "from", strings.Join(w.policy.Status.ProviderSwitch.From, " "), "gateway ingress")
 		w.now = w.now.Add(30 * time.Second)
 		w.settle()
@@ -351,7 +351,7 @@ func TestHostTakenOutWithItsProvider(t *testing.T) {
 	want(t, "the host that stays", w.splitBy("gateway"), "1.0.0=90 1.1.0=10")
 }
 
-// TestGroupClosesDuringSwitch checks that the routes of a group that closes are deleted
+// TestGroupClosesDuringSwitch checks that the routes of a group that is closing are deleted
 // immediately, including those of a previous provider.
 func TestGroupClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
@@ -380,7 +380,7 @@ func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	g.Phase = v1alpha1.GroupClosing
 	w.rollout(group("2-x", 1, "c 2.0.0 pending 0"), g)
 	w.settle()
-	want(t, "routes of a group that closes", w.routesBy(), "")
+	want(t, "routes of a group that is closing", w.routesBy(), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
@@ -412,7 +412,7 @@ func TestPreviousIsNotChanged(t *testing.T) {
 		w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Timeouts = &byNginx, nil })
 		before := maps.Clone(w.routes)
 		w.pass()
-		want(t, "written immediately", mustJSON(w.routes), mustJSON(before))
+		want(t, "routes immediately after the switch", mustJSON(w.routes), mustJSON(before))
 		g := group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50")
 		w.rollout(g)
 		w.settle()
@@ -445,7 +445,7 @@ func TestPreviousIsNotChanged(t *testing.T) {
 		w.settle()
 		want(t, "objects of a canary", len(w.others), 2) // The annotation of the main Ingress contains the prefix.
 		want(t, "split", w.splitBy("ingress"), "1.0.0=50 1.1.0=50")
-		want(t, "annotation of another", main().Annotations["cert-manager.io/cluster-issuer"], "letsencrypt")
+		want(t, "annotation of another owner", main().Annotations["cert-manager.io/cluster-issuer"], "letsencrypt")
 		want(t, "TLS", main().Spec.TLS[0].SecretName, "tls")
 		want(t, "class", *main().Spec.IngressClassName, "nginx")
 	})
@@ -471,7 +471,7 @@ func TestPreviousIsRefused(t *testing.T) {
 	for _, route := range out.Previous {
 		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is full"))
 	}
-	out.Routes = nil // These routes are written already.
+	out.Routes = nil // These routes are already written.
 	now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: refused})
 	want(t, "references", strings.Join(Find(now.Groups, "1-x").References, " "), "a b")
 	for _, c := range now.Conditions {
@@ -535,8 +535,8 @@ func TestIngressChangesInPlace(t *testing.T) {
 	}
 }
 
-// TestPreviousServesUntilTheCertificateIsReady checks that a host with TLS is replaced when its
-// certificate exists.
+// TestPreviousServesUntilTheCertificateIsReady checks that the route of a host with TLS is replaced
+// only when the host's certificate exists.
 func TestPreviousServesUntilTheCertificateIsReady(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.uncertain = map[string]string{"shop-tls": "Issuing"}
@@ -551,5 +551,5 @@ func TestPreviousServesUntilTheCertificateIsReady(t *testing.T) {
 	want(t, "routes without the certificate", w.routesBy(), "gateway ingress")
 	w.uncertain = nil
 	w.settle()
-	want(t, "switching with it", w.switching(), "True Draining")
+	want(t, "switching with the certificate", w.switching(), "True Draining")
 }

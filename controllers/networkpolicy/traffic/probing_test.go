@@ -30,7 +30,7 @@ func (w *world) open() []providers.Probe {
 	return Probes(f, Plan(f), Applied{})
 }
 
-// ask sets the results of the present probes: correct responses if the gateway serves the routes,
+// ask sets the results of the current probes: correct responses if the gateway serves the routes,
 // otherwise responses for an earlier version.
 func (w *world) ask(serves bool) {
 	w.probed = maps.Clone(w.probed)
@@ -68,20 +68,20 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w.ask(false)
 	w.settle()
 	want(t, "revision, not served", w.groupTraffic("1-x").Revision, 1)
-	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
-	want(t, "references within the grace", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
+	want(t, "condition within the grace period", w.condition("Programmed"), "True Programmed")
+	want(t, "references within the grace period", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
-	want(t, "references after the grace", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
-	want(t, "condition after the grace", w.condition("Programmed"), "False ProbeUnanswered")
+	want(t, "references after the grace period", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+	want(t, "condition after the grace period", w.condition("Programmed"), "False ProbeUnanswered")
 	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
 	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier version of the route", "confirm to Status"} {
 		if message := w.groupTraffic("1-x").Message; !strings.Contains(message, part) {
 			t.Errorf("message %q, want %q", message, part)
 		}
 	}
-	want(t, "revision after the grace", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision after the grace period", w.groupTraffic("1-x").Revision, 1)
 
 	w.ask(true)
 	w.settle()
@@ -92,7 +92,7 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 
 // TestEachWriteHasItsOwnAnswer checks that a gateway that lags and serves earlier weights is not
 // mistaken for a gateway that serves the same weights again, and that an unchanged route is not
-// written again for a new answer.
+// written again to get a new response.
 func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -107,7 +107,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 				t.Fatalf("probes are %v, want one", ask)
 			}
 			if seen[ask[0].Answer] {
-				t.Errorf("result %q differs from the previous result", ask[0].Answer)
+				t.Errorf("result %q is expected again for another write", ask[0].Answer)
 			}
 			seen[ask[0].Answer] = true
 			before := w.writes
@@ -116,7 +116,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.settle()
 			if got := w.writes - before; got > 1 {
-				t.Errorf("%d writes after the answer, want that of the status alone", got)
+				t.Errorf("%d writes after the response, want only the status write", got)
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func TestProbesAfterARestart(t *testing.T) {
 	want(t, "condition", w.condition("Programmed"), "True Programmed")
 }
 
-// TestAnotherAddressIsProbed checks that an additional address of a Gateway must serve the routes
-// as well.
+// TestAnotherAddressIsProbed checks that an additional address of a Gateway must also serve the
+// routes.
 func TestAnotherAddressIsProbed(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -154,7 +154,7 @@ func TestAnotherAddressIsProbed(t *testing.T) {
 	w.settle()
 	w.gateways["infra/public"].Status.Addresses = append(w.gateways["infra/public"].Status.Addresses, gatewayv1.GatewayStatusAddress{Value: "2001:db8::1"})
 	w.pass()
-	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
+	want(t, "condition within the grace period", w.condition("Programmed"), "True Programmed")
 	want(t, "probes", len(w.open()), 2)
 	w.ask(false)
 	w.now = w.now.Add(providers.Grace + time.Second)
@@ -186,10 +186,10 @@ func TestReplacementServesBeforeTheOldRouteIsDeleted(t *testing.T) {
 	old := slices.Collect(maps.Keys(w.routes))[0]
 	w.policy.Spec.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "GET"}} // The matches require a route with another name.
 	w.settle()
-	want(t, "old route, while the new one is accepted only", w.routes[old] != nil, true)
+	want(t, "old route, while the new route is only accepted", w.routes[old] != nil, true)
 	w.ask(true)
 	w.settle()
-	want(t, "old route, when the new one serves", w.routes[old] != nil, false)
+	want(t, "old route, when the new route serves", w.routes[old] != nil, false)
 }
 
 // TestBackToStatus checks that, without probes, the rule for probes is removed and no probe is

@@ -36,8 +36,8 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 	return r.removedVerdict(written, prev)
 }
 
-// leavingVerdict reports why the objects of a group that ends still exist: no other route has the
-// hosts of its routes, or the objects are being deleted.
+// leavingVerdict reports why the objects of a group that is ending still exist: its routes cannot
+// be replaced yet, or the objects are being deleted.
 func (r *reporter) leavingVerdict(slug string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		route := r.Live[name]
@@ -59,8 +59,8 @@ func (r *reporter) leavingVerdict(slug string) verdict {
 	return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 }
 
-// removedVerdict reports whether the releases to which objects of a group no longer refer get no
-// traffic: the routes that moved to another group must be accepted first.
+// removedVerdict reports whether no traffic reaches the releases to which the objects of a group no
+// longer refer: the routes that moved to another group must be accepted first.
 func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
 	left := difference(prev.References, written)
 	if len(left) == 0 {
@@ -69,7 +69,7 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen returns why the endpoints of a release of a group are not known, or nil if they are known.
+// unseen returns why the endpoints of a group's release are not known, or nil if they are known.
 // The Service of the release may not have existed when this reconcile began, or its EndpointSlices
 // may not exist yet.
 func (r *reporter) unseen(g *groupDecision, release string) *verdict {
@@ -147,7 +147,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 }
 
 // sharedVerdict reports whether the routes that move between groups no longer route to their
-// previous releases. These count as referenced until the move is accepted.
+// previous releases. These releases count as referenced until the move is accepted.
 func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.Routes {
 		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.routedTo(route, left) {
@@ -170,9 +170,9 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 	return r.unwantedVerdict(left)
 }
 
-// unwantedVerdict reports whether routes without a row, which stay until other routes have replaced them,
-// no longer route to these releases. A route whose last change its gateway has not accepted may still route
-// to its previous releases.
+// unwantedVerdict reports whether routes without a row, which stay until other routes have replaced
+// them, no longer route to these releases. If the gateway has not accepted a route's last change,
+// the route may still route to its previous releases.
 func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]
@@ -182,7 +182,7 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 		}
 		if live.User {
 			if slices.ContainsFunc(backendsOf(r.Policy.Status.Routes, name), func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) }) {
-				return verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: ReasonPending, Message: fmt.Sprintf("the restored rules of %s are not accepted yet by all of its Gateways", ObjectName(live.Objects[0]))}
+				return verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: ReasonPending, Message: fmt.Sprintf("not all Gateways of %s have accepted the restored rules yet", ObjectName(live.Objects[0]))}
 			}
 			continue
 		}
@@ -228,7 +228,7 @@ func (r *reporter) previousVerdict(name string) verdict {
 }
 
 // inGrace reports whether the routes of a group were written so recently that a missing response is
-// not a fault yet. It requests a reconcile at the end of that time.
+// not a fault yet. It requests a reconcile at the end of the grace period.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {
@@ -242,8 +242,8 @@ func (r *reporter) inGrace(g *groupDecision) bool {
 	return r.fresh(at)
 }
 
-// mayRoute reports whether a gateway is known to have routed to a release with a route whose last
-// change it has not accepted yet.
+// mayRoute reports whether a gateway is known to have routed to a release through a route whose
+// last change the gateway has not accepted yet.
 func (r *reporter) mayRoute(release string) bool {
 	return slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool {
 		return !r.routeState(route).Accepted && r.routedTo(route, []string{release})

@@ -35,8 +35,9 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	})
 }
 
-// playTheSame makes a run without its own seed run the same histories each time: a test that gates a change must not
-// fail randomly. "make sim-policies" runs other histories, and docs/design/findings.md lists their open findings.
+// playTheSame makes a run without its own seed play the same histories each time: a test that gates
+// a change must not fail randomly. "make sim-policies" runs other histories, and
+// docs/design/findings.md lists their open findings.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
 	if seed.String() != "0" {
@@ -54,7 +55,7 @@ type history struct {
 	revision map[string]int64
 	// last is the number of the last kind of event.
 	last int
-	// served contains the releases to which the gateway routes, by name of the route, as of its
+	// served contains the releases to which the gateway routes, by route name, as of the gateway's
 	// last update. The routes may have changed since.
 	served map[string][]string
 }
@@ -120,7 +121,7 @@ func (h history) play() {
 	h.nothingSharedRemains()
 }
 
-// nothingSharedRemains checks that in a stable state only the listeners and certificates of
+// nothingSharedRemains checks that, in a stable state, only the listeners and certificates of
 // existing routes exist, unless a live route is kept because nothing replaces it.
 func (h history) nothingSharedRemains() {
 	f := h.w.facts()
@@ -155,8 +156,8 @@ func (h history) listenersExist() {
 	}
 }
 
-// onlyGatewaysListen removes listeners if the provider is not the Gateway, as the validation of the
-// definition requires.
+// onlyGatewaysListen removes listeners if the provider is not the Gateway, as the CRD validation
+// requires.
 func (h history) onlyGatewaysListen() {
 	if p := h.w.policy.Spec.Provider; p == nil || p.Gateway == nil {
 		h.w.policy.Spec.Listeners = nil
@@ -240,7 +241,7 @@ func (h history) domains() []v1alpha1.Domain {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
 }
 
-// tls returns TLS settings of a domain that the definition allows for the current provider.
+// tls returns TLS settings of a domain that the CRD allows for the current provider.
 func (h history) tls() *v1alpha1.DomainTLS {
 	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
 		return nil
@@ -258,7 +259,7 @@ func (h history) tls() *v1alpha1.DomainTLS {
 	return t
 }
 
-// fitTLS adapts the TLS settings to a new provider, as the validation of the definition requires.
+// fitTLS adapts the TLS settings to a new provider, as the CRD validation requires.
 func (h history) fitTLS() {
 	domains := slices.Clone(h.w.policy.Spec.Domains)
 	for i := range domains {
@@ -375,8 +376,8 @@ func (h history) nothingIsWithheldBefore(now v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// noWeightWithoutEndpoint checks that no release without a ready endpoint has a weight while an
-// eligible release of the group has a ready endpoint, and that other releases have no weight then.
+// noWeightWithoutEndpoint checks that, while an eligible release of a group has a ready endpoint,
+// only eligible releases with a ready endpoint have a weight.
 func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 	for _, g := range out.groups {
 		serves := false
@@ -407,8 +408,9 @@ func (h history) hostsAreObserved(f *Observed, out *Decision) {
 	}
 }
 
-// canariesAreCanaries checks that a domain of the canary routes to a canary that has a ready endpoint, the newer
-// group first. Otherwise it routes as the weights of the group, if this is allowed.
+// canariesAreCanaries checks that a canary domain routes to a canary that has a ready endpoint,
+// with precedence for the newer group. If there is no such canary, the domain follows the weights
+// of the group, if this is allowed.
 func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	for _, route := range out.Routes {
 		r := route.rows[0]
@@ -439,10 +441,10 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 	return ""
 }
 
-// bothRouteToTheSame checks that the routes of a previous provider target the same releases as the routes of the
-// current provider, as far as both providers can: an Ingress without canary annotations routes to one release.
-// The same applies to routes that wait for their replacement by another route of the same provider, except that
-// they do not start a move to a newer group.
+// bothRouteToTheSame checks that the routes of a previous provider target the same releases as the
+// routes of the current provider, as far as both providers support this: an Ingress without canary
+// annotations routes to one release. The same applies to routes that wait for their replacement by
+// another route of the same provider, except that they do not start a move to a newer group.
 func (h history) bothRouteToTheSame(out *Decision) {
 	d := newPlanner(h.w.facts())
 	for _, previous := range out.Previous {
@@ -495,7 +497,7 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 }
 
 // nothingRemains checks that no route of another provider exists after the current provider serves
-// everything and the drain delay is over.
+// everything and the drain delay has passed.
 func (h history) nothingRemains() {
 	h.w.now = h.w.now.Add(time.Hour)
 	h.w.settle()
@@ -570,7 +572,7 @@ func picture(d *Decision) string {
 	return text
 }
 
-// noGroupIsStuck checks that in a stable state with a gateway that accepts routes, each group is
+// noGroupIsStuck checks that, in a stable state with a gateway that accepts routes, each group is
 // confirmed or reports why not.
 func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {

@@ -58,7 +58,7 @@ func TestMissingKindIsReportedAndBlocksNothingElse(t *testing.T) {
 			w.lacks = nil
 			w.settle()
 			got, message = reason()
-			want(t, "reason once it is there ("+message+")", got, "")
+			want(t, "reason once the kind exists ("+message+")", got, "")
 			want(t, "ready", w.condition("Ready"), "True Programmed")
 		})
 	}
@@ -116,8 +116,8 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 }
 
-// TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted checks that after a change to a port's
-// protocol the previous route is deleted when the new route is accepted.
+// TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted checks that, after a change to a port's
+// protocol, the previous route is deleted only when the new route is accepted.
 func TestProtocolChangeKeepsTheRouteUntilTheNewRouteIsAccepted(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Ports = w.policy.Spec.Ports[:1]
@@ -194,7 +194,7 @@ func TestADomainMayHaveItsOwnParents(t *testing.T) {
 	now := w.settle()
 	want(t, "the field is named", strings.HasPrefix(now.Domains[1].Message, "spec.domains[1].parentRefs[0]: "), true)
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
-	want(t, "the other one", now.Domains[0].Programmed, true)
+	want(t, "the other domain", now.Domains[0].Programmed, true)
 }
 
 func TestMatchesThatAProtocolDoesNotHave(t *testing.T) {
@@ -280,12 +280,12 @@ func TestAddressAffinityIsSetOnServices(t *testing.T) {
 	want(t, "affinity", fmt.Sprint(s.SessionAffinity, *s.SessionAffinityConfig.ClientIP.TimeoutSeconds), "ClientIP10800")
 	w.policy.Spec.SessionAffinity = nil
 	w.settle()
-	want(t, "previous affinity", string(w.services["shop"].Spec.SessionAffinity), "")
+	want(t, "affinity after its removal", string(w.services["shop"].Spec.SessionAffinity), "")
 }
 
 // TestManyHostsAreSpread checks, for any number and order of hosts, that no route exceeds the
-// maximum number of hosts, that each host is in one route, and that the same input has the same
-// routes.
+// maximum number of hosts, that each host is in one route, and that the same input results in the
+// same routes.
 func TestManyHostsAreSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 64).Draw(t, "hosts")
@@ -337,7 +337,7 @@ func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w.settle()
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "group while the newer one has no endpoint", w.policy.Status.Listeners[0].Group, "1-x")
+	want(t, "group while the newer group has no endpoint", w.policy.Status.Listeners[0].Group, "1-x")
 	want(t, "condition", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
 	w.ready["c"] = 1
 	w.settle()

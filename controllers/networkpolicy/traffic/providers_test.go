@@ -46,11 +46,11 @@ func TestClassWithoutWeights(t *testing.T) {
 		unready  string
 		split    string
 	}{
-		"a canary":                  {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
-		"a canary with all traffic": {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
-		"a promotion":               {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
-		"the active is unready":     {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // The canary replaces the active release.
-		"the next is unready":       {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
+		"a canary":                      {[]string{"b 1.1.0 canary 10", "a 1.0.0 active 90"}, "", "1.0.0=100"},
+		"a canary with all traffic":     {[]string{"b 1.1.0 canary 100", "a 1.0.0 active 0"}, "", "1.0.0=100"},
+		"a promotion":                   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "", "1.1.0=100"},
+		"the active release is unready": {[]string{"b 1.1.0 canary 50", "a 1.0.0 active 50"}, "a", "1.1.0=100"}, // The canary replaces the active release.
+		"the next release is unready":   {[]string{"b 1.1.0 active 100", "a 1.0.0 deprecated 0"}, "b", "1.0.0=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := routedBy(t, byPlain)
@@ -96,7 +96,7 @@ func TestProviderKindMissing(t *testing.T) {
 	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
 	want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
-	want(t, "why", w.groupTraffic("1-x").Reason, providers.ReasonProviderAPIMissing)
+	want(t, "reason", w.groupTraffic("1-x").Reason, providers.ReasonProviderAPIMissing)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, providers.ReasonProviderAPIMissing)
 	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
 		t.Errorf("message: %s", m)
@@ -135,9 +135,9 @@ func TestProviderCannotExpress(t *testing.T) {
 	})
 	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
-	want(t, "split of the other", w.splitOf("other.example.com"), "1.0.0=50 1.1.0=50")
+	want(t, "split of the other domain", w.splitOf("other.example.com"), "1.0.0=50 1.1.0=50")
 	want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
-	want(t, "why", w.groupTraffic("1-x").Reason, ReasonNotSupported)
+	want(t, "reason", w.groupTraffic("1-x").Reason, ReasonNotSupported)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)

@@ -16,7 +16,7 @@ const (
 )
 
 const (
-	// defaultDrain is the drain delay of a Microservice that sets none.
+	// defaultDrain is the drain delay of a Microservice that does not set one.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
 	// sets a delay: a gateway accepts a route before it serves the route.
@@ -93,8 +93,8 @@ func (d *Decision) unreplaced(message string) {
 	}
 }
 
-// replacedByServices checks the Services of groups that have routes, if the policy no longer has a
-// provider with routes: callers use only these Services from now on.
+// replacedByServices checks the Services of groups that still have routes although the policy's
+// provider writes no routes. From now on, callers use only these Services.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
 		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {
@@ -105,8 +105,9 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy returns the rows for the hosts that a live route of a previous provider serves, regardless of their paths. Rows without a
-// target are excluded, because no route of the current provider would ever replace the live route.
+// wantedBy returns the rows for the hosts that a live route of a previous provider serves,
+// regardless of their paths. Rows without a target are excluded, because no route of the current
+// provider would ever replace the live route.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
@@ -154,14 +155,14 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 	return out
 }
 
-// drained reports whether routes of previous providers may be deleted: the current provider has
-// served everything that they serve for the drain delay.
+// drained reports whether routes of previous providers may be deleted: for at least the drain
+// delay, the current provider has served everything that they serve.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was written for the current provider, so that the
+// sameProvider reports whether the last report was written for the current provider. If so, the
 // times in the report belong to this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()

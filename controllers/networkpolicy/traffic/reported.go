@@ -80,11 +80,11 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	return nil
 }
 
-// knownBackends returns the backends to which a gateway routes the requests of a row, if known. If a
-// gateway accepted the current content of the live route, these are the backends of that route, even if
-// the Gateway was deleted since. Otherwise they are the backends in the last report of the row. If the
-// last report does not contain the row although its route exists, the row was edited: then they are the
-// backends of all rows in the report that no longer exist.
+// knownBackends returns the backends to which a gateway routes the requests of a row, if known. If
+// a gateway accepted the current content of the live route, these are the backends of that route,
+// even if the Gateway has since been deleted. Otherwise, they are the backends in the last report
+// of the row. If the last report does not contain the row although its route exists, the row was
+// edited, and they are the backends of all rows in the report that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
@@ -110,7 +110,7 @@ func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.Domai
 	return out
 }
 
-// backends returns the releases to which Services of a route route. A release that receives only
+// backends returns the releases to which a route's Services route. A release that receives only
 // matched or mirrored requests has no weight.
 func (r *reporter) backends(services []string, weights map[string]int) (out []v1alpha1.DomainBackend) {
 	for _, service := range slices.Compact(slices.Sorted(slices.Values(services))) {
@@ -129,7 +129,8 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	})
 }
 
-// tests returns, by name, whether a route routes only to the release that PreRollout hooks test.
+// tests returns, by route name, whether the route routes only to the group's release that
+// PreRollout hooks test.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
@@ -143,7 +144,7 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 // it is written in this reconcile.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
-// writtenBut returns the result of written without some routes.
+// writtenBut is like written, but ignores the given routes.
 func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	var out []string
 	add := func(release, fallback string) {
@@ -181,8 +182,9 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	}
 	for _, s := range r.out.Services {
 		// Rejected objects are included. A write that failed temporarily may have been applied
-		// nevertheless, and the releases that [Reserve] adds before the write must stay after it:
-		// otherwise the two would overwrite each other endlessly.
+		// nevertheless, and the releases that [Reserve] adds to the status before the write must
+		// stay in it after the write. Otherwise, the two status updates would overwrite each other
+		// endlessly.
 		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
 		}
@@ -208,9 +210,9 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// probedSince returns the time from which the addresses that have not responded have been probed, or zero.
-// Addresses that are new to this reconcile are probed from now on, so that a manager that was just
-// started does not report an address that it has never probed as unresponsive.
+// probedSince returns the time since which the unresponsive addresses have been probed, or zero.
+// For an address that has never been probed, this is the current time, so that a manager that has
+// just started does not report the address as unresponsive.
 func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	var since time.Time
 	for _, p := range r.probesOf(route) {
@@ -235,7 +237,7 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// requeueAt requests a reconcile at a time, and reports whether that is in the future.
+// requeueAt requests a reconcile at a time, and reports whether that time is in the future.
 func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestRestoreWithoutStatuses checks that after a restore of a namespace without statuses the previously active release is active
-// (rule 31).
+// TestRestoreWithoutStatuses checks that, after a restore of a namespace without statuses, the
+// previously active release is active (rule 31).
 func TestRestoreWithoutStatuses(t *testing.T) {
 	restored(t, "three versions", "1.1.0", func(p *pair) {
 		p.spec.MinimumAvailable = 3
@@ -47,12 +47,12 @@ func TestRestoreDuringARollout(t *testing.T) {
 			p.spec.Pins = []release.Pin{{Group: "1.x", Version: "1.0.0"}}
 			p.run(time.Hour)
 		}},
-		"one replica, which is also that of what is retained": {"1.1.0", func(p *pair) {
+		"one replica, also for retained releases": {"1.1.0", func(p *pair) {
 			p.spec.Replicas, p.spec.Standby, p.spec.MinimumAvailable = 1, 1, 3
 			p.push("1.1.0")
 			p.run(2 * time.Hour)
 		}},
-		"standby full": {"1.1.0", func(p *pair) {
+		"full standby": {"1.1.0", func(p *pair) {
 			p.spec.StandbyFull, p.spec.MinimumAvailable = true, 3
 			p.push("1.1.0")
 			p.run(2 * time.Hour)
@@ -62,8 +62,9 @@ func TestRestoreDuringARollout(t *testing.T) {
 	}
 }
 
-// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks that the previously active
-// version is active again, regardless of which controller reconciles first.
+// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks
+// that the previously active version is active again, regardless of which controller reconciles
+// first.
 func restored(t *testing.T, name, want string, play func(p *pair)) {
 	for _, releases := range []bool{false, true} {
 		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
@@ -99,8 +100,9 @@ func restored(t *testing.T, name, want string, play func(p *pair)) {
 	}
 }
 
-// TestLastObjectOfAnEndedGroupDeleted ends all groups and deletes the last object of a group, so that the group is removed
-// before its routes. The routes are deleted with the groups that end, and retain none of them.
+// TestLastObjectOfAnEndedGroupDeleted ends all groups and deletes the last object of a group, so
+// that the group is removed before its routes. The routes are deleted with the groups that are
+// ending, and retain none of these groups.
 func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
@@ -123,8 +125,9 @@ func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	}
 }
 
-// TestDomainOfACanaryInAGroupThatIsGone ends the only group during a canary and deletes all of its objects. Its routes stay until
-// another group serves, and the status of the canary's domain reports the release that the gateway serves.
+// TestDomainOfACanaryInAGroupThatIsGone ends the only group during a canary and deletes all of its
+// objects. Its routes stay until another group serves, and the status of the canary domain reports
+// the release that the gateway serves.
 func TestDomainOfACanaryInAGroupThatIsGone(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
@@ -139,7 +142,7 @@ func TestDomainOfACanaryInAGroupThatIsGone(t *testing.T) {
 	p.spec.Ended = []string{"1.x"}
 	clear(p.objects)
 	p.endpoints()
-	p.pass("shop", 0) // The canary's domain falls back to the split of the group.
+	p.pass("shop", 0) // The canary domain falls back to the split of the group.
 	p.run(time.Hour)
 	for _, d := range p.nets["shop"].policy.Status.Domains {
 		if len(d.Backends) != 2 || d.Backends[0].Weight+d.Backends[1].Weight != 100 || d.Backends[0].Version != "1.0.0" || d.Backends[1].Version != "1.1.0" {

@@ -10,7 +10,8 @@ import (
 )
 
 // currentGroup returns the slug of the group to which a live route routes the host of a shared
-// domain. If the host itself depends on the group, the last report decides.
+// domain. If the host itself depends on the group, the first group whose host has a live route
+// decides.
 func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
@@ -48,7 +49,7 @@ type RouteKey struct {
 	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
 	// matches distinguishes canaryMatches, and parents distinguishes parents of single domains;
-	// empty for none.
+	// both are empty if there are none.
 	matches, parents string
 	// provider is the name of the provider, or empty for the gateway provider: objects of two
 	// providers must not have the same name when a policy switches between them.
@@ -80,7 +81,7 @@ func keyOf(r *Row) RouteKey {
 	return key.plain()
 }
 
-// listenerKey returns the key of the route of a listener.
+// listenerKey returns the key of a listener's route.
 func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
 	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
 }
@@ -124,7 +125,7 @@ func (d *planner) serves(route *providers.Live, r *Row) bool {
 	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
 }
 
-// placed returns the index of the live route of the key that has the host, or -1.
+// placed returns the index of the key's live route that has the host, or -1.
 func (d *planner) placed(key RouteKey, host string) int {
 	for i := range maxRows / providers.MaxHostnames {
 		name := key.Name(d.Policy.Name, i)

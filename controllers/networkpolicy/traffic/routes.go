@@ -58,7 +58,7 @@ func (d *planner) addRoutes(out *Decision) {
 	})
 }
 
-// splitOf returns the split of the route of a row.
+// splitOf returns the split of a row's route.
 func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecision) *groupDecision {
 	if r.newer != nil && !r.canary {
 		return out.moves[move{r.group.Slug, r.newer.Slug}]
@@ -184,7 +184,8 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 }
 
 // carriesSame reports whether a live route routes to the same releases with the same weights. A
-// route between two groups must not keep the stamp of another state of either group.
+// route that splits traffic between two groups must not keep the stamp of another state of either
+// group.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {
@@ -199,9 +200,9 @@ func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
 
-// routeStamp returns the stamp of an existing route. A route that keeps its previous content does
-// not have the current revision, a route that waits for endpoints does not have it yet, and a route
-// for a version has every revision.
+// routeStamp returns the stamp of an existing route. The route keeps its previous stamp if it keeps
+// its previous content, if it waits for endpoints, or if it routes to a version, which does not
+// depend on revisions.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
@@ -216,7 +217,7 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 // WeightsAlone returns the live objects of a route with only the weights and the removed hosts of
 // the decided route, or none if nothing changes. They are written if the API server rejects the
 // rest of the decision: an error in a filter must not keep traffic on a release that has no pods,
-// or that was aborted.
+// or on a canary that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {

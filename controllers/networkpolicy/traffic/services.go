@@ -18,9 +18,9 @@ import (
 type verdict = providers.Verdict
 
 // followVerdict reports whether a Service that follows a group routes to its active release (rule
-// 36): its EndpointSlices contain only endpoints of the release, at least one of which is ready. If
-// the release itself has no ready endpoint, the release is withheld: waiting for an endpoint would
-// block the release that fixes it.
+// 36): the Service's EndpointSlices contain only endpoints of the release, at least one of which is
+// ready. If the release itself has no ready endpoint, the release is withheld: waiting for an
+// endpoint would block the release that fixes it.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
@@ -78,9 +78,9 @@ func (d *planner) addServices(out *Decision) {
 // groupOfAll is the slug of the group of all releases if versions are not grouped.
 const groupOfAll = "release"
 
-// alone reports whether the Service of the policy is the only Service that follows a group. It is
-// if versions are not grouped and there is no other group, because a second Service would always
-// select the same pods. An existing second Service stays.
+// alone reports whether the Service of the policy is the only Service that follows a group. This is
+// the case if versions are not grouped and there is no other group, because a second Service would
+// always select the same pods. An existing second Service stays.
 func (d *planner) alone(g *v1alpha1.ReleaseGroup) bool {
 	return g.Slug == groupOfAll && len(d.rollout.groups) == 1 && AdoptedName(d.Policy) != d.Policy.Name && d.service(resources.GroupServiceName(d.Policy.Name, g.Slug)) == nil
 }
@@ -123,10 +123,10 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, RolloutState: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }
 
-// addAdopted decides about the Service that the policy adopts. First the Service is labeled, so
+// addAdopted decides about the Service that the policy adopts. First, the Service is labeled, so
 // that its EndpointSlices are visible. Its selector changes when the active release of the newest
-// group that serves has at least as many ready endpoints as the Service. From then on it follows
-// this group like the Service of the policy.
+// group that serves has at least as many ready endpoints as the Service. From then on, it follows
+// this group, as the Service of the policy does.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
 	if name == "" {
@@ -196,7 +196,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
-	// Pods of releases can have the labels that the Service selects. They are not previous pods.
+	// Release pods can have the labels that the Service selects. They do not count as previous pods.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {

@@ -32,7 +32,7 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 		"nothing yet":                      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
 		"an object is written":             {3 * time.Second, status{}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
 		"confirmed":                        {3 * time.Second, status{}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
-		"a user must do something":         {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
+		"a user must act":                  {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
 		"ready":                            {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
 		"the previous status is not empty": {3 * time.Second, status{Provider: "gateway"}, status{Conditions: conditions("Reconciling")}, 0},
 		"no result after ten seconds":      {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
@@ -49,15 +49,16 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 	}
 }
 
-// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step of the first rollout, for at most half a
-// minute. Each step takes a while, especially if many services are created at the same time.
+// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step
+// of the first rollout, for at most half a minute. Each step takes a while, especially if many
+// services are created at the same time.
 func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
-		"beyond that time":                       {12 * time.Second, 10 * time.Second, 0},
+		"after that time":                        {12 * time.Second, 10 * time.Second, 0},
 		"progress before the policy was created": {4 * time.Second, time.Hour, 6 * time.Second},
 		"at most half a minute":                  {28 * time.Second, time.Second, 2 * time.Second},
-		"progress that is over":                  {30 * time.Second, time.Second, 0},
+		"after half a minute":                    {30 * time.Second, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 pending 0"))
@@ -69,8 +70,9 @@ func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	}
 }
 
-// TestServicesOfTheOnlyGroup checks that if versions are not grouped, only the policy's own Service
-// follows the active release until there is another group, and that another existing Service stays.
+// TestServicesOfTheOnlyGroup checks that, if versions are not grouped, only the policy's own
+// Service follows the active release until there is another group, and that another existing
+// Service stays.
 func TestServicesOfTheOnlyGroup(t *testing.T) {
 	names := func(w *world) (following []string) {
 		for name, s := range w.services {
@@ -96,7 +98,7 @@ func TestServicesOfTheOnlyGroup(t *testing.T) {
 	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
 	want(t, "active after an upgrade", w.groupTraffic("release").Active, "b")
-	want(t, "confirmed after it", w.groupTraffic("release").Revision, 2)
+	want(t, "confirmed after an upgrade", w.groupTraffic("release").Revision, 2)
 	want(t, "selected", w.services["shop"].Spec.Selector[v1alpha1.LabelRelease], "b")
 
 	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), group("2-x", 3, "p 2.0.0 active 100"))

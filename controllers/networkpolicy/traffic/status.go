@@ -65,8 +65,9 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 	return now, more
 }
 
-// silence is the time for which the first status of a new policy may be delayed after its creation, or after the last progress of
-// its Microservice, while the status only reports progress. maxSilence is the limit of that time after the creation of the policy.
+// silence is the time for which the first status of a new policy may be delayed after the policy's
+// creation, or after the last progress of its Microservice, while the status reports only progress.
+// maxSilence limits that time, measured from the policy's creation.
 const (
 	silence    = 10 * time.Second
 	maxSilence = 30 * time.Second
@@ -83,7 +84,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 		return 0 // The status has been written before, and must remain true.
 	}
 	created := f.Policy.CreationTimestamp.Time
-	if f.Now.Before(created) { // The clocks of server and manager differ.
+	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
 	end := created.Add(silence)
@@ -118,7 +119,7 @@ func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.Adopt
 	return out
 }
 
-// providerSwitch returns the progress of a switch of providers.
+// providerSwitch returns the progress of a provider switch.
 func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.ProviderSwitch {
 	var now v1alpha1.ProviderSwitch
 	for _, name := range r.previousRoutes() {
@@ -141,7 +142,7 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 }
 
 // Unsettled returns a message about a part of a decision that routes to releases that are not
-// active, or is not confirmed, or "" if there is none.
+// active, or that is not confirmed yet. It returns "" if there is no such part.
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	for _, g := range out.groups {

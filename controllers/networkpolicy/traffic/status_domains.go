@@ -266,8 +266,8 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// foremost returns the domain of status.url: the first programmed domain that routes to a group
-// with an active release, so that the URL does not change to a group that is being tested;
+// foremost returns the domain whose URL is status.url: the first programmed domain that routes to a
+// group with an active release, so that the URL does not change to a group that is being tested;
 // otherwise the first programmed domain, or nil.
 func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
@@ -288,8 +288,8 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 const splitParts = 3
 
 // split returns the known split of each host, beginning with the foremost domain. Hosts with the
-// same split are combined. The host is included if splits differ. The result does not change while
-// a write is in progress.
+// same split are combined. The result includes hosts only if the splits differ. The result does not
+// change while a write is in progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {
@@ -368,7 +368,7 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 }
 
 // callers returns the text that identifies a row for its callers: the host with its path, the name
-// of the listener, or a host or the name of the user-managed route.
+// of the listener, or, for a user-managed route, its first host or its name.
 func (r *reporter) callers(row *Row) string {
 	switch {
 	case row.listener != "":

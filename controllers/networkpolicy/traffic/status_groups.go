@@ -13,10 +13,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// groupReports returns the reports of all groups of the rollout state, and of other groups that
-// live objects still have. While no group is known, because the rollout state was lost, all
-// previous reports stay: a gateway may still route to releases to which a route referred before it
-// moved to another group.
+// groupReports returns the reports of all groups of the rollout state, and of other groups to which
+// live objects still belong. While no group is known, because the rollout state was lost, all
+// previous reports stay: a gateway may still route to releases to which a route referred before the
+// route moved to another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
@@ -45,8 +45,9 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	return out
 }
 
-// selectedOf returns the release that the Service of a group selects, or "". It is called for a group that the rollout state
-// does not contain: the release was active before the rollout state was lost.
+// selectedOf returns the release that the Service of a group selects, or "". It is called for a
+// group that the rollout state does not contain: the release was active before the rollout state
+// was lost.
 func (r *reporter) selectedOf(slug string) string {
 	if selected := r.Selected(resources.GroupServiceName(r.Policy.Name, slug)); selected != "" || slug != groupOfAll {
 		return selected
@@ -86,8 +87,8 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(g, release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
 		// No gateway has accepted these routes for this revision in time. The references are the
-		// releases that are written now, and the releases to which a gateway is known to have routed
-		// before. Otherwise the references would retain the pods of one release after another.
+		// releases that are written now, and the releases to which a gateway is known to have
+		// routed before. Otherwise, the references would retain the pods of more and more releases.
 		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
 	}
 	out.Unrouted = out.Revision > 0 && r.unrouted(g)
@@ -106,8 +107,8 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 }
 
 // serves reports whether the rollout state gives traffic to all releases to which a group's objects
-// refer and prev does not. Then the report of these releases can wait for the confirmation: none of
-// them is removed before a later revision, without them, is confirmed.
+// now refer but prev does not. If so, the report of these releases can wait for the confirmation:
+// none of them is removed before a later revision, without them, is confirmed.
 func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	unserved := func(name string) bool {
 		return !slices.ContainsFunc(g.Releases, func(row v1alpha1.Release) bool {
@@ -117,8 +118,8 @@ func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	return !slices.ContainsFunc(now.References, unserved) && (now.Active == prev.Active || prev.Active != "" && !unserved(now.Active))
 }
 
-// unrouted reports whether a group has domains, listeners or routes and none of them is programmed
-// for a reason that does not depend on its releases.
+// unrouted reports whether a group has domains, listeners or routes, but none of them is
+// programmed, for a reason that does not depend on the group's releases.
 func (r *reporter) unrouted(g *groupDecision) bool {
 	if g.reason != "" || g.absent {
 		return false
@@ -155,8 +156,8 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary reports whether a row belongs to the canary of a group: the group to which the row
-// routes or, while domains are moving to a newer group, the newer group. A row with an error
+// ofCanary reports whether a row belongs to the canary of a group. This is the group to which the
+// row routes or, while domains are moving to a newer group, that newer group. A row with an error
 // belongs to no group.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
@@ -167,8 +168,8 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 }
 
 // mayMove reports whether canary domains that belong to group holder will route to a newer group
-// when hooks test its release, which has no ready endpoint yet. Before that, hooks would reach the
-// older release.
+// when hooks test that group's release, which has no ready endpoint yet. Until then, hooks would
+// reach the older release.
 func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
 	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false

@@ -16,7 +16,7 @@ import (
 
 const newestHost = "shop.example.com"
 
-// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight of the domains
+// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight in the domains
 // of the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -43,12 +43,12 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	w.settle()
 	want(t, "in place", slices.Contains(SortedKeys(w.routes), name[0]), true)
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
-	want(t, "the older group too", w.groupTraffic("1-x").Revision, 1)
+	want(t, "the older group stays confirmed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "2.0.0=100")
 	want(t, "its own Service", w.facts().Selected("shop-2-x"), "b")
 	want(t, "the policy's Service", w.facts().Selected("shop"), "a")
-	want(t, "where they route", w.groupTraffic("1-x").Newest, true)
-	want(t, "where they do not", w.groupTraffic("2-x").Newest, false)
+	want(t, "the domains route to the older group", w.groupTraffic("1-x").Newest, true)
+	want(t, "the domains route to the newer group", w.groupTraffic("2-x").Newest, false)
 	want(t, "mode", w.groupTraffic("2-x").Split, v1alpha1.SplitWeighted)
 	want(t, "shared", w.condition("DomainShared"), "")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
@@ -57,8 +57,8 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	w.rollout(group("2-x", 4, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "promoted", w.split(newestHost), "2.0.0=100")
-	want(t, "confirmed at last", w.groupTraffic("2-x").Revision, 4)
-	want(t, "where they route now", w.groupTraffic("2-x").Newest, true)
+	want(t, "confirmed after the promotion", w.groupTraffic("2-x").Revision, 4)
+	want(t, "the domains route to the newer group", w.groupTraffic("2-x").Newest, true)
 	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
 }
 
@@ -77,14 +77,15 @@ func TestNewestDomainReturns(t *testing.T) {
 	want(t, "not before it is accepted", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	want(t, "not confirmed", w.groupTraffic("2-x").Revision, 3)
 	w.settle()
-	want(t, "left", len(w.groupTraffic("2-x").References), 0)
+	want(t, "remaining references", len(w.groupTraffic("2-x").References), 0)
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
 	want(t, "its Service", w.services["shop-2-x"] == nil, true)
 }
 
-// TestNewestDomainReturnsToAGroupWithoutRelease rolls back or supersedes the canary of a newer group while the older group has no endpoints
-// and the domain routes only to the canary. The domain returns to the older group, and serves as soon as that group has an
-// endpoint. Its route is not deleted.
+// TestNewestDomainReturnsToAGroupWithoutRelease rolls back or supersedes the canary of a newer
+// group while the older group has no endpoints and the domain routes only to the canary. The domain
+// returns to the older group, and is served as soon as that group has an endpoint. The route of the
+// domain is not deleted.
 func TestNewestDomainReturnsToAGroupWithoutRelease(t *testing.T) {
 	for back, named := range map[string][]string{"b 2.0.0 error 0": nil, "b 2.0.0 deprecated 0": {"b"}} {
 		w, route := onlyNewest(t)
@@ -97,14 +98,15 @@ func TestNewestDomainReturnsToAGroupWithoutRelease(t *testing.T) {
 		if w.routes[route] == nil {
 			t.Fatalf("%s: the route of the domain is deleted", back)
 		}
-		want(t, back+": it is back", splitOf(w, w.routes[route]), "1.0.0=100")
-		want(t, back+": named, but by the Service of its group", slices.Equal(w.groupTraffic("2-x").References, named), true)
+		want(t, back+": the domain is back", splitOf(w, w.routes[route]), "1.0.0=100")
+		want(t, back+": referenced only by the Service of its group", slices.Equal(w.groupTraffic("2-x").References, named), true)
 	}
 }
 
-// TestNewestDomainReturnsAndItsGroupEnds rolls back the canary of a newer group while the gateway is stuck. The group to which its
-// domain returns ends and is opened again, while a quota prevents the deletion of its route. The canary keeps its pods until the
-// gateway has accepted the route without it.
+// TestNewestDomainReturnsAndItsGroupEnds rolls back the canary of a newer group while the gateway
+// is stuck. The group to which the domain returns ends and is reopened, while a quota prevents the
+// deletion of its route. The canary keeps its pods until the gateway has accepted the route without
+// it.
 func TestNewestDomainReturnsAndItsGroupEnds(t *testing.T) {
 	w, route := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -120,11 +122,11 @@ func TestNewestDomainReturnsAndItsGroupEnds(t *testing.T) {
 		w.rollout(groups...)
 		for range 3 {
 			w.pass()
-			want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+			want(t, "referenced until the gateway has accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 		}
 	}
 	w.settle()
-	want(t, "left", len(w.groupTraffic("2-x").References), 0)
+	want(t, "remaining references", len(w.groupTraffic("2-x").References), 0)
 }
 
 func TestNewestDomainBetweenGroups(t *testing.T) {
@@ -156,7 +158,7 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 }
 
 // TestNewestDomainIsStampedByBothGroups checks that a rollout state from before the rejection of a
-// release does not give it traffic again.
+// release does not give the release traffic again.
 func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -167,17 +169,18 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	want(t, "fresh", Behind(w.ms, w.facts()), false)
 }
 
-// TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted recognizes an older state of the
-// Microservice by its own status. It must not remove its confirmations due to an older state: the pods would be deleted at the
-// same time as their routes.
+// TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted
+// recognizes an older state of the Microservice by its own status. The policy must not remove its
+// confirmations because of an older state: otherwise, the pods would be deleted at the same time as
+// their routes.
 func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
 	f := w.facts()
 	f.Services, f.Live = nil, nil
-	want(t, "of the state it read", Behind(w.ms, f), false)
+	want(t, "the state that the policy read is behind", Behind(w.ms, f), false)
 	f.Policy.Status.Groups[0].Revision = w.ms.Status.Sequence() + 1
-	want(t, "of an older state", Behind(w.ms, f), true)
+	want(t, "an older state is behind", Behind(w.ms, f), true)
 }
 
 func TestCanaryOfTheNewestGroupIsIncoming(t *testing.T) {
@@ -224,9 +227,9 @@ func TestMovesImmediately(t *testing.T) {
 		edit  func(*world)
 		field string
 	}{
-		"a domain":                {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
-		"a listener":              {listener, `spec.listeners[0] "first"`},
-		"rules of a user's route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
+		"a domain":                      {func(w *world) { w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}} }, `spec.domains[0].domain "shop.example.com"`},
+		"a listener":                    {listener, `spec.listeners[0] "first"`},
+		"rules of a user-managed route": {func(*world) {}, `spec.provider.routeRef: the rules of HTTPRoute "web"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := borrowing(t, "main")
@@ -249,7 +252,7 @@ func TestMovesImmediately(t *testing.T) {
 	}
 }
 
-// TestCanaryDomainIsNotMovedBySteps checks that a domain of the canary follows no weights and does
+// TestCanaryDomainIsNotMovedBySteps checks that a canary domain does not follow weights and does
 // not move in steps.
 func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -259,8 +262,9 @@ func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	want(t, "newest", w.groupTraffic("1-x").Newest, false)
 }
 
-// TestReserves checks that the references of a group without a confirmed revision are reported before the objects are written,
-// unless the policy has never reported and so may refer to any release.
+// TestReserves checks that the references of a group without a confirmed revision are reported
+// before the objects are written, unless the policy has never reported and therefore may refer to
+// any release.
 func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -279,7 +283,7 @@ func TestReserves(t *testing.T) {
 	want(t, "more", more, true)
 	want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, ReasonPending)
 	_, more = note()
-	want(t, "once", more, false)
+	want(t, "only once", more, false)
 	w.pass() // The route is not accepted yet.
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.services = maps.Clone(w.services)
@@ -293,7 +297,7 @@ func TestReserves(t *testing.T) {
 	w.ready["c"] = 1
 	w.settle()
 	_, more = note()
-	want(t, "of a group that is confirmed", more, false)
+	want(t, "for a confirmed group", more, false)
 }
 
 // TestNewestDomainIsEditedDuringAMove edits a path during a move, which requires a new route. The old
@@ -317,7 +321,7 @@ func TestNewestDomainIsEditedDuringAMove(t *testing.T) {
 	slices.Sort(splits)
 	want(t, "both routes", strings.Join(splits, ", "), "false a=50 b=50, true a=50 b=50")
 	w.settle()
-	want(t, "the new one", w.split(newestHost), "1.0.0=50 2.0.0=50")
+	want(t, "the new route", w.split(newestHost), "1.0.0=50 2.0.0=50")
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 4)
 }
 
@@ -361,8 +365,8 @@ func onlyNewest(t *testing.T) (w *world, route string) {
 }
 
 // TestReplacedRouteIgnoresANewMove checks that a route that stays until its replacement is accepted
-// does not route to a newer group that starts a canary meanwhile, because no report would contain
-// that traffic.
+// does not route to a newer group that starts a canary in the meantime, because no report would
+// contain that traffic.
 func TestReplacedRouteIgnoresANewMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
@@ -380,14 +384,14 @@ func TestReplacedRouteIgnoresANewMove(t *testing.T) {
 	}
 	w.rollout(group("2-x", 6, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	want(t, "it is replaced", w.routes[old] == nil, true)
+	want(t, "the old route is replaced", w.routes[old] == nil, true)
 	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 6)
 }
 
-// TestReplacedRouteFollowsItsMove checks that, if the canary started before, the replaced route
-// follows its weights, and that the canary keeps its pods until the gateway has accepted a route
-// without it.
+// TestReplacedRouteFollowsItsMove checks that, if the canary started before the replacement, the
+// replaced route follows the canary's weights, and that the canary keeps its pods until the gateway
+// has accepted a route without it.
 func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -402,14 +406,14 @@ func TestReplacedRouteFollowsItsMove(t *testing.T) {
 		want(t, "split of "+route.Name, splitOf(w, route), "1.0.0=50 2.0.0=50")
 	}
 	w.rollout(group("2-x", 4, "b 2.0.0 error 0"), group("1-x", 1, "a 1.0.0 active 100"))
-	for range 5 { // The gateway is stuck with both.
+	for range 5 { // The gateway is stuck with both routes.
 		w.pass()
 		want(t, "rolled back", splitOf(w, w.routes[old]), "1.0.0=100")
-		want(t, "referenced until the gateway accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		want(t, "referenced until the gateway has accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
-	want(t, "left", len(w.groupTraffic("2-x").References), 0)
-	want(t, "it is replaced", w.routes[old] == nil, true)
+	want(t, "remaining references", len(w.groupTraffic("2-x").References), 0)
+	want(t, "the old route is replaced", w.routes[old] == nil, true)
 }
 
 // TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that no longer follows the newest
@@ -438,11 +442,12 @@ func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
 	want(t, "split of the other domain", w.split(other), "1.0.0=50 2.0.0=50")
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 	w.settle()
-	want(t, "it is replaced", w.routes[old] == nil, true)
+	want(t, "the old route is replaced", w.routes[old] == nil, true)
 }
 
-// TestReplacedCanaryRouteFollowsTheCanary checks that a route of a canary domain that is being replaced follows the
-// canary like its replacement, so that clients of the domain reach no other release meanwhile.
+// TestReplacedCanaryRouteFollowsTheCanary checks that a route of a canary domain that is being
+// replaced follows the canary as its replacement does, so that clients of the domain reach no other
+// release in the meantime.
 func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	w := newWorld(t)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
@@ -468,7 +473,7 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	}
 	want(t, "splits of both routes", strings.Join(of("try.example.com"), ", "), "1.1.0=100, 1.1.0=100")
 	w.settle()
-	want(t, "it is replaced", strings.Join(of("try.example.com"), ", "), "1.1.0=100")
+	want(t, "the old route is replaced", strings.Join(of("try.example.com"), ", "), "1.1.0=100")
 	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
 }
 

@@ -18,11 +18,11 @@ func TestHostOfAnExcludedGroupMovesToItsSuccessor(t *testing.T) {
 		schemes []string // An empty scheme groups by major version.
 		heir    string
 	}{
-		"to one group":          {[]string{"", "all"}, "release"},
-		"to groups":             {[]string{"all", ""}, "3-x"},
-		"to finer groups":       {[]string{"", "minor"}, "3-0-x"},
-		"to coarser groups":     {[]string{"minor", ""}, "3-x"},
-		"to one group and back": {[]string{"", "all", ""}, "3-x"},
+		"to one group":                               {[]string{"", "all"}, "release"},
+		"to several groups":                          {[]string{"all", ""}, "3-x"},
+		"to finer groups":                            {[]string{"", "minor"}, "3-0-x"},
+		"to coarser groups":                          {[]string{"minor", ""}, "3-x"},
+		"to one group and back":                      {[]string{"", "all", ""}, "3-x"},
 		"two changes before the routes are accepted": {[]string{"", "minor", "all"}, "release"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHostOfAnExcludedGroupMovesToItsSuccessor(t *testing.T) {
 	}
 }
 
-// hostIsServed checks that a gateway serves the host with an existing route.
+// hostIsServed checks that a gateway serves the host through an existing route.
 func hostIsServed(t *testing.T, n *front) {
 	t.Helper()
 	for _, s := range n.serves {
@@ -78,9 +78,9 @@ func hostIsServed(t *testing.T, n *front) {
 }
 
 // TestTwoGroupsOfOneVersionShareAHost checks that, if two groups have the same version, only one of
-// them has their host, and the other group is not blocked by that. The other group gets the host
-// when the first group ends or has no ready release. A route has the host at all times, and the
-// pods of the first group stay referenced until then.
+// them has the host, and the other group is not blocked. The other group gets the host when the
+// first group ends or has no ready release. A route has the host at all times, and the pods of the
+// first group stay referenced until then.
 func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	of := func(slug, name string, revision int64) v1alpha1.ReleaseGroup {
 		return group(slug, revision, name+" 3.0.0 active 100")
@@ -136,8 +136,8 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 }
 
-// releasesOfHost returns the releases to which each route with the host routes, or "" if no route
-// has it.
+// releasesOfHost returns the releases to which the routes with the host route, or "" if no route
+// has the host.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())
 	for _, name := range SortedKeys(d.Live) {

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestTakenNameOfAService checks that a policy writes nothing in a stable state although the name of one of its Services is
-// taken.
+// TestTakenNameOfAService checks that a policy writes nothing in a stable state although the name
+// of one of its Services is taken.
 func TestTakenNameOfAService(t *testing.T) {
 	for name, prepare := range map[string]func(n *front){
 		"Services only":                       func(n *front) { n.policy.Spec.Provider, n.policy.Spec.Domains = nil, nil; n.foreign["shop"] = true },
@@ -53,8 +53,9 @@ func TestTakenNameOfAService(t *testing.T) {
 	}
 }
 
-// TestTakenNameOfAServiceIsInNoRoute checks that no route refers to a Service of another owner, even if no other release
-// may have the traffic, because the canary that had all of it is superseded.
+// TestTakenNameOfAServiceIsInNoRoute checks that no route refers to a Service of another owner,
+// even if no other release may have the traffic, because the canary that had all the traffic is
+// superseded.
 func TestTakenNameOfAServiceIsInNoRoute(t *testing.T) {
 	p := newPair()
 	p.setSteps([]release.Step{{Weight: 0, Pause: 24 * time.Hour}, {Weight: 50, Pause: time.Hour}})
@@ -81,11 +82,11 @@ func TestTakenNameOfAServiceIsInNoRoute(t *testing.T) {
 		}
 	}
 	if g := Find(n.policy.Status.Groups, "1-x"); g.Reason != "NameConflict" || len(g.References) == 0 {
-		t.Errorf("the wait of the policy is not reported: %+v", g)
+		t.Errorf("the policy does not report why it waits: %+v", g)
 	}
 	clear(n.foreign)
 	p.run(time.Hour)
 	if g := Find(n.policy.Status.Groups, "1-x"); p.err != nil || !slices.Equal(g.References, []string{active}) || g.Reason != "" {
-		t.Errorf("with the name free again: %v %+v", p.err, g)
+		t.Errorf("after the name is free again: %v %+v", p.err, g)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 )
 
-// httpsPort is the default port of https.
+// httpsPort is the default port of HTTPS.
 const httpsPort = 443
 
-// defaultModes contains the default TLS modes of domains, by name of the provider.
+// defaultModes contains the default TLS modes of domains, by provider name.
 var defaultModes = map[string]v1alpha1.TLSMode{
 	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
 }
@@ -45,9 +45,9 @@ func settleTLS(rows []*Row) {
 		first, issuer := hosts[r.host], secrets[r.tls.Secret]
 		switch problems := validation.IsDNS1123Subdomain(r.tls.Secret); {
 		case r.tls.Secret != "" && len(problems) > 0:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a valid name of a Secret: shorten it", r.field, r.tls.Secret))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a valid Secret name: shorten it", r.field, r.tls.Secret))
 		case first != nil && *first.tls != *r.tls:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has a different tls in %s: make them equal", r.field, r.host, first.field))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has different TLS settings in %s: use the same settings", r.field, r.host, first.field))
 		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
 			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has a different issuer in %s: make them equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
 		default:
@@ -73,8 +73,8 @@ func (d *planner) keepSecrets(rows []*Row) {
 	}
 }
 
-// meanwhile returns the row that serves a host until its own listeners are ready: its existing
-// route to the listeners of the Gateway.
+// meanwhile returns the row that serves a host until the host's own listeners are ready. This row
+// has the host's existing route to the listeners of the Gateway.
 func (d *planner) meanwhile(r *Row) []*Row {
 	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
 		return nil
@@ -129,20 +129,19 @@ func (d *planner) addShared(out *Decision) {
 	}
 }
 
-// address returns the URL of a host of a route, and the problem of a host that is accepted but not
-// served.
+// address returns the URL of a route's host, and a problem if the host is accepted but not served.
 func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // The certificate is the cause of a problem of the listener.
+		if problem = unready; t.Until != "" { // The certificate causes the listener's problem.
 			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}
 	}
 	return url, problem
 }
 
-// unready returns the reason why TLS of a host is not served, or nil.
+// unready returns the reason why a host is not served with TLS, or nil.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil

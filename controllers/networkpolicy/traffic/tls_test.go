@@ -31,7 +31,7 @@ func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// encrypted returns a world with two groups, each with its own domain with TLS.
+// encrypted returns a world with two groups, each of which has its own TLS domain.
 func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.DomainTLS) *world {
 	w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -82,8 +82,8 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// TestOwnListeners checks that each host has its own listener, and each group the certificate of
-// its template. They are deleted with the group, after its routes.
+// TestOwnListeners checks that each host has its own listener, and each group has the certificate
+// from its template. The listener and the certificate are deleted with the group, after its routes.
 func TestOwnListeners(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("{{.ReleaseGroupName}}-tls"))
 	w.settle()
@@ -105,14 +105,14 @@ func TestOwnListeners(t *testing.T) {
 	closing.Phase = v1alpha1.GroupClosing
 	w.rollout(closing, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.pass()
-	same(t, "listener of a route that is there", len(w.sets()), 2)
+	same(t, "listeners while the routes exist", len(w.sets()), 2)
 	w.settle()
 	same(t, "listeners", w.sets(), map[string]string{firstHost: "443 1-x-tls at infra/public"})
 	want(t, "certificates", len(w.certificates()), 1)
 }
 
 // TestCertificateNotReady checks that a host without a certificate is not programmed and reports
-// the cause, and that its group is confirmed nevertheless.
+// the cause, and that its group is nevertheless confirmed.
 func TestCertificateNotReady(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCertificateNotReady(t *testing.T) {
 			want(t, "reason", d.Reason, ReasonCertificateNotReady)
 			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "1-x-tls" is not ready: DoesNotExist: see the order`)
 			want(t, "url", d.URL, "https://"+firstHost)
-			want(t, "the other", w.domain(secondHost).Programmed, true)
+			want(t, "the other domain", w.domain(secondHost).Programmed, true)
 			want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 			want(t, "Ready", w.condition("Ready"), "False CertificateNotReady")
 			want(t, "Reconciling", w.condition("Reconciling"), "True CertificateNotReady")
@@ -163,7 +163,7 @@ func (w *world) secrets() map[string]string {
 }
 
 // TestSecretServesUntilTheNextHasACertificate checks that a host keeps its Secret and Certificate
-// until the next Secret contains a certificate, which never happens in case of a typo.
+// until the next Secret contains a certificate, which never happens if its name has a typo.
 func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {
@@ -189,10 +189,10 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 			d := w.domain(firstHost)
 			want(t, "reason", d.Reason, ReasonCertificateNotReady)
 			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until then, Secret "shop-tls" serves the host`)
-			want(t, "the other", w.domain(secondHost).Programmed, true)
+			want(t, "the other domain", w.domain(secondHost).Programmed, true)
 			before := w.writes
 			w.settle()
-			want(t, "writes stable", w.writes, before)
+			want(t, "writes in the stable state", w.writes, before)
 
 			w.uncertain = map[string]string{}
 			w.settle()
@@ -213,7 +213,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 }
 
 // TestSecretOfANewerGroup checks that a domain that moves to a newer group with another Secret
-// keeps its certificate meanwhile.
+// keeps its certificate in the meantime.
 func TestSecretOfANewerGroup(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
@@ -248,7 +248,7 @@ func TestSharedSecret(t *testing.T) {
 	want(t, "listeners", len(w.sets()), 4)
 	before := w.writes
 	w.settle()
-	want(t, "writes stable", w.writes, before)
+	want(t, "writes in the stable state", w.writes, before)
 
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		for i := range s.Domains {
@@ -301,7 +301,7 @@ func TestKindOfTLSMissing(t *testing.T) {
 }
 
 // TestPreviousListenerSets checks that ListenerSets are written under their previous name if the
-// API server serves only that.
+// API server serves only that kind.
 func TestPreviousListenerSets(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
@@ -336,7 +336,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 		}
 		return n
 	}
-	want(t, "routes at the Gateway", toGateway(), 2)
+	want(t, "routes attached to the Gateway", toGateway(), 2)
 	want(t, "routes", len(w.routes), 4)
 	// Both routes follow decisions in the meantime, such as an abort.
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
@@ -345,15 +345,15 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	w.uncertain = nil
 	w.settle()
-	want(t, "routes at the Gateway", toGateway(), 0)
+	want(t, "routes attached to the Gateway", toGateway(), 0)
 	want(t, "routes", len(w.routes), 2)
 
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = nil })
 	w.pass()
 	want(t, "listeners that routes name", len(w.sets()), 2)
 	w.settle()
-	want(t, "routes at the Gateway", toGateway(), 2)
-	want(t, "remaining routes", len(w.others), 0)
+	want(t, "routes attached to the Gateway", toGateway(), 2)
+	want(t, "remaining objects", len(w.others), 0)
 }
 
 // TestListenerSetRefused checks that the message about a Gateway that does not accept ListenerSets
@@ -382,9 +382,9 @@ func TestContradictoryTLS(t *testing.T) {
 		second v1alpha1.Domain
 		want   string
 	}{
-		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "make them equal"},
+		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "use the same settings"},
 		"one Secret, two issuers": {v1alpha1.Domain{Domain: "b.example.com", TLS: &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "a", IssuerRef: &v1alpha1.IssuerReference{Name: "other"}}}, "has a different issuer in spec.domains[0]"},
-		"a name too long":         {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is not a valid name of a Secret"},
+		"a name that is too long": {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is not a valid Secret name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := encrypted(t, byGateway, nil)
@@ -474,7 +474,7 @@ func TestApisixTLS(t *testing.T) {
 	want(t, "routes of the previous provider", len(w.others), 0)
 }
 
-// TestRecordTTL checks that hosts with different TTLs of their DNS records are in separate routes,
+// TestRecordTTL checks that hosts whose DNS records have different TTLs are in separate routes,
 // because the TTL applies to a whole route.
 func TestRecordTTL(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
@@ -488,7 +488,7 @@ func TestRecordTTL(t *testing.T) {
 }
 
 // TestListenersOfTheGateway checks that the URL reflects the listener that serves a host, and that
-// https is not reported as served before the listener has its certificate.
+// HTTPS is not reported as served before the listener has its certificate.
 func TestListenersOfTheGateway(t *testing.T) {
 	https := gatewayv1.Listener{Name: "https", Port: 443, Protocol: gatewayv1.HTTPSProtocolType}
 	bad := []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
@@ -507,14 +507,14 @@ func TestListenersOfTheGateway(t *testing.T) {
 		url       string
 		reason    string
 	}{
-		"http only":                   {nil, nil, nil, "http://" + firstHost, ""},
-		"http only, TLS requested":    {&v1alpha1.DomainTLS{}, nil, nil, "https://" + firstHost, reasonNoMatchingListener},
-		"https":                       {nil, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
-		"https requested":             {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
-		"https without a certificate": {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
-		"the same, requested":         {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
-		"of an earlier generation":    {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
-		"https in conflict":           {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
+		"http only":                              {nil, nil, nil, "http://" + firstHost, ""},
+		"http only, TLS requested":               {&v1alpha1.DomainTLS{}, nil, nil, "https://" + firstHost, reasonNoMatchingListener},
+		"https":                                  {nil, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https requested":                        {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
+		"https without a certificate":            {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
+		"https requested, without a certificate": {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
+		"status of an earlier generation":        {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
+		"https in conflict":                      {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := encrypted(t, byGateway, tc.tls)

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestUndoOfAnEnd undoes the end of a group during the drain delay. The release that served before serves again, and
-// deprecated releases get no traffic.
+// TestUndoOfAnEnd ends a group and undoes this during the drain delay. The release that served
+// previously serves again, and deprecated releases get no traffic.
 func TestUndoOfAnEnd(t *testing.T) {
 	p := newPair()
 	p.spec.Drain, p.startup = 30*time.Second, 5*time.Second
@@ -30,7 +30,7 @@ func TestUndoOfAnEnd(t *testing.T) {
 		}
 		for _, s := range p.nets["shop"].serves {
 			if s.releases["1-x-1-1-0-c1"] > 0 {
-				t.Errorf("%s after the undo: the gateway serves %v by %v; 1.1.0 was deprecated", d, s.hosts, s.releases)
+				t.Errorf("%s after the undo: the gateway serves %v with %v, but 1.1.0 is deprecated", d, s.hosts, s.releases)
 			}
 		}
 	}

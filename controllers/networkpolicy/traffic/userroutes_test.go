@@ -62,8 +62,8 @@ func borrowing(t *testing.T, rules ...string) *world {
 	return w
 }
 
-// shares returns the weights of a rule of the route: "shop-1-0-0=90 users-old=10". Names are cut at
-// "-r".
+// shares returns the weights in a rule of the route, such as "a=90 users-old=10". Release Services
+// are shown by the name of their release.
 func (w *world) shares(name string) string {
 	rules, _, _ := unstructured.NestedSlice(w.users["HTTPRoute/web"].Object, "spec", "rules")
 	for _, rule := range rules {
@@ -112,7 +112,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 		"reverted by the user": {[]string{"main"}, func(w *world) {
 			w.users["HTTPRoute/web"].Object["spec"] = parse(usersRoute).Object["spec"]
 		}, "a=100", kept, "True Programmed"},
-		"its annotation removed": {[]string{"main"}, func(w *world) { w.users["HTTPRoute/web"].SetAnnotations(nil) }, "a=100", kept, "True Programmed"},
+		"annotation removed": {[]string{"main"}, func(w *world) { w.users["HTTPRoute/web"].SetAnnotations(nil) }, "a=100", kept, "True Programmed"},
 		"no parent": {[]string{"main"}, func(w *world) {
 			unstructured.RemoveNestedField(w.users["HTTPRoute/web"].Object, "spec", "parentRefs")
 		}, "a=100", kept, "False NotAccepted"},
@@ -137,7 +137,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 				tc.edit(w)
 				w.policy.Generation++
 				w.settle()
-				w.now = w.now.Add(time.Hour) // The drain delay of the previous provider is over.
+				w.now = w.now.Add(time.Hour) // The drain delay of the previous provider has passed.
 				w.settle()
 			}
 			want(t, "main", w.shares("main"), tc.main)
@@ -174,8 +174,8 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 	}
 }
 
-// TestDeletedPolicyTakesNoFurtherRule checks that a policy that is being deleted updates its rules, but
-// takes no further rule, and does not route to a release without a Service.
+// TestDeletedPolicyTakesNoFurtherRule checks that a policy that is being deleted updates its rules,
+// but does not take any more rules, and does not route to a release without a Service.
 func TestDeletedPolicyTakesNoFurtherRule(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
@@ -231,7 +231,7 @@ func TestRuleTakenFromAYoungerPolicy(t *testing.T) {
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
 	w.settle()
 	want(t, "main", w.shares("main"), "a=100")
-	want(t, "routes of the younger policy", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"static":null}}`)
+	want(t, "rules of the younger policy", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"static":null}}`)
 	w.policy.Spec.Provider = nil
 	w.settle()
 	w.now = w.now.Add(time.Hour)
@@ -245,7 +245,7 @@ func TestRouteIsReportedBeforeItIsWritten(t *testing.T) {
 	w := borrowing(t, "main")
 	w.pass()
 	want(t, "main after the first reconcile", w.shares("main"), "users-old=3")
-	want(t, "noted", w.policy.Status.Routes[0].Name, "web")
+	want(t, "recorded", w.policy.Status.Routes[0].Name, "web")
 	delete(w.ready, "a")
 	w.settle()
 	want(t, "main without an endpoint", w.shares("main"), "users-old=3")
@@ -258,7 +258,7 @@ func TestRouteIsReportedBeforeItIsWritten(t *testing.T) {
 }
 
 // TestAUsersRouteTakesOverFromManagedRoutes checks that a host always has a route during a switch
-// between providers, and that both routes have the same targets meanwhile.
+// between providers, and that both routes have the same targets in the meantime.
 func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	w := borrowing(t, "main")
 	ref := w.policy.Spec.Provider
@@ -276,7 +276,7 @@ func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	w.policy.Spec.Provider, w.policy.Spec.Domains = ref, nil
 	delete(w.users, "HTTPRoute/web")
 	w.settle()
-	want(t, "routes while the other is missing", len(w.routes), 1)
+	want(t, "routes while the user-managed route is missing", len(w.routes), 1)
 	w.users["HTTPRoute/web"] = parse(usersRoute)
 	canary(2, 10)
 	w.settle()
@@ -290,7 +290,7 @@ func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	ours()
 	canary(3, 50)
 	w.settle()
-	want(t, "main while it drains", w.shares("main"), "a=50 b=50")
+	want(t, "main while the route drains", w.shares("main"), "a=50 b=50")
 	want(t, "routes that are restored", len(w.policy.Status.Routes), 1)
 	want(t, "split", w.split("first.example.com"), "1.0.0=50 1.1.0=50")
 	w.now = w.now.Add(time.Hour)
@@ -334,7 +334,7 @@ func rulesIn(u *unstructured.Unstructured) []any {
 }
 
 // TestARuleThatIsRenamedOrCopied checks that a policy still manages a rule that was renamed or
-// copied: a canary in it can be rolled back, and its previous backends are restored.
+// copied: a canary in the rule can be rolled back, and the rule's previous backends are restored.
 func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 	rename := func(i int, name string) func([]any) []any {
 		return func(rules []any) []any {
@@ -352,18 +352,18 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 	}{
 		"renamed": {[]string{"main"}, rename(1, "primary"), nil,
 			"static: users-static=<nil>; primary: a=100", "static: users-static=<nil>; primary: users-old=3", "False RuleNotFound"},
-		"renamed, and the policy follows": {[]string{"main"}, rename(1, "primary"), []string{"primary"},
+		"renamed, also in the policy": {[]string{"main"}, rename(1, "primary"), []string{"primary"},
 			"static: users-static=<nil>; primary: a=100", "static: users-static=<nil>; primary: users-old=3", "True Programmed"},
 		"renamed, one of two": {[]string{"main", "static"}, rename(0, "files"), nil,
 			"files: a=100; main: a=100", "files: users-static=<nil>; main: users-old=3", "False RuleNotFound"},
 		"renamed, and no longer named": {[]string{"main", "static"}, rename(0, "files"), []string{"main"},
 			"files: users-static=<nil>; main: a=100", "files: users-static=<nil>; main: users-old=3", "True Programmed"},
-		"doubled": {[]string{"main"}, func(rules []any) []any { return append(rules, rules[1]) }, nil,
+		"duplicated": {[]string{"main"}, func(rules []any) []any { return append(rules, rules[1]) }, nil,
 			"static: users-static=<nil>; main: a=100; main: a=100", "static: users-static=<nil>; main: users-old=3; main: users-old=3", "False RuleNotFound"},
 		"copied": {[]string{"main"}, func(rules []any) []any {
 			return append(rules, map[string]any{"name": "copy", "backendRefs": rules[1].(map[string]any)["backendRefs"]})
 		}, nil, "static: users-static=<nil>; main: a=100; copy: a=100", "static: users-static=<nil>; main: users-old=3; copy: users-old=3", "True Programmed"},
-		"a rule of the user's own to one release": {[]string{"main"}, func(rules []any) []any {
+		"the user's own rule for one release": {[]string{"main"}, func(rules []any) []any {
 			one := rules[1].(map[string]any)["backendRefs"].([]any)[0].(map[string]any)["name"]
 			return append(rules, map[string]any{"name": "try", "backendRefs": []any{map[string]any{"name": one, "port": int64(80)}}})
 		}, nil, "static: users-static=<nil>; main: a=100; try: a=<nil>", "static: users-static=<nil>; main: users-old=3; try: a=<nil>", "True Programmed"},
@@ -391,7 +391,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 			want(t, "ready", w.condition("Ready"), tc.ready)
 			w.policy.Spec.Provider = nil
 			w.settle()
-			w.now = w.now.Add(time.Hour) // The drain delay is over.
+			w.now = w.now.Add(time.Hour) // The drain delay has passed.
 			w.settle()
 			want(t, "restored", w.allShares(), tc.left)
 		})

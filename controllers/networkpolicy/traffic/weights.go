@@ -31,7 +31,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 			continue // Canary rows do not follow weights.
 		}
 		if r.covered {
-			continue // Another group has the host, and this group is not blocked by that.
+			continue // Another group has the host. This does not block the group.
 		}
 		// A group has a split even if its domain cannot be routed: otherwise the group could count as
 		// programmed.
@@ -79,7 +79,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	return out
 }
 
-// shares returns the shares of the releases of a group. last are the weights of its live routes.
+// shares returns the shares of a group's releases. last are the weights of its live routes.
 func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.Share {
 	prev := d.report(g.Slug)
 	var shares []split.Share
@@ -103,9 +103,9 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 const endpointDelay = 5 * time.Second
 
 // awaited returns the time until which a group's routes are not written, because the withheld
-// releases may get endpoints; zero if they are written. It applies only if nothing but the revision
-// of the routes would change, and only once to each release: not to a release that is reported as
-// withheld.
+// releases may get endpoints; zero if they are written. The delay applies only if nothing but the
+// revision of the routes would change, and only once to each release: it does not apply to a
+// release that is already reported as withheld.
 func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
 		return time.Time{}
@@ -180,8 +180,8 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	return out
 }
 
-// liveWeightsBetween returns the weights of releases of any group in the live routes of a group. If
-// there are several routes, it returns the weights of the route with the most releases.
+// liveWeightsBetween returns the weights of all releases, of any group, in a group's live routes.
+// If there are several routes, it returns the weights of the route with the most releases.
 func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	var best map[string]int
 	for _, name := range SortedKeys(d.Live) {
@@ -219,11 +219,11 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	}
 }
 
-// hold returns the weights of a group's routes while no release that should serve has a ready endpoint:
-// the last written weights, without releases that the rollout state rejected. If all of these were
-// rejected, it returns the required weights, because an empty rule would not respond either. last is nil
-// if the group has no route, and empty if its route has only a release of a newer group, from which the
-// domains return.
+// hold returns the weights of a group's routes while no release that should serve has a ready
+// endpoint: the last written weights, without releases that the rollout state rejected. If all of
+// these releases were rejected, it returns the required weights, because an empty rule would not
+// respond either. last is nil if the group has no route, and empty if its route has only a release
+// of a newer group, from which the domains return.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
 	if last == nil {
 		return nil, false

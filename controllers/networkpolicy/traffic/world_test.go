@@ -83,7 +83,7 @@ type world struct {
 }
 
 // snapshot contains the views of providers for the objects of a world, until an object changes. The
-// objects of a world are never changed, but replaced, so that equal pointers mean equal objects.
+// objects of a world are replaced instead of changed, so that equal pointers mean equal objects.
 // The result is shared and must not be changed.
 type snapshot struct {
 	policy   *v1alpha1.NetworkPolicy
@@ -213,7 +213,7 @@ func (w *world) facts() *Observed {
 	return f
 }
 
-// observed returns a policy with its Microservice, and the views of its objects.
+// observed returns the policy with its Microservice, and the views of its objects.
 func (w *world) observed() *Observed {
 	if w.shared != nil {
 		w.refresh()
@@ -659,7 +659,7 @@ func (w *world) check() {
 	w.t.Helper()
 	if w.shared != nil {
 		if w.shared.checked == w.refresh() {
-			return // This snapshot was checked already.
+			return // This snapshot has already been checked.
 		}
 		w.shared.checked = w.shared.number
 	}
@@ -798,8 +798,8 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// versionBehind returns the version of the release that a Service selects, or "" if there is no
-// such Service.
+// versionBehind returns the version of the release that a Service selects, or the name of the
+// release if it is not in the rollout state. It returns "" if there is no such Service.
 func versionBehind(f *Observed, service string) string {
 	release := f.Selected(service)
 	for _, g := range f.Microservice.Status.ReleaseGroups {
