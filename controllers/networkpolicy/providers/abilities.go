@@ -38,8 +38,8 @@ type SharedObjects interface {
 	// Shared returns the additional objects on which these routes depend, as they are applied, in the
 	// order in which they are written. They are written before the routes, and deleted after them.
 	Shared([]Route) []Shared
-	// Holds reports whether a live object that is not part of a route must stay, because live routes
-	// depend on it that the decided routes do not replace.
+	// Holds reports whether a live object that is not part of a route must stay. It must stay if
+	// live routes that the decided routes do not replace depend on it.
 	Holds(o resources.Object, decided []Route) bool
 }
 
@@ -66,7 +66,7 @@ type Limited interface {
 
 // Configurable is a View of a provider with settings that have no effect on some routes.
 type Configurable interface {
-	// Unapplied returns a problem that states a setting of the specification that has no effect on
+	// Unapplied returns a problem that names a setting of the specification that has no effect on
 	// these routes, or nil. The routes are written without the setting.
 	Unapplied([]Route) *Problem
 }

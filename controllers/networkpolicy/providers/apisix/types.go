@@ -55,7 +55,7 @@ type Rule struct {
 	Priority int `json:"priority,omitempty"`
 	// Match selects requests.
 	Match Match `json:"match"`
-	// WebSocket reports whether connections may be upgraded to WebSocket.
+	// WebSocket reports whether connections can be upgraded to WebSocket.
 	WebSocket bool `json:"websocket"`
 	// Backends share the requests by weight.
 	Backends []Backend `json:"backends,omitempty"`

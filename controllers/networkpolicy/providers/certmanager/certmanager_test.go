@@ -90,9 +90,9 @@ func TestUnready(t *testing.T) {
 		"ready":           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
 		"by its wildcard": {ready(metav1.ConditionTrue, 2, "*.example.com"), ""},
 		"of other hosts":  {ready(metav1.ConditionTrue, 2, "*.a.example.com", "*.com"), `Certificate "shop-tls" does not include "a.example.com" yet`},
-		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that it runs`},
+		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
 		"not ready":       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
-		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that it runs`},
+		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
 		"another user's":  {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
 	} {
 		t.Run(name, func(t *testing.T) {

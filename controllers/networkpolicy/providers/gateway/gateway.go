@@ -134,8 +134,8 @@ func taken(route resources.Object, p parts) bool {
 	})
 }
 
-// MayConflict reports whether two policies refer to the same Gateway, unless they refer to
-// different listeners of it.
+// MayConflict reports whether two policies refer to the same Gateway, except when they refer to
+// different listeners of that Gateway.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	for _, p := range allParents(v.Policy) {
 		for _, q := range allParents(other) {
