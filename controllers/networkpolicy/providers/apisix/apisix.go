@@ -1,5 +1,5 @@
-// Package apisix implements the provider with ApisixRoutes of apisix.apache.org/v2. Its files refer
-// only to files further down in this list:
+// Package apisix implements the provider that writes ApisixRoutes of apisix.apache.org/v2. Its
+// files refer only to files further down in this list:
 //
 //	apisix.go  the provider
 //	types.go   the types of the API

@@ -181,7 +181,8 @@ func headerFilter(m *v1alpha1.HeaderModifier) *gatewayv1.HTTPHeaderFilter {
 	return &gatewayv1.HTTPHeaderFilter{Set: values(m.Set), Add: values(m.Add), Remove: m.Remove}
 }
 
-// session returns the session affinity by cookie, or nil if the kind has no field for it.
+// session returns the cookie-based session affinity, or nil if the policy does not request it or
+// the kind has no field for it.
 func (v *view) session(kind providers.Kind) *gatewayv1.SessionPersistence {
 	a := v.Policy.Spec.SessionAffinity
 	if a == nil || a.Cookie == nil || !v.Served[kind.Kind].Experimental {
