@@ -88,7 +88,7 @@ func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKin
 func newObject(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, error) {
 	o, err := s.New(gvk)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", gvk, err)
+		return nil, fmt.Errorf("create %s: %w", gvk, err)
 	}
 	return o.(client.Object), nil
 }
@@ -98,7 +98,7 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 	gvk.Kind += "List"
 	o, err := s.New(gvk)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", gvk, err)
+		return nil, fmt.Errorf("create %s: %w", gvk, err)
 	}
 	return o.(client.ObjectList), nil
 }

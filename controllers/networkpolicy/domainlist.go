@@ -50,7 +50,7 @@ func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*doma
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: only}}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
+		return nil, fmt.Errorf("create cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
 	}
 	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
 }

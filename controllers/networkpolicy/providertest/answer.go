@@ -14,7 +14,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Accept sets the status of all routes: all existing parents accept them.
+// Accept sets the status of all routes and other objects as if all existing parents had accepted
+// them.
 func (w *World) Accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.Routes {

@@ -41,7 +41,7 @@ type World struct {
 	// existing IngressClasses.
 	Gateways map[string]*gatewayv1.Gateway
 	Classes  map[string]bool
-	// Now is the time of the next reconcile. Writes is the number of writes up to now.
+	// Now is the time of the next reconcile. Writes is the number of writes so far.
 	Now    time.Time
 	Writes int
 	// same and serve are the functions Same and Serve of the Case.

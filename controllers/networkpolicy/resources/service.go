@@ -72,7 +72,8 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	return port
 }
 
-// affinityTimeout is the default of Kubernetes. The controller always writes a timeout.
+// affinityTimeout is the default timeout in Kubernetes, in seconds. The controller always writes a
+// timeout.
 const affinityTimeout = 10800
 
 // affinity sets the session affinity by client address if the policy specifies it.
@@ -83,8 +84,8 @@ func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	}
 }
 
-// Labels returns the labels of the child objects of a policy, by which the objects are found, and
-// the label of their group.
+// Labels returns the labels by which the objects of a policy are found, and the label of their
+// group.
 func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelPolicy:       policy.Name,
