@@ -196,7 +196,7 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 	}
 }
 
-// shares returns the weights of the only HTTPRoute: "<release>=<weight>", sorted.
+// shares returns the weights of the only HTTPRoute, in the format of refs.
 func (p *place) shares() string {
 	p.t.Helper()
 	var list gatewayv1.HTTPRouteList

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 )
 
-// world is the World of the suite of providers. The following variables refer to other parts of the
-// suite, which the tests with an API server use as well.
+// world is the World of the provider test suite. The following variables refer to other parts of
+// the suite, which the tests with an API server also use.
 type world = providertest.World
 
 var (
