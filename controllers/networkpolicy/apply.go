@@ -29,8 +29,8 @@ import (
 // write applies a decision. It writes Services and other objects on which routes depend, then the
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
-// rejected object, only the weights of the live route change. If a write fails that may succeed on
-// a retry, no object is deleted in this reconcile.
+// rejected object, only the weights of the live route change. If a write fails but may succeed on a
+// retry, no object is deleted in this reconcile.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -226,8 +226,8 @@ func takenAway(err error) bool {
 	return meta.IsNoMatchError(err)
 }
 
-// patchAdopted patches a Service of the user. It writes only the differences, and only if the
-// Service has not changed since it was read.
+// patchAdopted patches a user's Service. It writes only the differences, and only if the Service
+// has not changed since it was read.
 func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Service) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -247,7 +247,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {
 		r.conflicts.forget(name)
 	} else if r.conflicts.since(name, f.Now) < reportConflict {
-		return 0, failed // The write is repeated with the newer object, and the status does not change.
+		return 0, failed // The write is retried with the newer object, and the status does not change.
 	}
 	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))

@@ -78,7 +78,7 @@ import (
 type Options struct {
 	// Concurrency is the number of policies that are reconciled at a time. Defaults to 2.
 	Concurrency int
-	// Namespace is the namespace of the manager, which contains the list of domains. By default
+	// Namespace is the namespace of the manager, which contains the list of domains. By default,
 	// there is no list, and every namespace can use every host.
 	Namespace string
 	// Namespaces are the namespaces that the manager watches. Defaults to all.

@@ -31,7 +31,7 @@ const (
 	// hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
 	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
-	// restored, before the pods that it selected until then may be deleted.
+	// restored, before the pods of the releases may be deleted.
 	restoreDrain = 5 * time.Second
 	// podInterval is the time after which to check pods again, because the controller does not
 	// watch them.
@@ -87,9 +87,9 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 	return status.Again(ctx, err)
 }
 
-// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error;
-// 0 without an error means that the deletionPolicy is applied. After the deadline it restores only user-managed
-// routes, which would otherwise have no backend.
+// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error; 0
+// without an error means that the deletionPolicy is applied. After the deadline, it restores only user-managed routes,
+// which would otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
@@ -267,7 +267,7 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. With Restore it waits, unless forced, for a ready
+// the time to wait before the next check. With Restore, it waits, unless forced, for a ready
 // endpoint of the previous backends, then for the parents of the route, and then for the gateways
 // to observe the route.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
@@ -319,7 +319,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 }
 
 // previousReady reports whether any Service to which the rules previously routed has a ready
-// endpoint. It is true if there is no such Service.
+// endpoint. It returns true if there is no such Service.
 func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	previous := gatewayapi.Previous(read, f.Policy.Name)
 	for _, name := range previous {

@@ -69,7 +69,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 // served returns the version in which the API server serves a kind. The version is empty if the API
 // server does not serve the kind.
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
-	for _, version := range kind.Versions { // Versions are checked separately, because a mapper may not know that a later version was removed.
+	for _, version := range kind.Versions { // Versions are checked separately, because a mapper might not know that a later version was removed.
 		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
 		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
 		if err == nil {
@@ -103,7 +103,7 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 	return o.(client.ObjectList), nil
 }
 
-// kinds tracks which kinds of the providers the API server serves, and starts a watch for each.
+// kinds tracks which of the providers' kinds the API server serves, and starts a watch for each.
 // While a policy needs a kind that is missing or cannot be listed, the check is repeated, so that
 // no restart is needed. Policies that do not need the kind are not delayed, because no lock is held
 // during a request to the API server.

@@ -21,11 +21,11 @@ import (
 type domainList struct {
 	// namespace is the namespace of the manager.
 	namespace string
-	// cache contains only the list. It is separate from the manager's cache, which may not contain
-	// the manager's namespace or the content of ConfigMaps.
+	// cache contains only the list. It is separate from the manager's cache, which might lack the
+	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long the labels of a namespace remain valid after they were read. They are not
-	// watched.
+	// age is how long the labels of a namespace remain valid after they are read, because they are
+	// not watched.
 	age time.Duration
 
 	mu      sync.Mutex

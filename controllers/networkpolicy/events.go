@@ -21,8 +21,8 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedWithoutStepsEvent returns the event of a domain or Service that moved to another release group
-// without canary steps.
+// movedWithoutStepsEvent returns the event for a domain or Service that moved to another release
+// group without canary steps.
 func movedWithoutStepsEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }
@@ -64,8 +64,8 @@ func stepwise(before, now []v1alpha1.DomainBackend) bool {
 }
 
 // announce records the events for the changes in a status that was written. It does not report how
-// the traffic changes during a rollout: the events of the Microservice and status.summary.split
-// contain this.
+// the traffic changes during a rollout, because the Microservice's events and status.summary.split
+// show this.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
 		status.TransitionRule{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// The names of the indexes of policies.
+// The names of the policy indexes.
 const (
 	indexMicroservice = "networkpolicy.microservice"
 	indexHost         = "networkpolicy.host"
@@ -140,7 +140,7 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	return out
 }
 
-// referenceKey returns the key of a reference in an index.
+// referenceKey returns the index key of a reference.
 func referenceKey(ref providers.Reference) string {
 	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 }

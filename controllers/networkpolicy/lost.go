@@ -17,13 +17,13 @@ type kindCache struct {
 	*watchErrors
 }
 
-// watchErrors handles errors of the watches of a cache.
+// watchErrors handles the watch errors of a cache.
 type watchErrors struct {
 	mu   sync.Mutex
 	lost func(ctx context.Context, kind string)
 }
 
-// handle handles an error of a watch. The cache calls it for each error.
+// handle handles a watch error. The cache calls it for each error.
 func (w *watchErrors) handle(ctx context.Context, r *toolscache.Reflector, err error) {
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	w.mu.Lock()

@@ -19,8 +19,8 @@ import (
 // metrics are the metrics of routes; nil means that nothing is counted. No label contains an object name or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
-//	    time from the last write of a route until it counted as programmed, by how this
-//	    was confirmed: Status or Probe
+//	    time from the last write of a route until it was programmed, by confirmation
+//	    mode: Status or Probe
 //	heighliner_gateway_probes_total{result}
 //	    requests to Gateways that verify whether a route is served; result is
 //	    Served, Earlier, Elsewhere, Failed or Refused
@@ -112,8 +112,8 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 // without copying objects.
 type certificates struct {
 	cache client.Reader
-	// watched reports whether the API server has Certificates and the cache contains them. Otherwise each scrape would send a
-	// list request to the API server.
+	// watched reports whether the API server has Certificates and the cache contains them. Otherwise, each scrape would
+	// send a list request to the API server.
 	watched func() bool
 }
 

@@ -76,7 +76,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	if c, ok := all.(kindCache); ok {
 		c.whenLost(func(ctx context.Context, kind string) {
 			if !r.started.Load() {
-				return // A replica that is not the leader has not started its watches. The watch of a removed kind would never start.
+				return // A replica that is not the leader has not started its watches. If a kind were removed here, its watch would never start.
 			}
 			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
 				if err := all.RemoveInformer(ctx, o); err != nil {

@@ -86,7 +86,7 @@ type Options struct {
 	Observe func(Result)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait returns the time to wait after an unsuccessful round; the first round is 1. By default
+	// Wait returns the time to wait after an unsuccessful round; the first round is 1. By default,
 	// the time increases from 100 ms to 30 s, by a quarter each round, with a random deviation of
 	// up to a fifth.
 	Wait func(round int) time.Duration
@@ -136,8 +136,8 @@ func New(o Options) *Pool {
 	return p
 }
 
-// backOff returns the default of Options.Wait. With this increase, the time until a change is
-// observed is at most about a quarter longer than the time that the gateway needed.
+// backOff is the default of Options.Wait. With this increase, the time until a change is observed
+// is at most about a quarter longer than the time that the gateway needed.
 func backOff(round int) time.Duration {
 	d := firstWait
 	for range round - 1 {

@@ -39,8 +39,8 @@ type Provider interface {
 	NewView(Input) View
 }
 
-// View is a provider in one reconcile of one policy. A view is pure: it returns the same results
-// regardless of the order in which the objects were listed.
+// View represents a provider in one reconcile of one policy. A view is pure: it returns the same
+// results regardless of the order in which the objects were listed.
 type View interface {
 	Builder
 	Observer
@@ -102,8 +102,8 @@ type Input struct {
 	Objects []resources.Object
 	// Referents are the existing objects to which the policy refers.
 	Referents map[Reference]resources.Object
-	// Unwatched contains the namespaces of references that the manager does not watch. It cannot
-	// read objects in these namespaces.
+	// Unwatched contains the namespaces of references that the manager does not watch. The manager
+	// cannot read objects in these namespaces.
 	Unwatched map[string]bool
 	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
 	// labels and the policy has probes.
@@ -146,8 +146,8 @@ type Route struct {
 	Port int32
 	// Backends are in the order in which they are written.
 	Backends []Backend
-	// Active is the Service of the group's active release, or empty. Backends may lack this
-	// Service.
+	// Active is the Service of the group's active release, or empty. Backends does not always
+	// contain this Service.
 	Active string
 	// Canary is the Service that receives the requests that Matches select, or empty.
 	Canary string
@@ -225,7 +225,7 @@ type Backend struct {
 }
 
 // MaxHostnames is the maximum number of hosts of a route. HTTPRoute, GRPCRoute and the earlier
-// versions of TLSRoute allow no more. The same limit applies to all other kinds.
+// versions of TLSRoute do not allow more hosts. The same limit applies to all other kinds.
 const MaxHostnames = 16
 
 // BySecret returns, by Secret, the hosts of routes that the Secret should serve now, sorted.
@@ -245,7 +245,7 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns the hosts that a live route has and no decided route has. Nothing replaces the
+// Undecided returns the hosts that a live route has but no decided route has. Nothing replaces the
 // routes of these hosts, so they stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
@@ -346,16 +346,16 @@ type Verdict struct {
 // serves a route as it was written. A Probe is comparable: probes of different routes, contents or
 // addresses differ.
 type Probe struct {
-	// Route is the UID of the object that is probed, and Generation its generation.
+	// Route is the UID of the object that is probed, and Generation is its generation.
 	Route      types.UID
 	Generation int64
 	// Address is an IP address or host name of the gateway. Port is the port of a listener.
 	Address string
 	Port    int32
-	// TLS reports whether the listener uses TLS. The certificate is not verified, because it proves
-	// an identity and not a configuration.
+	// TLS reports whether the listener uses TLS. The certificate is not verified, because a
+	// certificate proves an identity, not a configuration.
 	TLS bool
-	// Host and Path are those of the request. Host is also the server name of TLS.
+	// Host and Path are those of the request. Host is also the TLS server name.
 	Host, Path string
 	// Answer is the host to which a correct response redirects.
 	Answer string
@@ -371,8 +371,8 @@ type Probed struct {
 	Problem string
 }
 
-// Grace is the time after which a written route is faulty if its gateway has not reported its
-// status.
+// Grace is the time after which a written route counts as faulty if its gateway has not reported
+// the status of the route.
 const Grace = 30 * time.Second
 
 // Reasons of problems and verdicts of providers.
@@ -410,8 +410,8 @@ const (
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
 
-// Metadata returns the metadata of the objects of a route: the labels by which the objects are
-// selected, and annotations with the route's stamp.
+// Metadata returns the metadata of a route's objects: the labels by which the objects are selected,
+// and annotations with the route's stamp.
 func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
 	labels = resources.Labels(policy, microservice, r.Stamp.Group)
 	if r.Pinned != "" {

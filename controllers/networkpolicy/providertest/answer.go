@@ -98,8 +98,8 @@ func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway returns the Gateway to which a ListenerSet adds listeners. Without this Gateway, no controller
-// accepts the set.
+// setGateway returns the namespace and name of the Gateway to which a ListenerSet adds listeners. Without this Gateway,
+// no controller accepts the set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {

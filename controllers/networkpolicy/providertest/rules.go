@@ -51,7 +51,7 @@ func picture(f *traffic.Observed) string {
 	return text
 }
 
-// liveSplits returns the weights by Service of all live routes.
+// liveSplits returns the weights of all live routes, by route and Service.
 func (w *World) liveSplits() map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for name, live := range w.Observed().Live {
@@ -97,7 +97,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 	w.Ready["b"] = 1
 	w.Settle()
 	w.Rollout(Group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	delete(w.Ready, "a") // Routes may no longer route to the active release if the canary can replace it.
+	delete(w.Ready, "a") // Routes must no longer route to the active release if the canary can replace it.
 	w.Settle()
 	for name, live := range w.Observed().Live {
 		if weight := live.Weights[w.Observed().ReleaseService("a")]; weight > 0 && !c.Whole {

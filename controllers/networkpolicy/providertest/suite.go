@@ -32,8 +32,8 @@ type Stage interface {
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Switching waits until condition ProviderSwitching of the policy has this status and reason, or,
-	// if wanted is empty, until the policy does not have it. Otherwise it fails the test.
+	// Switching waits until condition ProviderSwitching of the policy has this status and reason,
+	// or, if wanted is empty, until the policy does not have it. Otherwise, it fails the test.
 	Switching(step, wanted string)
 	// Drain ends the drain delay of previous providers, and waits until none of their routes
 	// remains.
@@ -42,8 +42,8 @@ type Stage interface {
 	Active(slug string) string
 	// User creates a user-managed route.
 	User(route *unstructured.Unstructured)
-	// Remove deletes the policy and waits until no object of the policy remains. Otherwise it fails the
-	// test.
+	// Remove deletes the policy and waits until no object of the policy remains. Otherwise, it
+	// fails the test.
 	Remove()
 }
 
@@ -119,7 +119,8 @@ func (p player) split(step, entry, wanted string) {
 	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
 }
 
-// referred returns those of the releases with a weight to which routes refer.
+// referred returns the releases to which routes refer. Its arguments are the releases that have a
+// weight.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {
 		return weighted[:1] // Only the active release gets requests.
@@ -190,8 +191,8 @@ func (p player) domains() {
 	p.split("without the second entry", first, "1.1.0=100")
 }
 
-// newerGroup moves the entries that follow the newest group to a newer group, back, and to the
-// newer group again.
+// newerGroup moves the entries that follow the newest group to a newer group, back to the older
+// group, and to the newer group again.
 func (p player) newerGroup() {
 	p.Helper()
 	p.Stage.Serve("c")

@@ -102,7 +102,7 @@ func (w *World) check() {
 	}
 }
 
-// GroupTraffic returns the traffic status of the group with a slug.
+// GroupTraffic returns the traffic status of the group with the given slug.
 func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 	return traffic.Find(w.Policy.Status.Groups, slug)
 }

@@ -25,8 +25,8 @@ func GroupServiceName(policy, slug string) string {
 	return join(name, "g"+digest(policy, slug))
 }
 
-// ReleaseServiceName returns the name of the Service of one release. It always ends in a hash, so
-// that it is unique among all policies and differs from the name of any group's Service.
+// ReleaseServiceName returns the name of the Service of one release. The name always ends in a
+// hash, so that it is unique among all policies and differs from the name of any group's Service.
 func ReleaseServiceName(policy, microservice, release string) string {
 	short := strings.TrimPrefix(release, microservice+"-")
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
@@ -85,7 +85,7 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 
 func matchType(t v1alpha1.MatchType) string { return string(cmp.Or(t, v1alpha1.MatchExact)) }
 
-// join returns name, "-" and tail. It cuts name so that the result is a DNS label.
+// join returns name, "-" and tail. It shortens name so that the result is a DNS label.
 func join(name, tail string) string {
 	if room := maxName - len(tail) - 1; len(name) > room {
 		name = name[:room]
@@ -107,8 +107,8 @@ func label(text string) string {
 	}, text), "-")
 }
 
-// digest returns a short hash of parts. It includes the length of each part, so that "a-b" and "c"
-// differ from "a" and "b-c".
+// digest returns a short hash of parts. The hash depends on the length of each part, so that the
+// hash of "a-b" and "c" differs from that of "a" and "b-c".
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -20,7 +20,8 @@ type Service struct {
 	Group string
 	// OfRelease marks the Service of one release, whose selector never changes.
 	OfRelease bool
-	// Adopted marks a Service of the user. The controller changes only its selector.
+	// Adopted marks a user's Service. The controller changes only its selector, and Heighliner's
+	// label and annotations.
 	Adopted bool
 	// Stamp identifies the rollout state at which the selector last changed.
 	Stamp Stamp
@@ -76,7 +77,7 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 // timeout.
 const affinityTimeout = 10800
 
-// affinity sets the session affinity by client address if the policy specifies it.
+// affinity sets the session affinity based on the client address if the policy specifies it.
 func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	if a := policy.Spec.SessionAffinity; a != nil && a.ClientIP != nil {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Object is any object of the Kubernetes API. It has the methods of client.Object, so that pure
-// packages do not have to import the client package.
+// Object is any Kubernetes API object. It has the methods of client.Object, so that pure packages
+// do not have to import the client package.
 type Object interface {
 	metav1.Object
 	runtime.Object

@@ -238,7 +238,7 @@ func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 // Build returns the ApisixRoute of a route: a rule for each match, and then the rule that splits
 // all requests by weight.
 func (v *view) Build(r providers.Route) []resources.Object {
-	r.RecordTTL = 0 // The TTL has no effect, which Unapplied reports.
+	r.RecordTTL = 0 // The TTL has no effect, and Unapplied reports this.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -352,7 +352,7 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	return c, false
 }
 
-// Verdict reports whether a route is written as decided, and accepted by a controller at its
+// Verdict reports whether a route is written as decided, and whether a controller has accepted its
 // current generation.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]

@@ -49,7 +49,7 @@ type RouteStatus struct {
 
 // Rule routes requests to backends.
 type Rule struct {
-	// Name is the name of the rule, unique in the route.
+	// Name is the name of the rule. It is unique in the route.
 	Name string `json:"name"`
 	// Priority decides between rules with the same path: the rule with the higher priority applies.
 	Priority int `json:"priority,omitempty"`
@@ -70,7 +70,7 @@ type Match struct {
 	Paths []string `json:"paths"`
 	// Methods are the methods of matching requests. One of them must match.
 	Methods []string `json:"methods,omitempty"`
-	// Exprs are further conditions. All of them must be true.
+	// Exprs are additional conditions. All of them must be true.
 	Exprs []Expr `json:"exprs,omitempty"`
 }
 

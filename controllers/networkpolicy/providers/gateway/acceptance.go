@@ -114,7 +114,8 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 }
 
 // admits returns false if all listeners of a parent accept only routes in the Gateway's namespace
-// and the route is in another namespace. It does not evaluate selectors, because the gateway does.
+// and the route is in another namespace. It does not evaluate selectors, because the gateway
+// evaluates them.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
 	for _, l := range g.Spec.Listeners {
@@ -150,7 +151,7 @@ func (v *view) Health() *providers.Problem {
 }
 
 // Serves returns the URL of a host at the first matching listener without a problem. A host with
-// TLS is not served before its listener has a certificate.
+// TLS is not served until its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
 	if tls && asked.Mode == v1alpha1.TLSListenerSet {
@@ -212,8 +213,8 @@ type served struct {
 }
 
 // listener returns the best listener for a host among the parents of a route, or nil. Listeners
-// without a problem come first. Among these, the order of the wanted protocols decides. known is
-// false if a Gateway that could have such a listener does not exist.
+// without a problem take precedence. If several listeners remain, the order of the wanted protocols
+// decides. known is false if a Gateway that could have such a listener does not exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

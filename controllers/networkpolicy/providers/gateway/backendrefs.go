@@ -28,9 +28,9 @@ func rulesOf(u *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// ruleNamed returns the index of the rule with a name. It returns -1 if there is no such rule or
-// more than one. Only the experimental channel rejects duplicate names. The empty name selects the
-// only rule, or the only rule without a name.
+// ruleNamed returns the index of the rule with the given name. It returns -1 if there is no such
+// rule or more than one. Only the experimental channel rejects duplicate names. The empty name
+// selects the only rule, or the only rule without a name.
 func ruleNamed(rules []map[string]any, name string) int {
 	if name == "" && len(rules) == 1 {
 		return 0
@@ -90,8 +90,8 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 // nothing is the result of backendRefsOf for a rule without backendRefs.
 const nothing = "null"
 
-// ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. These
-// stay if a user removes the policy's annotation.
+// ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. If a
+// user has removed the policy's annotation, these backendRefs count as the previous ones.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any

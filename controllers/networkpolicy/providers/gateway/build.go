@@ -37,8 +37,8 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{v.build(r, common)}
 }
 
-// exclude reports whether the Gateway API allows only one of two parents: a Gateway, and a listener
-// of the same Gateway.
+// exclude reports whether the Gateway API allows only one of two parents, such as a Gateway and a
+// listener of the same Gateway.
 func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 	namespace := v.Policy.Namespace
 	return !ofSet(p) && !ofSet(q) && keyOf(p, namespace) == keyOf(q, namespace) && (deref(p.SectionName) == "" || deref(q.SectionName) == "")

@@ -51,7 +51,7 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 }
 
 // keepRules copies everything except matches and backends from the last rule of the old route to
-// the rules of the next route. Mirrors are not copied, because the step of a canary sets them.
+// the rules of the next route. Mirrors are not copied, because the canary's step sets them.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:
