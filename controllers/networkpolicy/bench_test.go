@@ -311,8 +311,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestCostGrowsWithChanges checks that a step has the same cost among two policies and among
-// forty.
+// TestCostGrowsWithChanges checks that a step has the same cost in a fleet of two policies as in a
+// fleet of forty.
 func TestCostGrowsWithChanges(t *testing.T) {
 	cost := func(n int) string {
 		f := newFleet(t, n)

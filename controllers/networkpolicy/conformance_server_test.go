@@ -231,8 +231,8 @@ func (s *onServer) objects() (names []string) {
 }
 
 // Remove deletes the policy, and waits until the garbage collector has deleted its objects. A reconcile that began
-// before the deletion may still write an object, which the garbage collector also deletes. For this reason, nothing
-// must be asserted after the wait.
+// before the deletion may still write an object, which the garbage collector also deletes. For this reason, tests must
+// not assert anything after the wait.
 func (s *onServer) Remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy

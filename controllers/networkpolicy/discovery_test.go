@@ -298,8 +298,8 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	})
 }
 
-// kindGone is a Reader of an API server that no longer serves a kind of which the cache still
-// contains objects.
+// kindGone is a Reader of an API server that no longer serves a kind whose objects the cache still
+// contains.
 type kindGone struct{ client.Reader }
 
 func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) error {

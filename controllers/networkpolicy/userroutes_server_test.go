@@ -198,7 +198,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
 	p.quiet()
 
-	// The policy is deleted when the Service to which the rule routed before has a ready endpoint.
+	// The policy is deleted when the Service to which the rule previously routed has a ready
+	// endpoint.
 	p.oldService()
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
@@ -280,7 +281,7 @@ func names(route string) func(*v1alpha1.NetworkPolicy) {
 }
 
 // TestServerRefusesARouteOfAPolicy checks that a route that a policy owns cannot be used as a
-// user-managed route, neither by another policy nor by the same policy.
+// user-managed route, either by another policy or by the same policy.
 func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -389,13 +389,13 @@ func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 		t.Errorf("known is %v after the policy was forgotten", known)
 	}
 	before := settled(s)
-	time.Sleep(50 * time.Millisecond) // No probe must be sent during this time. A probe in progress would be sent every millisecond.
+	time.Sleep(50 * time.Millisecond) // Probes must not be sent during this time. A probe in progress would be sent every millisecond.
 	if after := s.count(Earlier); after != before {
 		t.Errorf("%d requests after the policy was forgotten", after-before)
 	}
 }
 
-// settled waits until no request is in progress. It returns the number of results Earlier.
+// settled waits until no request is in progress. It returns the number of Earlier results.
 func settled(s *setup) int {
 	s.t.Helper()
 	s.until("requests to end", func() bool { return s.slots.Taken() == 0 })
