@@ -68,8 +68,8 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	p.pod("a")
 	p.policy("shop", "{{.ReleaseGroupName}}.adopt.example.com", adopting(v1alpha1.DeletionRestore))
 
-	p.eventually("shop", "one pod is not enough for what two carry", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdoptionWaits))
-	want(t, "selector while it waits", p.selector()["app"], "web")
+	p.eventually("shop", "one pod is not enough to replace two", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdoptionWaits))
+	want(t, "selector before the adoption", p.selector()["app"], "web")
 
 	p.pod("a")
 	status := p.eventually("shop", "adopted", has(v1alpha1.ConditionServiceAdopted, traffic.ReasonAdopted)).Status
@@ -78,7 +78,7 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	want(t, "previous selector", p.selector()["app"], "")
 	var s corev1.Service
 	p.get("web", &s)
-	want(t, "label of the user", s.Labels["team"], "shop")
+	want(t, "the user's label", s.Labels["team"], "shop")
 	want(t, "owners", len(s.OwnerReferences), 0)
 	want(t, "port", s.Spec.Ports[0].Port, 8080)
 	p.eventually("shop", "confirmed", confirmed("1-x", 1, "a"))
@@ -96,7 +96,7 @@ func TestServerAdoptsAndRestoresAService(t *testing.T) {
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	p.get("web", &s)
 	want(t, "selector at the end", s.Spec.Selector["app"], "web")
-	want(t, "our label at the end", s.Labels[v1alpha1.LabelPolicy], "")
+	want(t, "policy label at the end", s.Labels[v1alpha1.LabelPolicy], "")
 	want(t, "annotations at the end", len(s.Annotations), 0)
 }
 
@@ -149,8 +149,8 @@ func TestServerOrphansServingObjects(t *testing.T) {
 	want(t, "owners of the route", len(routes.Items[0].OwnerReferences), 0)
 }
 
-// TestServerOrphansTheActiveRelease checks that objects that remain during a canary route only to
-// the active release, because controllers will no longer change the weights.
+// TestServerOrphansTheActiveRelease checks that objects that are orphaned during a rollout route
+// only to the active release, because no controller changes their weights afterwards.
 func TestServerOrphansTheActiveRelease(t *testing.T) {
 	t.Parallel()
 	orphan := func(h *v1alpha1.NetworkPolicy) { h.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
@@ -170,7 +170,7 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 			},
 			func(p *place) string { return p.shares() },
 		},
-		"rule of a user": {
+		"rule of a user-managed route": {
 			func(p *place) {
 				p.gatewayHere()
 				p.create(p.webRoute())
@@ -191,12 +191,12 @@ func TestServerOrphansTheActiveRelease(t *testing.T) {
 			p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 			p.remove("shop")
 			p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-			want(t, "what remains", tc.carries(p), "shop/a=100")
+			want(t, "remaining weights", tc.carries(p), "shop/a=100")
 		})
 	}
 }
 
-// shares returns the weights of the only HTTPRoute: "<release>=<weight>", sorted.
+// shares returns the weights of the only HTTPRoute, in the format of refs.
 func (p *place) shares() string {
 	p.t.Helper()
 	var list gatewayv1.HTTPRouteList
@@ -223,8 +223,8 @@ func TestServerRefusesToAdopt(t *testing.T) {
 		"external name": {func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 		}, traffic.ReasonAdoptedUnsuitable},
-		"another policy's": {func(s *corev1.Service) { s.Labels[v1alpha1.LabelPolicy] = "other" }, traffic.ReasonAdoptedUnsuitable},
-		"another name":     {func(s *corev1.Service) { s.Name = "api" }, traffic.ReasonAdoptedMissing},
+		"Service of another policy": {func(s *corev1.Service) { s.Labels[v1alpha1.LabelPolicy] = "other" }, traffic.ReasonAdoptedUnsuitable},
+		"Service with another name": {func(s *corev1.Service) { s.Name = "api" }, traffic.ReasonAdoptedMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,12 +236,12 @@ func TestServerRefusesToAdopt(t *testing.T) {
 			p.pod("a")
 			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionOrphan))
 			p.eventually("shop", "condition", has(v1alpha1.ConditionServiceAdopted, tc.reason))
-			p.eventually("shop", "the rest continues", confirmed("1-x", 1, "a"))
+			p.eventually("shop", "other objects are written", confirmed("1-x", 1, "a"))
 			refs := v1alpha1.ConditionResolvedRefs
 			if tc.reason == traffic.ReasonAdoptedMissing {
 				refs = traffic.ReasonAdoptedMissing
 			}
-			p.eventually("shop", "what is named", has(v1alpha1.ConditionResolvedRefs, refs))
+			p.eventually("shop", "references", has(v1alpha1.ConditionResolvedRefs, refs))
 		})
 	}
 }
@@ -267,7 +267,7 @@ func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 }
 
 // TestServerRestoresToAsManyPods checks that a Service with four ready pods is not restored when
-// the first previous pod is ready.
+// only one previous pod is ready.
 func TestServerRestoresToAsManyPods(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -293,10 +293,10 @@ func TestServerRestoresToAsManyPods(t *testing.T) {
 	}
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
-	want(t, "selector with one of four", p.selector()[v1alpha1.LabelRelease], "a")
+	want(t, "selector with one of four previous pods", p.selector()[v1alpha1.LabelRelease], "a")
 	for _, pod := range previous[1:] {
 		ready(pod, corev1.ConditionTrue)
 	}
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	want(t, "selector with four", p.selector()["app"], "web")
+	want(t, "selector with four previous pods", p.selector()["app"], "web")
 }

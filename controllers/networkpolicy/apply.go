@@ -29,8 +29,8 @@ import (
 // write applies a decision. It writes Services and other objects on which routes depend, then the
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
-// rejected object, only the weights of the live route change. No object is deleted in a reconcile
-// in which a write failed that may succeed when it is repeated.
+// rejected object, only the weights of the live route change. If a write fails but may succeed on a
+// retry, no object is deleted in this reconcile.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -53,7 +53,7 @@ type writing struct {
 	observed *traffic.Observed
 	decision *traffic.Decision
 	applied  traffic.Applied
-	// failed contains the errors of writes that may succeed when they are repeated.
+	// failed contains the errors of writes that may succeed on a retry.
 	failed []error
 }
 
@@ -151,13 +151,14 @@ func (w *writing) route(ctx context.Context, name string, objects []resources.Ob
 	for _, want := range objects {
 		obj := want.DeepCopyObject().(client.Object)
 		if old := traffic.LiveObject(w.observed.Live[name], want); old != nil {
-			// A reconcile that read an older route must not overwrite a newer route.
+			// A reconcile that read an older version of the route must not overwrite a newer
+			// version.
 			obj.SetUID(old.GetUID())
 			obj.SetResourceVersion(old.GetResourceVersion())
 		}
 		w.put(ctx, key, obj)
 		if refused := w.applied.Refused[key]; refused != nil {
-			return refused // Without its main Ingress, a canary Ingress would apply to the Ingress of another user.
+			return refused // Without its main Ingress, a canary Ingress would apply to another user's Ingress.
 		}
 	}
 	return nil
@@ -203,8 +204,9 @@ func (w *writing) deletions(ctx context.Context) error {
 	return nil
 }
 
-// classify returns the class of the error of a write. If the definition of a kind was deleted while
-// the manager runs, the API server lacks the kind, regardless of its response.
+// classify returns the class of a write error. If the definition of a kind was deleted while the
+// manager was running, the returned error reports that the API server no longer has the kind,
+// regardless of the server's response.
 func classify(err error, o client.Object) *status.Error {
 	if gvk := o.GetObjectKind().GroupVersionKind(); takenAway(err) {
 		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server no longer has %s of %s: install its CustomResourceDefinition: %w", gvk.Kind, gvk.GroupVersion(), err))
@@ -216,7 +218,7 @@ func classify(err error, o client.Object) *status.Error {
 // deleted.
 func takenAway(err error) bool {
 	switch {
-	case apierrors.IsNotFound(err): // The API server did not find the path of the request, rather than an object or a namespace.
+	case apierrors.IsNotFound(err): // The API server did not find the request path, as opposed to an object or a namespace.
 		return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	case apierrors.IsForbidden(err): // The API server has no more specific reason for this error.
 		return strings.Contains(err.Error(), "while custom resource definition is terminating")
@@ -224,8 +226,8 @@ func takenAway(err error) bool {
 	return meta.IsNoMatchError(err)
 }
 
-// patchAdopted patches a Service of the user. It writes only the differences, and only if the
-// Service has not changed since it was read.
+// patchAdopted patches a user's Service. It writes only the differences, and only if the Service
+// has not changed since it was read.
 func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Service) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -245,7 +247,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {
 		r.conflicts.forget(name)
 	} else if r.conflicts.since(name, f.Now) < reportConflict {
-		return 0, failed // The write is repeated with the newer object, and the status does not change.
+		return 0, failed // The write is retried with the newer object, and the status does not change.
 	}
 	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
@@ -263,8 +265,8 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 	return requeueAfter, nil
 }
 
-// reportConflict is the time for which the writes of a policy may end in conflicts before its
-// status reports them.
+// reportConflict is how long a policy's writes can fail with conflicts before its status reports
+// them.
 const reportConflict = 5 * time.Second
 
 // conflictAlone reports whether all rejected writes were conflicts with a newer object.
@@ -277,7 +279,7 @@ func conflictAlone(w traffic.Applied) bool {
 	return len(w.Refused) > 0
 }
 
-// earliest returns the time after which to reconcile a policy that no watch enqueues.
+// earliest returns the time after which to reconcile a policy if no watch enqueues it earlier.
 func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, requeueAfter time.Duration) time.Duration {
 	earlier := func(after time.Duration) {
 		if after > 0 && (requeueAfter == 0 || after < requeueAfter) {
@@ -301,8 +303,8 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	return requeueAfter
 }
 
-// revertedError returns the error that another client reverts a route. It contains the name of that
-// client if the API server reports one.
+// revertedError returns an error that reports that another client reverts a route. It contains the
+// name of that client if the API server reports one.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {
@@ -314,8 +316,8 @@ func revertedError(read *unstructured.Unstructured, after time.Duration) *status
 		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
 }
 
-// patchUser writes the differences to a user-managed route, if it is unchanged since it was read.
-// It reports whether anything was written.
+// patchUser writes the differences between read and next to a user-managed route, unless the route
+// has changed since it was read. It reports whether anything was written.
 func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Unstructured) (bool, error) {
 	patch := gatewayapi.Patch(read, next)
 	if patch == nil {
@@ -332,7 +334,7 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 }
 
 // putUser writes the rules of a decided route, or restores them if next is nil. If another client
-// reverts the same change repeatedly, it waits longer each time.
+// reverts the same change repeatedly, putUser waits longer each time.
 func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
 	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {

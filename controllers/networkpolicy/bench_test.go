@@ -30,7 +30,7 @@ import (
 )
 
 // fleet contains many policies in one namespace, and the parts of a manager that process a change:
-// a cache with its indexes, the handlers of its watches, and a queue. It counts the cost of a
+// a cache with its indexes, the handlers of its watches, and a queue. It measures the cost of a
 // change.
 type fleet struct {
 	client.Client
@@ -80,7 +80,7 @@ func newFleet(t testing.TB, n int) *fleet {
 	return f
 }
 
-// rollout sets the weight of the canary of the i-th Microservice.
+// rollout sets the canary weight of the i-th Microservice.
 func (f *fleet) rollout(i int, revision int64, weight int) {
 	name := fmt.Sprintf("shop-%03d", i)
 	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("uid-" + name)}}
@@ -287,9 +287,10 @@ func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch,
 	return nil
 }
 
-// BenchmarkStep measures a canary step of one Microservice among many, from the rollout state until
-// the policy has confirmed it: the reconciles, the reads of the cache, the objects that these reads
-// examine, and the writes. None of these numbers grows with the number of policies and domains.
+// BenchmarkStep measures a canary step of one Microservice among many, from the change to the
+// rollout state until the policy has confirmed it. It counts the reconciles, the reads of the
+// cache, the objects that these reads examine, and the writes. None of these numbers grows with the
+// number of policies and domains.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{2, 20, 200} {
 		b.Run(fmt.Sprintf("%d domains", 5*n), func(b *testing.B) {
@@ -310,8 +311,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestCostGrowsWithChanges checks that a step has the same cost among two policies and among
-// forty.
+// TestCostGrowsWithChanges checks that a step has the same cost in a fleet of two policies as in a
+// fleet of forty.
 func TestCostGrowsWithChanges(t *testing.T) {
 	cost := func(n int) string {
 		f := newFleet(t, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// TestChangedClaimEnqueuesOtherPolicies checks that a younger policy is enqueued whenever an older policy gets or loses a host
-// that both have.
+// TestChangedClaimEnqueuesOtherPolicies checks that a younger policy is enqueued whenever an older policy claims or
+// releases a host that both policies specify.
 func TestChangedClaimEnqueuesOtherPolicies(t *testing.T) {
 	at := func(age time.Duration, name string) *v1alpha1.NetworkPolicy {
 		p := newWorld(t).Policy.DeepCopy()

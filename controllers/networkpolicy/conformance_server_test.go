@@ -25,9 +25,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerKindsInstalledLater installs the kinds of routes while the manager runs, and then runs
-// the suite for every provider and protocol. It checks that the API server accepts the objects that
-// the controller writes.
+// TestServerKindsInstalledLater installs the kinds of routes while the manager is running, and then
+// runs the suite for every provider and protocol. It checks that the API server accepts the objects
+// that the controller writes.
 func TestServerKindsInstalledLater(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -65,7 +65,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
 	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
 
-	known := allKnown() // All kinds are discovered once, because a discovery of each kind takes longer than a step.
+	known := allKnown() // All kinds are discovered once, because discovering each kind takes longer than a step.
 	for name, c := range providertest.Cases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	}
 	for name, c := range providertest.Switches() {
 		if strings.Contains(name, "nginx") || strings.Contains(name, "gateway") && !strings.Contains(name, "HTTP") && !strings.Contains(name, "TCP") {
-			continue // This switch is tested only in memory, because its kinds are the same.
+			continue // This switch is tested only in memory, because other switches use the same kinds.
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,13 +231,13 @@ func (s *onServer) objects() (names []string) {
 }
 
 // Remove deletes the policy, and waits until the garbage collector has deleted its objects. A reconcile that began
-// before may write an object afterwards, which the garbage collector deletes too. For this reason nothing may be
-// asserted after the wait.
+// before the deletion may still write an object, which the garbage collector also deletes. For this reason, tests must
+// not assert anything after the wait.
 func (s *onServer) Remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
-	want(s.t, "there is something to remove", slices.Contains(s.objects(), resources.GroupServiceName("shop", "1-x")), true)
+	want(s.t, "the Service of the group exists", slices.Contains(s.objects(), resources.GroupServiceName("shop", "1-x")), true)
 	if err := server.Delete(s.t.Context(), &policy); err != nil {
 		s.t.Fatal(err)
 	}

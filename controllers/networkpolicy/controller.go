@@ -1,6 +1,6 @@
-// Package networkpolicy implements the controller of networkpolicies.hlnr.io. It writes the Services
-// and routes that route to the releases of a Microservice, and reports which of them are programmed.
-// A provider determines the objects of a route.
+// Package networkpolicy implements the controller of networkpolicies.hlnr.io. It writes the
+// Services and routes that send traffic to the releases of a Microservice, and reports which routes
+// are programmed. A provider determines the objects of a route.
 //
 // A reconcile observes, plans (package traffic, which is pure), applies and reports. The files of the
 // package refer only to files further down in this list:
@@ -9,14 +9,14 @@
 //	delete.go      deletion policies
 //	apply.go       writes
 //	observe.go     reads
-//	status.go      the write of the status
-//	events.go      events about changes of the status
+//	status.go      status writes
+//	events.go      events about status changes
 //	watch.go       watches of kinds that the API server serves now or later
 //	index.go       indexes of policies, and the policies that a change affects
 //	reconciler.go  the type Reconciler
 //	userroutes.go  the cache of user-managed routes, and clients that revert them
 //	domainlist.go  the list of domains that namespaces may use
-//	discovery.go   discovery of the kinds of the providers
+//	discovery.go   discovery of the kinds that providers use
 //	lost.go        a cache that reports kinds that the API server no longer serves
 //	journal.go     times of writes and conflicts
 //	metrics.go     metrics
@@ -78,14 +78,14 @@ import (
 type Options struct {
 	// Concurrency is the number of policies that are reconciled at a time. Defaults to 2.
 	Concurrency int
-	// Namespace is the namespace of the manager, which contains the list of domains. By default
+	// Namespace is the namespace of the manager, which contains the list of domains. By default,
 	// there is no list, and every namespace can use every host.
 	Namespace string
 	// Namespaces are the namespaces that the manager watches. Defaults to all.
 	Namespaces []string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Outbound decides which addresses of Gateways may be probed. Defaults to the default policy.
+	// Outbound decides which Gateway addresses may be probed. Defaults to the default policy.
 	Outbound *outbound.Policy
 	// UserAgent is the user agent of probes. Defaults to heighliner.
 	UserAgent string
@@ -95,12 +95,13 @@ type Options struct {
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 
-	// pollInterval is the interval of reads of objects that are not watched. Defaults to a minute.
+	// pollInterval is the interval at which objects that are not watched are read. Defaults to a
+	// minute.
 	pollInterval time.Duration
 }
 
-// SetupWithManager registers the controller. If the API server does not serve a kind of a provider
-// yet, policies that need the kind report this, and the check is repeated each minute.
+// SetupWithManager registers the controller. If the API server does not serve a provider's kind
+// yet, policies that need the kind report this, and the check is repeated every minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	for field, index := range indexes {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {
@@ -126,7 +127,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	var err error
 	if r.metrics, err = newMetrics(opts.Metrics, certificates{mgr.GetCache(), func() bool { return r.kinds.knows(certmanager.Kind.Kind) }}); err != nil {
-		return fmt.Errorf("register metrics of routes: %w", err)
+		return fmt.Errorf("register route metrics: %w", err)
 	}
 	r.probes = probe.New(probe.Options{Outbound: opts.Outbound, UserAgent: cmp.Or(opts.UserAgent, "heighliner"), Observe: r.metrics.probed, Now: r.Now})
 	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.NetworkPolicyList{})
@@ -183,7 +184,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return status.Again(ctx, err) // The event of this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
-		return ctrl.Result{}, nil // The event of our last status write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event of the last status write triggers the next reconcile.
 	}
 	if unread := r.unread(&policy); unread != nil {
 		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {

@@ -37,7 +37,8 @@ func TestServerRollout(t *testing.T) {
 	p.eventually("shop", "first release", confirmed("1-x", 1, "a"))
 	p.eventually("shop", "first release", has("Ready", "Programmed"))
 	p.quiet()
-	// A policy that has not reported may refer to any release: its objects are written first.
+	// A policy that has not reported yet may refer to any release, so its objects are written
+	// first.
 	made := requests.in(p.namespace)
 	want(t, "the first write", strings.Contains(made[0], "/services"), true)
 	unnamed := p.watchServices()
@@ -94,7 +95,7 @@ func (p *place) endpoints(service string) {
 	})
 }
 
-// atMost checks that there are at most limit writes in addition to the first before writes.
+// atMost checks that at most limit writes were added to the writes whose number is before.
 func (p *place) atMost(before, limit int) {
 	p.t.Helper()
 	if now := requests.in(p.namespace); len(now)-before > limit {
@@ -129,8 +130,8 @@ func (p *place) gone(o client.Object) {
 	})
 }
 
-// watchServices checks that no Service is deleted while a route refers to it. The function that it
-// returns ends the watch.
+// watchServices checks that no Service is deleted while a route refers to it. The returned function
+// ends the watch.
 func (p *place) watchServices() (end func()) {
 	p.t.Helper()
 	w, err := server.Watch(p.t.Context(), &corev1.ServiceList{}, client.InNamespace(p.namespace))
@@ -173,7 +174,7 @@ func TestServerForeignService(t *testing.T) {
 	p.policy("shop", "foreign.example.com")
 	p.pod("a")
 	p.eventually("shop", "conflict", has("NameConflict", "NameConflict"))
-	p.eventually("shop", "the rest continues", confirmed("1-x", 1, "a"))
+	p.eventually("shop", "other objects are written", confirmed("1-x", 1, "a"))
 	var now corev1.Service
 	p.get("shop", &now)
 	if now.ResourceVersion != own.ResourceVersion {
@@ -198,7 +199,7 @@ func TestServerDomainConflictAcrossNamespaces(t *testing.T) {
 	if err := server.Delete(t.Context(), &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: first.namespace, Name: "shop"}}); err != nil {
 		t.Fatal(err)
 	}
-	second.eventually("shop", "younger after the older went", has("Ready", "Programmed"))
+	second.eventually("shop", "younger policy after the older one is deleted", has("Ready", "Programmed"))
 }
 
 func TestServerGatewayComesLater(t *testing.T) {
@@ -240,7 +241,7 @@ func TestServerKeepsFieldsOfOthers(t *testing.T) {
 	if err := server.Delete(t.Context(), p.route()); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("shop", "route made again", func(*v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "route is created again", func(*v1alpha1.NetworkPolicy) bool {
 		var list gatewayv1.HTTPRouteList
 		return server.List(t.Context(), &list, client.InNamespace(p.namespace)) == nil && len(list.Items) == 1 && list.Items[0].UID != route.UID
 	})
@@ -267,7 +268,7 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 }
 
 // TestServerLateWriteOfAnOldLeader checks that a late write of a previous decision, by a leader
-// that lost its Lease, does not revert a newer one.
+// that lost its Lease, does not revert a newer decision.
 func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -326,7 +327,7 @@ func TestServerRefusedRoute(t *testing.T) {
 		h.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "public", SectionName: refusedSection}}
 	})
 	// Until the gateway has reported, the policy reports that the listener does not exist.
-	now := p.eventually("shop", "refusal", func(h *v1alpha1.NetworkPolicy) bool {
+	now := p.eventually("shop", "rejection", func(h *v1alpha1.NetworkPolicy) bool {
 		c := meta.FindStatusCondition(h.Status.Conditions, "Ready")
 		return c != nil && c.Reason == traffic.ReasonNotAccepted && !slices.ContainsFunc([]string{"spec.provider.gateway.parentRefs[0]", "infra/public", "NotAllowedByListeners", "allowedRoutes"},
 			func(text string) bool { return !strings.Contains(c.Message, text) })
@@ -336,7 +337,7 @@ func TestServerRefusedRoute(t *testing.T) {
 	}
 }
 
-// TestServerRefusedEdit checks that the live route stays if the route of an edited path cannot be
+// TestServerRefusedEdit checks that the live route stays if the route for an edited path cannot be
 // written.
 func TestServerRefusedEdit(t *testing.T) {
 	t.Parallel()
@@ -406,7 +407,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		return routes.Items[0], out
 	}
 	filter := v1alpha1.RouteFilter{RequestHeaderModifier: &v1alpha1.HeaderModifier{Set: []v1alpha1.HeaderValue{{Name: header, Value: "a"}}}}
-	await.Nil(t, func(ctx context.Context) error { // The rules of the server apply a moment later.
+	await.Nil(t, func(ctx context.Context) error { // The admission policy takes effect a moment later.
 		route, _ := backends()
 		route.Spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{
 			Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: header, Value: "a"}}},
@@ -422,15 +423,15 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		policy.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{filter}
 		return server.Update(ctx, &policy)
 	})
-	p.eventually("shop", "refused", has("Accepted", status.ReasonInvalid))
+	p.eventually("shop", "rejected", has("Accepted", status.ReasonInvalid))
 	_, split := backends()
-	want(t, "shares while it is refused", len(split), 2)
+	want(t, "backends while the route is rejected", len(split), 2)
 	if err := server.Delete(t.Context(), b, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	await.Nil(t, func(context.Context) error {
 		if _, left := backends(); len(left) != 1 {
-			return fmt.Errorf("shares without a pod of the canary: %q", left)
+			return fmt.Errorf("backends without a pod of the canary: %q", left)
 		}
 		return nil
 	})

@@ -24,22 +24,22 @@ import (
 
 const (
 	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
-	// even if the deletionPolicy is not fully applied.
+	// even if the deletionPolicy is not fully applied by then.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline is the maximum time for which a deletion with Orphan is blocked until the
-	// remaining routes route only to active releases. It is less than the time for which
+	// orphanDeadline is the maximum time for which a deletion with Orphan waits for the remaining
+	// routes to route only to active releases. It is shorter than the time for which
 	// hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time for which gateways and kube-proxies can observe that a Service was
-	// restored, before the pods that it selected may be deleted.
+	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
+	// restored, before the pods of the releases may be deleted.
 	restoreDrain = 5 * time.Second
-	// podInterval is the time after which to reconcile again for pods, which the controller does
-	// not watch.
+	// podInterval is the time after which to check pods again, because the controller does not
+	// watch them.
 	podInterval = 2 * time.Second
 )
 
-// ensureFinalizer adds the finalizer if the deletionPolicy needs it, otherwise it removes the
-// finalizer. It reports whether it wrote.
+// ensureFinalizer adds the finalizer if the deletionPolicy needs it. Otherwise, it removes the
+// finalizer. It reports whether it wrote the policy.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
 		len(policy.Status.Routes) > 0 // The rules of an earlier route are not restored yet.
@@ -47,8 +47,8 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.Netwo
 }
 
 // finalize applies the deletionPolicy, and then removes the finalizer. It delays the deletion by at
-// most deletionDeadline, and not at all in a namespace that is being deleted. Until then the routes
-// follow the releases.
+// most deletionDeadline, and not at all in a namespace that is being deleted. While the deletion is
+// delayed, the routes continue to follow the releases.
 func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))
@@ -87,9 +87,9 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 	return status.Again(ctx, err)
 }
 
-// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error;
-// 0 without an error means that the deletionPolicy is applied. After the deadline it restores only user-managed
-// routes, which would otherwise have no backend.
+// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error; 0
+// without an error means that the deletionPolicy is applied. After the deadline, it restores only user-managed routes,
+// which would otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
@@ -111,15 +111,16 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	}
 	left, err := r.restore(ctx, f)
 	if wait = max(wait, left); failed != nil && wait > 0 {
-		// No back-off: the previous workload may be ready at any moment.
+		// No back-off, because the previous workload may become ready at any moment.
 		ctrl.LoggerFrom(ctx).Info("the routes of a policy that is being deleted are not up to date", "cause", failed.Error())
 	}
 	return wait, err
 }
 
 // settle changes the remaining routes so that they route to active releases (rule 20). It returns
-// the time to wait before the next check; 0 means that they do, or that the time is over. It does
-// not write the status: the planner must not mistake the canary's loss of traffic for a step.
+// the time to wait before the next check; 0 means that they do, or that orphanDeadline has passed.
+// It does not write the status, because the planner must not mistake the canary's loss of traffic
+// for a step.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	w, err := r.write(ctx, f, out)
@@ -182,8 +183,9 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 	return nil
 }
 
-// restore restores the adopted Service when the pods that it selected before are ready again, and
-// then waits until gateways and kube-proxies have observed this.
+// restore restores the adopted Service when the pods that it previously selected are ready again,
+// and then waits for gateways and kube-proxies to observe the change. It returns the time to wait
+// before the next check.
 func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	s := f.Adopted
 	if s == nil || !resources.Marked(s, f.Policy.Name) {
@@ -209,8 +211,8 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	return restoreDrain, nil
 }
 
-// drainLeft returns the remaining time for which callers can observe that the Service was restored.
-// A manager that was just started does not know the time of the restore, and waits the whole time.
+// drainLeft returns the remaining part of restoreDrain. A manager that has just started does not
+// know when the Service or the routes were restored, so it waits for the full time.
 func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
 		return 0
@@ -224,8 +226,9 @@ func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	return max(0, restoreDrain-r.Now().Sub(at))
 }
 
-// enough returns the number of ready pods that the adopted Service must have before it selects them
-// again: as many as it has now or, after half of the time, one.
+// enough returns the number of previously selected pods that must be ready before the adopted
+// Service selects them again. This is the number of ready endpoints that the Service has now or,
+// after half of deletionDeadline, one.
 func (r *Reconciler) enough(f *traffic.Observed) int {
 	began := f.Policy.DeletionTimestamp
 	if began == nil && f.Microservice != nil {
@@ -237,7 +240,8 @@ func (r *Reconciler) enough(f *traffic.Observed) int {
 	return max(1, len(f.Endpoints[f.Adopted.Name].Ready))
 }
 
-// readyPods returns the number of ready pods that a selector selects, without pods of releases.
+// readyPods returns the number of ready pods that a selector selects, excluding the pods of
+// releases.
 func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (int, error) {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
@@ -256,14 +260,14 @@ func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector m
 }
 
 // restoresService reports whether the Microservice is being deleted and restores its previous
-// Deployment. In this case the adopted Service must be restored as well.
+// Deployment. In this case, the adopted Service must also be restored.
 func restoresService(f *traffic.Observed) bool {
 	return f.Microservice != nil && f.Microservice.DeletionTimestamp != nil && f.Microservice.Spec.DeletionPolicy == v1alpha1.DeletionRestore &&
 		f.Adopted != nil && resources.Marked(f.Adopted, f.Policy.Name)
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. With Restore it waits, unless forced, for a ready
+// the time to wait before the next check. With Restore, it waits, unless forced, for a ready
 // endpoint of the previous backends, then for the parents of the route, and then for the gateways
 // to observe the route.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
@@ -314,8 +318,8 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 	return max(wait, r.drainLeft(f)), nil
 }
 
-// previousReady reports whether any Service to which the rules routed before has a ready endpoint,
-// or there is no such Service.
+// previousReady reports whether any Service to which the rules previously routed has a ready
+// endpoint. It returns true if there is no such Service.
 func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	previous := gatewayapi.Previous(read, f.Policy.Name)
 	for _, name := range previous {

@@ -34,9 +34,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
-// NewCache returns the cache of cache.New. For kinds that providers write, it contains only objects
-// with the label v1alpha1.LabelPolicy. This applies to the kinds that the API server serves now.
-// Kinds that are installed later are cached without this restriction until the next start.
+// NewCache returns the cache of cache.New. For kinds that providers write, the cache contains only
+// objects with the label v1alpha1.LabelPolicy. This applies to the kinds that the API server serves
+// now. Kinds that are installed later are cached without this restriction until the next start.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 // served returns the version in which the API server serves a kind. The version is empty if the API
 // server does not serve the kind.
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
-	for _, version := range kind.Versions { // Versions are checked separately, because a mapper may not know that a later version was removed.
+	for _, version := range kind.Versions { // Versions are checked separately, because a mapper might not know that a later version was removed.
 		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
 		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
 		if err == nil {
@@ -88,7 +88,7 @@ func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKin
 func newObject(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, error) {
 	o, err := s.New(gvk)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", gvk, err)
+		return nil, fmt.Errorf("create %s: %w", gvk, err)
 	}
 	return o.(client.Object), nil
 }
@@ -98,45 +98,45 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 	gvk.Kind += "List"
 	o, err := s.New(gvk)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", gvk, err)
+		return nil, fmt.Errorf("create %s: %w", gvk, err)
 	}
 	return o.(client.ObjectList), nil
 }
 
-// kinds tracks which kinds of the providers the API server serves, and starts a watch for each.
+// kinds tracks which of the providers' kinds the API server serves, and starts a watch for each.
 // While a policy needs a kind that is missing or cannot be listed, the check is repeated, so that
-// no restart is needed. Policies that do not need the kind are not delayed: no lock is held during
-// a request to the API server.
+// no restart is needed. Policies that do not need the kind are not delayed, because no lock is held
+// during a request to the API server.
 type kinds struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
 	// every is the time after which a policy that needs a missing kind is reconciled again.
 	every time.Duration
-	// watch starts the watch of a kind, which the controller writes or only reads. If it fails,
-	// there is no watch.
+	// watch starts the watch of a kind. written reports whether the controller writes the kind or
+	// only reads it. If watch fails, the kind is not watched.
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reports whether the definition of a kind is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
-	// unread contains, by kind, the error due to which a kind that the API server seems to serve is
-	// not watched.
+	// unread contains, by kind, the error that explains why a kind that the API server seems to
+	// serve is not watched.
 	unread map[string]error
 	next   map[string]time.Time
 }
 
 // seenKind is a kind that the API server serves.
 type seenKind struct {
-	// name is the name of the kind in the tables of the providers.
+	// name is the name of the kind in the providers' tables.
 	name string
 	gvk  schema.GroupVersionKind
 	providers.Served
 }
 
-// discover checks the kinds that are not known yet. Each kind is checked at most once in half of
-// every, whether it was missing or could not be listed. If another goroutine is checking a kind,
-// its state does not change.
+// discover checks the kinds that are not known yet. Each kind is checked at most once within half
+// of k.every, whether it was missing or could not be listed. A kind that another goroutine is
+// checking is skipped.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {
 		if k.due(kind) {
@@ -168,7 +168,7 @@ func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
 	switch {
 	case err != nil:
 		k.unread[kind.Kind] = err
-		k.next[kind.Kind] = k.now().Add(k.every / 2) // The check itself may have taken long.
+		k.next[kind.Kind] = k.now().Add(k.every / 2) // The check itself may have taken a long time.
 	case found != nil:
 		k.seen[kind.Kind] = *found
 	}
@@ -233,8 +233,8 @@ func (k *kinds) knows(name string) bool {
 	return ok
 }
 
-// lose removes a kind by its Go type, such as "*v1.HTTPRoute", after it stopped the watch of the kind. It returns an object of the
-// kind, or nil if the kind is not known. The next reconcile that needs the kind checks it again.
+// lose removes a kind by its Go type, such as "*v1.HTTPRoute", after it stops the watch of the kind. It returns an
+// object of the kind, or nil if the kind is not known. The next reconcile that needs the kind checks it again.
 func (k *kinds) lose(scheme *runtime.Scheme, goType string, stop func(client.Object)) client.Object {
 	k.mu.Lock()
 	defer k.mu.Unlock()

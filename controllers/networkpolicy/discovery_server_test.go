@@ -59,7 +59,7 @@ func newAlone(t *testing.T, o apiserver.Options) *alone {
 	return &alone{env, t}
 }
 
-// manage starts the controller as a user; an empty user has all permissions.
+// manage starts the controller as a user. An empty name means a user with all permissions.
 func (a *alone) manage(user string) {
 	a.t.Helper()
 	as := rest.CopyConfig(a.Config)
@@ -114,8 +114,8 @@ func (a *alone) eventually(key client.ObjectKey, ok func(*v1alpha1.NetworkPolicy
 	})
 }
 
-// definition returns the definition of a kind of a module, with a stored version that it does not
-// serve. Without a converter, its objects cannot be listed.
+// definition returns the definition of a kind from a module, with an additional version in which
+// objects are stored. If the conversion fails, these objects cannot be listed.
 func definition(t *testing.T, module func() (string, error), file string, convert *apiextensionsv1.CustomResourceConversion) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	dir, err := module()
@@ -144,9 +144,9 @@ const storedVersion = "v1alpha9"
 
 // TestServerKindThatCannotBeListed checks that a kind that the API server serves but cannot list
 // does not block policies that do not need it. A policy that needs the kind reports the cause, and
-// continues when the kind can be listed. The kinds are Certificates, which exist before the manager
-// and for which the manager also has no permission, and ApisixRoutes, which are installed later. If
-// the definition is deleted meanwhile, the kind counts as missing.
+// continues when the kind can be listed. The test uses Certificates, which are installed before the
+// manager starts and for which the manager also has no permission, and ApisixRoutes, which are
+// installed later. If the definition is deleted in the meantime, the kind counts as missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
@@ -237,7 +237,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 }
 
 // takesAway deletes the definition of HTTPRoutes and creates it again. It checks that the kind is
-// reported as missing, and that the route is created again with the kind.
+// reported as missing, and that the route is created again when the kind is served again.
 func takesAway(a *alone, namespace string) {
 	t, ctx := a.t, a.t.Context()
 	t.Helper()

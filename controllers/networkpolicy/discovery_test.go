@@ -28,8 +28,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestScheme checks that the Go types of all kinds of providers are registered, and the list types of kinds that are
-// written. Otherwise reconciles of all policies would fail, because a kind cannot be listed.
+// TestScheme checks that the Go types of all provider kinds are registered, as well as the list types of kinds that are
+// written. Otherwise, the reconciles of all policies would fail, because a kind could not be listed.
 func TestScheme(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -78,7 +78,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	k, started := watched(mapper, time.Nanosecond)
-	for range 2 { // The second discovery starts no further watch.
+	for range 2 { // The second discovery does not start another watch.
 		k.discover(traffic.AllKinds())
 	}
 	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
@@ -87,9 +87,9 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 	udp := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}}
 	want(t, "UDPRoute is missing", k.lacks(udp), true)
 	mapper.Add(gatewayGVK("v1", "UDPRoute"), meta.RESTScopeNamespace)
-	time.Sleep(time.Microsecond) // The next check is due after half of every.
+	time.Sleep(time.Microsecond) // The next check is due after half of k.every.
 	k.discover(udp)
-	want(t, "UDPRoute is missing once it is installed", k.lacks(udp), false)
+	want(t, "UDPRoute is missing after its installation", k.lacks(udp), false)
 	want(t, "the last watch", (*started)[len(*started)-1], "v1 UDPRoute")
 }
 
@@ -115,9 +115,9 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"of the Gateway API": {gateways, refused, traffic.ReasonGatewayAPIMissing},
-		"of another":         {certificates, errors.New("no webhook"), providers.ReasonProviderAPIMissing},
-		"gone meanwhile":     {gateways, apierrors.NewNotFound(schema.GroupResource{Resource: "gateways"}, ""), ""},
+		"kind of the Gateway API":      {gateways, refused, traffic.ReasonGatewayAPIMissing},
+		"kind of another API":          {certificates, errors.New("no webhook"), providers.ReasonProviderAPIMissing},
+		"kind deleted in the meantime": {gateways, apierrors.NewNotFound(schema.GroupResource{Resource: "gateways"}, ""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mapper := meta.NewDefaultRESTMapper(nil)
@@ -128,13 +128,13 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 			for range 2 {
 				k.discover(tc.kinds)
 			}
-			want(t, "tries", tries, 1)
+			want(t, "attempts", tries, 1)
 			want(t, "missing", k.lacks(tc.kinds), true)
 			p := k.problem(tc.kinds)
 			want(t, "reported", p != nil, tc.reason != "")
 			if p != nil {
 				want(t, "reason", p.Reason, tc.reason)
-				want(t, "kind and cause are named", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
+				want(t, "the message names the kind and the cause", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
 			}
 			k.watch, k.every = start, time.Nanosecond
 			k.next = map[string]time.Time{} // The next check is due.
@@ -158,15 +158,15 @@ func TestDiscoveryDoesNotBlockReconciles(t *testing.T) {
 	go func() { k.discover(gateways); close(done) }()
 	<-begun
 	k.discover(gateways)
-	want(t, "known meanwhile", len(k.known()), 0)
-	want(t, "missing meanwhile", k.lacks(gateways), true)
+	want(t, "known during the discovery", len(k.known()), 0)
+	want(t, "missing during the discovery", k.lacks(gateways), true)
 	close(resume)
 	<-done
 	want(t, "known", len(k.known()), 1)
 }
 
-// TestKindsThatAPolicyRequires checks which kinds must be readable before a decision about a policy:
-// the kinds of its objects.
+// TestKindsThatAPolicyRequires checks which kinds must be readable before a decision about a policy
+// is made: the kinds of its objects.
 func TestKindsThatAPolicyRequires(t *testing.T) {
 	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
 		p := newWorld(t).Policy.DeepCopy()
@@ -184,16 +184,16 @@ func TestKindsThatAPolicyRequires(t *testing.T) {
 		change func(*v1alpha1.NetworkPolicy)
 		want   []string
 	}{
-		"what it needs": {func(*v1alpha1.NetworkPolicy) {}, []string{"Gateway", "HTTPRoute"}},
-		"what the provider of the last report wrote": {func(p *v1alpha1.NetworkPolicy) {
+		"kinds that the provider needs": {func(*v1alpha1.NetworkPolicy) {}, []string{"Gateway", "HTTPRoute"}},
+		"kinds of the provider in the status": {func(p *v1alpha1.NetworkPolicy) {
 			onIngress(p)
 			p.Status.Provider = "apisix"
 		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
-		"what a previous provider wrote": {func(p *v1alpha1.NetworkPolicy) {
+		"kinds of a previous provider": {func(p *v1alpha1.NetworkPolicy) {
 			onIngress(p)
 			p.Status.Provider, p.Status.ProviderSwitch = "ingress", &v1alpha1.ProviderSwitch{From: []string{"apisix"}}
 		}, []string{"Ingress", "ApisixRoute", "ApisixTls"}},
-		"the route of another user": {func(p *v1alpha1.NetworkPolicy) {
+		"kind of a user-managed route": {func(p *v1alpha1.NetworkPolicy) {
 			onIngress(p)
 			p.Status.Routes = []v1alpha1.RouteStatus{{Kind: "GRPCRoute", Name: "theirs"}}
 		}, []string{"Ingress", "GRPCRoute"}},
@@ -230,11 +230,11 @@ func TestChannel(t *testing.T) {
 		experimental bool
 		fails        bool
 	}{
-		"standard":         {channels{annotations: channel("standard")}, false, false},
-		"experimental":     {channels{annotations: channel("experimental")}, true, false},
-		"unnamed":          {channels{}, false, false},
-		"no permission to": {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
-		"no answer":        {channels{err: errors.New("no answer")}, false, true},
+		"standard":      {channels{annotations: channel("standard")}, false, false},
+		"experimental":  {channels{annotations: channel("experimental")}, true, false},
+		"no annotation": {channels{}, false, false},
+		"no permission": {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
+		"no answer":     {channels{err: errors.New("no answer")}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&Reconciler{Live: tc.reader}).channel(gatewayGVK("v1", "HTTPRoute"))
@@ -245,7 +245,7 @@ func TestChannel(t *testing.T) {
 }
 
 // TestServerWithoutTheGatewayAPI starts the manager's cache and the controller on an API server
-// without any kind of the providers.
+// that serves none of the providers' kinds.
 func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	t.Parallel()
 	env, err := apiserver.Start(apiserver.Options{})
@@ -298,8 +298,8 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 	})
 }
 
-// kindGone is a Reader of an API server that no longer serves a kind of which the cache still
-// contains objects.
+// kindGone is a Reader of an API server that no longer serves a kind whose objects the cache still
+// contains.
 type kindGone struct{ client.Reader }
 
 func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) error {
@@ -321,7 +321,7 @@ func TestPreviousKindIsReadFromTheServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live client.Reader
 		want bool
-	}{"it is there": {f, true}, "its kind is gone": {kindGone{f}, false}} {
+	}{"its kind is served": {f, true}, "its kind is no longer served": {kindGone{f}, false}} {
 		t.Run(name, func(t *testing.T) {
 			f.reconciler.Live = tc.live
 			facts := &traffic.Observed{Policy: &policy}

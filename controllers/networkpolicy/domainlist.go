@@ -21,10 +21,11 @@ import (
 type domainList struct {
 	// namespace is the namespace of the manager.
 	namespace string
-	// cache contains only the list, because the cache of the manager may not contain the manager's
-	// namespace, or the content of ConfigMaps.
+	// cache contains only the list. It is separate from the manager's cache, which might lack the
+	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
-	// age is the time for which labels of a namespace are valid. They are not watched.
+	// age is how long the labels of a namespace remain valid after they are read, because they are
+	// not watched.
 	age time.Duration
 
 	mu      sync.Mutex
@@ -49,13 +50,13 @@ func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*doma
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: only}}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
+		return nil, fmt.Errorf("create cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
 	}
 	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
 }
 
-// read returns the rules, or in unread the error due to which the list cannot be used. found is
-// false if there is no list.
+// read returns the rules. If the list cannot be used, unread is the cause. found is false if there
+// is no list.
 func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread error, found bool, err error) {
 	key := client.ObjectKey{Namespace: l.namespace, Name: domains.ConfigMapName}
 	var list corev1.ConfigMap

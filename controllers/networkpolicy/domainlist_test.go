@@ -87,32 +87,32 @@ func TestListOfDomainsDeterminesServedHosts(t *testing.T) {
 
 	restored := map[string]string{p.namespace: "*" + domain, "site": "www" + domain}
 	p.list(restored)
-	policy := p.hosts("shop", "a host that the list does not give goes", "1-x"+domain)
+	policy := p.hosts("shop", "a host that the list does not allow is removed", "1-x"+domain)
 	want(t, "reason", reasonOf(policy, "shop.example.net"), traffic.ReasonDomainNotAllowed)
 
 	p.rollout(www, one)
 	policy = p.eventually("shop", "the preview is rejected", func(policy *v1alpha1.NetworkPolicy) bool {
 		return reasonOf(policy, "www"+domain) == traffic.ReasonDomainNotAllowed
 	})
-	p.hosts("shop", "with a preview called www", "1-x"+domain)
+	p.hosts("shop", "with a preview named www", "1-x"+domain)
 	want(t, "accepted", has(v1alpha1.ConditionAccepted, traffic.ReasonDomainNotAllowed)(policy), true)
 	p.quiet()
 
 	p.list(map[string]string{p.namespace: "*" + domain, "site": "www of" + domain})
 	policy = p.eventually("shop", "the list is unreadable", has(v1alpha1.ConditionAccepted, traffic.ReasonDomainsUnreadable))
-	want(t, "reason of what is served", reasonOf(policy, "1-x"+domain), traffic.ReasonDomainsUnreadable)
-	p.hosts("shop", "by an unreadable list", "1-x"+domain)
+	want(t, "reason of the served host", reasonOf(policy, "1-x"+domain), traffic.ReasonDomainsUnreadable)
+	p.hosts("shop", "with an unreadable list", "1-x"+domain)
 	p.quiet()
 
 	p.list(map[string]string{"apps": "namespaces: team=shop\n*" + domain})
-	p.hosts("shop", "a list for labels that the namespace has not")
+	p.hosts("shop", "a list for a label that the namespace does not have")
 	p.label("team", "shop")
-	p.hosts("shop", "a label that the namespace got", "1-x"+domain, "www"+domain)
+	p.hosts("shop", "the namespace gets the label", "1-x"+domain, "www"+domain)
 	p.label("team", "other")
-	p.hosts("shop", "a label that the namespace lost")
+	p.hosts("shop", "the namespace loses the label")
 
 	p.list(nil)
-	p.hosts("shop", "the list is gone", "1-x"+domain, "shop.example.net", "www"+domain)
+	p.hosts("shop", "the list is deleted", "1-x"+domain, "shop.example.net", "www"+domain)
 }
 
 // label sets a label of the namespace.

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The following functions construct the events of policies. The event of a change of a condition
-// has the reason and message of the condition.
+// The following functions construct the events of policies. The event for a condition change has
+// the reason and message of the condition.
 
 // actionRoute and actionDelete are the actions of events.
 const (
@@ -21,8 +21,8 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedWithoutStepsEvent returns the event of a domain or Service that moved to another release group
-// without canary steps.
+// movedWithoutStepsEvent returns the event for a domain or Service that moved to another release
+// group without canary steps.
 func movedWithoutStepsEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }
@@ -32,7 +32,7 @@ func routeRestoredEvent(route string) status.Event {
 }
 
 func rulesMissingEvent(route string, rules []string, policy string) status.Event {
-	return status.WarningEvent("RuleNotRestored", actionRoute, fmt.Sprintf("%s no longer has rules named %q: check that no other rule routes to Services of networkpolicies.hlnr.io %q, which are deleted", route, rules, policy))
+	return status.WarningEvent("RuleNotRestored", actionRoute, fmt.Sprintf("%s no longer has rules named %q: check that no other rule routes to Services of networkpolicies.hlnr.io %q, which are being deleted", route, rules, policy))
 }
 
 func ruleNotRestoredEvent(err error) status.Event {
@@ -55,15 +55,17 @@ func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
 	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("the remaining objects were not confirmed within %s to route to active releases only: %s", limit, waits))
 }
 
-// stepwise reports whether a release to which a domain routes now had part of its traffic before.
+// stepwise reports whether a release to which a domain now routes already received part of the
+// domain's traffic before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })
 	})
 }
 
-// announce records the events for the changes of a status that was written. The progress of traffic
-// during a rollout is in the events of the Microservice, and in status.summary.split.
+// announce records the events for the changes in a status that was written. It does not report how
+// the traffic changes during a rollout, because the Microservice's events and status.summary.split
+// show this.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
 		status.TransitionRule{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},

@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// hooked is a Writer whose writes of Services fail due to an unavailable admission webhook.
+// hooked is a Writer whose writes of Services fail because an admission webhook is unavailable.
 type hooked struct {
 	// refuses reports whether the write of a Service fails.
 	refuses func(name string) bool
@@ -70,8 +70,8 @@ func weightsIn(w *world, o client.Object) string {
 	return strings.Join(parts, " ")
 }
 
-// TestFailedServiceDoesNotBlockRoutes checks that a failed canary with half of the
-// traffic loses it although the Service of the next release cannot be created, because an admission
+// TestFailedServiceDoesNotBlockRoutes checks that a failed canary with half of the traffic loses
+// this traffic even though the Service of the next release cannot be created, because an admission
 // webhook is unavailable.
 func TestFailedServiceDoesNotBlockRoutes(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
@@ -90,11 +90,11 @@ func TestFailedServiceDoesNotBlockRoutes(t *testing.T) {
 	got := traffic.Find(now.Groups, "1-x")
 	want(t, "confirmed without the canary", got.Revision, 2)
 	want(t, "message "+got.Message, strings.Contains(got.Message, "failed calling webhook"), true)
-	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Withheld, "c"), false)
+	want(t, "the canary is withheld", slices.Contains(got.Withheld, "c"), false)
 	want(t, "references", cmp.Diff([]string{"a", "b"}, got.References), "")
 
 	w.Settle()
-	want(t, "once the webhook is back", providertest.SplitOf(w.Observed(), host, "gateway"), "1.0.0=90 1.1.1=10")
+	want(t, "split after the webhook is available again", providertest.SplitOf(w.Observed(), host, "gateway"), "1.0.0=90 1.1.1=10")
 	want(t, "confirmed", w.GroupTraffic("1-x").Revision, 4)
 }
 
@@ -117,7 +117,7 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 		}
 	}
 	want(t, "confirmed", traffic.Find(now.Groups, "1-x").Revision, 2)
-	want(t, "still named", slices.Contains(traffic.Find(now.Groups, "1-x").References, "b"), true)
+	want(t, "still referenced", slices.Contains(traffic.Find(now.Groups, "1-x").References, "b"), true)
 }
 
 // TestRouteWaitsOnlyForItsService checks that a route is not written while its Service is
@@ -137,7 +137,7 @@ func TestRouteWaitsOnlyForItsService(t *testing.T) {
 	want(t, "the reconcile is repeated", err != nil, true)
 	for _, route := range out.Routes {
 		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
-		want(t, "and reports why", done.Refused[traffic.RouteName(route.Name)] != nil, true)
+		want(t, "the route reports the cause", done.Refused[traffic.RouteName(route.Name)] != nil, true)
 	}
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
@@ -158,7 +158,7 @@ func TestFailedReconcileKeepsTheRequeueTime(t *testing.T) {
 	f.reconciler.Writer = &hooked{refuses: func(string) bool { return true }, wrote: map[string]client.Object{}}
 	result, err := f.reconciler.Reconcile(t.Context(), request)
 	want(t, "the reconcile fails", err != nil, true)
-	want(t, "time of the next", result.RequeueAfter, pollInterval)
+	want(t, "time until the next reconcile", result.RequeueAfter, pollInterval)
 }
 
 // refusing is a Writer that rejects Ingresses, like a webhook that finds their host and path in
@@ -175,8 +175,8 @@ func (w *refusing) Apply(_ context.Context, _, o client.Object) (apply.Outcome, 
 
 func (w *refusing) Delete(_ context.Context, _, _ client.Object) error { return nil }
 
-// TestRefusedRouteHasNoCanary checks that the canary Ingress of a rejected route is not written: it
-// would apply to the Ingress that has the host and path.
+// TestRefusedRouteHasNoCanary checks that the canary Ingress of a rejected route is not written,
+// because it would apply to the Ingress that already has the host and path.
 func TestRefusedRouteHasNoCanary(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.Others = map[string]resources.Object{}
@@ -189,7 +189,7 @@ func TestRefusedRouteHasNoCanary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "refused", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
+	want(t, "reason of the rejection", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
 	want(t, "the route was tried", slices.Contains(writer.applied, out.Routes[0].Name), true)
 	want(t, "the canary was tried", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// The names of the indexes of policies.
+// The names of the policy indexes.
 const (
 	indexMicroservice = "networkpolicy.microservice"
 	indexHost         = "networkpolicy.host"
@@ -21,8 +21,8 @@ const (
 	indexRoute        = "networkpolicy.route"
 )
 
-// indexes contains the index functions by name of the index. The indexes find the policies that
-// refer to a changed object.
+// indexes contains the index functions by index name. The indexes find the policies that refer to a
+// changed object.
 var indexes = map[string]client.IndexerFunc{
 	indexMicroservice: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
@@ -103,7 +103,7 @@ func held(p *v1alpha1.NetworkPolicy) []string {
 	return traffic.Union(out, nil)
 }
 
-// byHosts enqueues the other policies that render the same host.
+// byHosts enqueues the other policies that render a host of the changed policy.
 func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
 	self := client.ObjectKeyFromObject(o)
 	seen := map[types.NamespacedName]bool{self: true}
@@ -131,7 +131,7 @@ func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Req
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.Client.List(ctx, &list, options...); err != nil {
-		return nil // List fails only if the cache is not started. Its start enqueues all policies.
+		return nil // List fails only if the cache has not started. When it starts, all policies are enqueued.
 	}
 	out := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
@@ -140,7 +140,7 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	return out
 }
 
-// referenceKey returns the key of a reference in an index.
+// referenceKey returns the index key of a reference.
 func referenceKey(ref providers.Reference) string {
 	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 }
@@ -149,7 +149,7 @@ func referenceKey(ref providers.Reference) string {
 func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.Client.List(ctx, &list); err != nil {
-		return nil // List fails only if the cache is not started. Its start enqueues all policies.
+		return nil // List fails only if the cache has not started. When it starts, all policies are enqueued.
 	}
 	var out []reconcile.Request
 	for i := range list.Items {

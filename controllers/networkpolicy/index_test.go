@@ -22,18 +22,18 @@ func TestIndexes(t *testing.T) {
 }
 
 // TestRollbacksAreUrgent checks that a canary that loses its traffic, and a release that is active
-// again, have precedence.
+// again, take precedence.
 func TestRollbacksAreUrgent(t *testing.T) {
 	before := group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50", "c 0.9.0 deprecated 0")
 	for name, test := range map[string]struct {
 		now  v1alpha1.ReleaseGroup
 		want bool
 	}{
-		"aborted, or failed":     {group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
-		"back to a retained one": {group("1-x", 3, "c 0.9.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"), true},
-		"the next step":          {group("1-x", 3, "b 1.1.0 canary 80", "a 1.0.0 active 20", "c 0.9.0 deprecated 0"), false},
-		"promoted":               {group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0", "c 0.9.0 deprecated 0"), false},
-		"a new release":          {group("1-x", 2, "d 1.2.0 pending 0", "b 1.1.0 canary 50", "a 1.0.0 active 50", "c 0.9.0 deprecated 0"), false},
+		"aborted or failed":                  {group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
+		"a retained release is active again": {group("1-x", 3, "c 0.9.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"), true},
+		"the next step":                      {group("1-x", 3, "b 1.1.0 canary 80", "a 1.0.0 active 20", "c 0.9.0 deprecated 0"), false},
+		"promoted":                           {group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0", "c 0.9.0 deprecated 0"), false},
+		"a new release":                      {group("1-x", 2, "d 1.2.0 pending 0", "b 1.1.0 canary 50", "a 1.0.0 active 50", "c 0.9.0 deprecated 0"), false},
 	} {
 		of := func(g v1alpha1.ReleaseGroup) *v1alpha1.Microservice {
 			return &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{g}}}

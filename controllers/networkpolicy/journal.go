@@ -9,8 +9,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// writeTimes records when this process last wrote a route, while the time is relevant. After a
-// restart, a route without a response is reported as a fault immediately.
+// writeTimes records when this process last wrote each route, for as long as the time is relevant.
+// After a restart, these times are unknown, so a route without a response is reported as a fault
+// immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
@@ -36,14 +37,14 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes records, by policy, when its writes began to end only in conflicts.
+// conflictTimes records, by policy, the time since which all rejected writes have been conflicts.
 type conflictTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
 }
 
-// since returns the time since the conflicts of a policy began. If there was no conflict before,
-// they begin now.
+// since returns how long ago the conflicts of a policy began. If there was no conflict before,
+// since records that they begin now.
 func (c *conflictTimes) since(policy client.ObjectKey, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

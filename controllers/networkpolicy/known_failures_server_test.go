@@ -20,7 +20,7 @@ import (
 )
 
 // TestServerDriftIsRepairedImmediately checks that a user's change to a route is reverted
-// immediately, and not with the next relist of the cache (row 45).
+// immediately, rather than at the next relist of the cache (row 45).
 func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -59,8 +59,9 @@ func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	p.quiet()
 }
 
-// TestServerKeepsObjectsOfOthers checks that an upgrade writes to no route and no Service of other
-// owners, and does not remove additions of other owners or the API server (rows 63, 64 and 66).
+// TestServerKeepsObjectsOfOthers checks that an upgrade does not write to the routes of other
+// owners, and does not remove what other owners or the API server added to a Service (rows 63, 64
+// and 66).
 func TestServerKeepsObjectsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -92,7 +93,7 @@ func TestServerKeepsObjectsOfOthers(t *testing.T) {
 	}
 	node, ip := service.Spec.Ports[0].NodePort, service.Spec.ClusterIP
 	if node == 0 {
-		t.Fatal("the server gave no node port")
+		t.Fatal("the API server assigned no node port")
 	}
 
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
@@ -113,10 +114,10 @@ func TestServerKeepsObjectsOfOthers(t *testing.T) {
 	var route gatewayv1.HTTPRoute
 	p.get("theirs", &route)
 	if diff := cmp.Diff(written, managersOf(&route)); diff != "" {
-		t.Errorf("a user wrote to the route of others: %s", diff)
+		t.Errorf("another client wrote to the route of another owner: %s", diff)
 	}
 	if diff := cmp.Diff(theirs.Spec, route.Spec); diff != "" {
-		t.Errorf("the route of others changed: %s", diff)
+		t.Errorf("the route of another owner changed: %s", diff)
 	}
 	service.Finalizers = nil
 	if err := server.Update(t.Context(), &service); err != nil {
@@ -160,7 +161,7 @@ func TestServerRestoresAdoptedObjects(t *testing.T) {
 	want(t, "selector while it is adopted", now.Spec.Selector[v1alpha1.LabelRelease], "b")
 	now.Spec.Selector = before.Spec.Selector
 	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
-		t.Errorf("besides the selector, adoption changes: %s", diff)
+		t.Errorf("adoption changes more than the selector: %s", diff)
 	}
 	p.remove("shop")
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
@@ -169,42 +170,42 @@ func TestServerRestoresAdoptedObjects(t *testing.T) {
 		meta.ResourceVersion, meta.ManagedFields, meta.Generation = "", nil, 0
 	}
 	if diff := cmp.Diff(before, &now); diff != "" {
-		t.Errorf("the object changed: %s", diff)
+		t.Errorf("the restored Service has changed: %s", diff)
 	}
 }
 
-// TestServerDeletionEnds checks that the deletion of a policy with adopted objects ends, even if
-// other objects are deleted before (row 69).
+// TestServerDeletionEnds checks that the deletion of a policy with adopted objects completes, even
+// if other objects are deleted first (row 69).
 func TestServerDeletionEnds(t *testing.T) {
 	for name, lose := range map[string]func(*place){
-		"the Service is gone": func(p *place) {
+		"the Service is deleted": func(p *place) {
 			if err := server.Delete(p.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}); err != nil {
 				p.t.Fatal(err)
 			}
 		},
-		"the Microservice is gone": func(p *place) {
+		"the Microservice is deleted": func(p *place) {
 			if err := server.Delete(p.t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "shop"}}); err != nil {
 				p.t.Fatal(err)
 			}
 		},
-		"its own objects are gone": func(p *place) {
+		"the policy's own objects are deleted": func(p *place) {
 			for _, o := range []client.Object{&corev1.Service{}, &gatewayv1.HTTPRoute{}} {
 				if err := server.DeleteAllOf(p.t.Context(), o, client.InNamespace(p.namespace), client.HasLabels{v1alpha1.LabelMicroservice}); err != nil {
 					p.t.Fatal(err)
 				}
 			}
 		},
-		"a user spoilt the note": func(p *place) {
+		"a user overwrites the annotations": func(p *place) {
 			var s corev1.Service
 			p.get("web", &s)
 			for key := range s.Annotations {
-				s.Annotations[key] = "spoilt"
+				s.Annotations[key] = "invalid"
 			}
 			if err := server.Update(p.t.Context(), &s); err != nil {
 				p.t.Fatal(err)
 			}
 		},
-		"the namespace goes, and no previous pod comes back": func(p *place) {
+		"the namespace is being deleted without any previous pods": func(p *place) {
 			p.noOldPods()
 			if err := server.Delete(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}); err != nil {
 				p.t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxFiles and maxLines are the maximum number of files of a package, and of lines of a
+	// maxFiles and maxLines are the maximum numbers of files in a package and of lines in a
 	// function.
 	maxFiles = 20
 	maxLines = 80
@@ -52,14 +52,14 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "there are packages", checked > 5, true)
+	want(t, "more than five packages are checked", checked > 5, true)
 }
 
-// exportData returns the files of export data of the imported packages.
+// exportData returns the export data files of the imported packages, by import path.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-trimpath", "-deps", "-export", "-json=ImportPath,Export", "./...")
-	list.Env = append(os.Environ(), "CGO_ENABLED=0") // The setting is that of the Makefile, so that the build cache is used.
+	list.Env = append(os.Environ(), "CGO_ENABLED=0") // The Makefile has the same setting, so that the build cache is used.
 	text, err := list.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -9,21 +9,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch of its
-// objects ends; on Kubernetes 1.33 it ends without events of their deletion. The cache would keep these objects, and no policy
-// would be reconciled.
+// kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch
+// of its objects ends; on Kubernetes 1.33 it ends without events of their deletion. Without the report, the cache would
+// keep these objects, and no policy would be reconciled.
 type kindCache struct {
 	cache.Cache
 	*watchErrors
 }
 
-// watchErrors handles errors of the watches of a cache.
+// watchErrors handles the watch errors of a cache.
 type watchErrors struct {
 	mu   sync.Mutex
 	lost func(ctx context.Context, kind string)
 }
 
-// handle handles an error of a watch. The cache calls it for each error.
+// handle handles a watch error. The cache calls it for each error.
 func (w *watchErrors) handle(ctx context.Context, r *toolscache.Reflector, err error) {
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	w.mu.Lock()

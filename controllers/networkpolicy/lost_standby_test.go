@@ -18,8 +18,9 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestKindLostByAReplica checks that a replica that observed the deletion of a definition before it became the leader works: it neither
-// waits for that kind, nor exits because its cache does not sync.
+// TestKindLostByAReplica checks that a replica works correctly as the leader if it observed the deletion of a
+// definition before it became the leader: it neither waits for the deleted kind nor exits because its cache does not
+// sync.
 func TestKindLostByAReplica(t *testing.T) {
 	t.Parallel()
 	a := newAlone(t, apiserver.Options{GatewayAPI: true})
@@ -50,7 +51,7 @@ func TestKindLostByAReplica(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		t.Fatal("no sync")
+		t.Fatal("the cache did not sync")
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "httproutes.gateway.networking.k8s.io"}}
 	if err := a.Client.Delete(ctx, crd); err != nil {
@@ -62,7 +63,7 @@ func TestKindLostByAReplica(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("the new leader ended: %v", err)
+		t.Fatalf("the new leader exited: %v", err)
 	case <-time.After(14 * time.Second):
 	}
 	cancel()

@@ -16,11 +16,11 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics are the metrics of routes; nil means that nothing is counted. No label contains the name of an object or an address:
+// metrics are the metrics of routes; nil means that nothing is counted. No label contains an object name or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
-//	    time from the last write of a route until it counted as programmed, by how this
-//	    was confirmed: Status or Probe
+//	    time from the last write of a route until it was programmed, by confirmation
+//	    mode: Status or Probe
 //	heighliner_gateway_probes_total{result}
 //	    requests to Gateways that verify whether a route is served; result is
 //	    Served, Earlier, Elsewhere, Failed or Refused
@@ -31,8 +31,8 @@ type metrics struct {
 	requests *prometheus.CounterVec
 
 	mu sync.Mutex
-	// written contains the times of the writes of routes that are not programmed yet, by policy and
-	// name of the route.
+	// written contains the write times of routes that are not programmed yet, by policy and route
+	// name.
 	written map[types.NamespacedName]map[string]time.Time
 }
 
@@ -40,7 +40,7 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "heighliner_route_confirmation_seconds",
-			Help:    "Time from the last write of a route until it was programmed, by how that is confirmed.",
+			Help:    "Time from the last write of a route until it was programmed, by confirmation mode.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 3, 5, 10, 30, 60, 300},
 		}, []string{"confirm"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -62,8 +62,8 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 
 func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r)).Inc() }
 
-// observe records, after a reconcile, the confirmation times of the routes of a policy that this
-// process wrote.
+// observe records the confirmation times of those routes of a policy that this process wrote. It is
+// called after the writes of each reconcile.
 func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.Applied) {
 	if m == nil {
 		return
@@ -100,7 +100,7 @@ func (m *metrics) forget(policy types.NamespacedName) {
 	delete(m.written, policy)
 }
 
-// confirmMode returns how it is confirmed that a route of a policy is served.
+// confirmMode returns how a policy confirms that a route is served.
 func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alpha1.ConfirmMode {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil || cmp.Or(route.Protocol, v1alpha1.ProtocolHTTP) != v1alpha1.ProtocolHTTP && route.Protocol != v1alpha1.ProtocolHTTPS {
 		return v1alpha1.ConfirmStatus
@@ -108,11 +108,12 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 	return cmp.Or(p.Spec.Provider.Gateway.Confirm, v1alpha1.ConfirmStatus)
 }
 
-// certificates is a collector of the expiry of Certificates. It reads the cache without copies.
+// certificates is a collector of the earliest expiry time of Certificates. It reads the cache
+// without copying objects.
 type certificates struct {
 	cache client.Reader
-	// watched reports whether the API server has Certificates and the cache contains them. Otherwise each scrape would send a
-	// list request to the API server.
+	// watched reports whether the API server has Certificates and the cache contains them. Otherwise, each scrape would
+	// send a list request to the API server.
 	watched func() bool
 }
 

@@ -27,8 +27,8 @@ func (l expiring) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return l.err
 }
 
-// TestCertificateExpiry checks that the metric has the earliest expiry, and that there is no series if no expiry is
-// known or Certificates are not watched.
+// TestCertificateExpiry checks that the metric contains the earliest expiry time, and that there is no series if no
+// expiry time is known or Certificates are not watched.
 func TestCertificateExpiry(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0)} }
@@ -37,7 +37,7 @@ func TestCertificateExpiry(t *testing.T) {
 		watched bool
 		want    float64 // 0 means that there is no series.
 	}{
-		"some":        {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, true, 1_900_000_000},
+		"issued":      {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, true, 1_900_000_000},
 		"not issued":  {expiring{expiries: []*metav1.Time{nil}}, true, 0},
 		"not watched": {expiring{expiries: []*metav1.Time{at(1_900_000_000)}}, false, 0},
 		"not read":    {expiring{err: errors.New("no informer")}, true, 0},
@@ -50,7 +50,7 @@ func TestCertificateExpiry(t *testing.T) {
 			got = families[0].GetMetric()[0].GetGauge().GetValue()
 		}
 		if err != nil || got != tc.want || len(families) > 1 {
-			t.Errorf("%s: got %v of %d series, want %v: %v", name, got, len(families), tc.want, err)
+			t.Errorf("%s: got %v in %d series, want %v: %v", name, got, len(families), tc.want, err)
 		}
 	}
 }

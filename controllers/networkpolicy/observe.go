@@ -117,7 +117,7 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 
 // readMicroservice reads the rollout state. If it is older than the state from which routes were
 // written, the cache lags, and the state is read from the API server, so that no decision is based
-// on an old state. If the state of the API server is older as well, the rollout state was lost and
+// on an old state. If the state on the API server is also older, the rollout state was lost and
 // recovered, and the state in the routes no longer counts.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
@@ -138,7 +138,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	return nil
 }
 
-// ownObjects returns the options that select the objects of a policy in the cache by an index. A
+// ownObjects returns the options that select a policy's objects in the cache through an index. A
 // list by labels would examine the objects of all policies in the namespace.
 func ownObjects(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
@@ -150,7 +150,7 @@ func labelled(f *traffic.Observed) []client.ListOption {
 }
 
 // readAdopted reads the Service that the policy adopts. Until the Service is labeled, it is not
-// watched, and is read from the API server.
+// watched, so it is read from the API server.
 func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error {
 	name := traffic.AdoptedName(f.Policy)
 	if name == "" {
@@ -205,7 +205,8 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
 		}
 		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
-			// If the kind was removed meanwhile, the cache still contains its previous objects.
+			// If the kind was removed in the meantime, the cache still contains its previous
+			// objects.
 			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {

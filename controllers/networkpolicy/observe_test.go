@@ -44,8 +44,8 @@ func TestStaleRolloutStateIsReadFromTheServer(t *testing.T) {
 		cached *v1alpha1.Microservice
 		asked  int
 	}{
-		"fresh":  {w.Microservice, 0},
-		"behind": {old, 1},
+		"up to date": {w.Microservice, 0},
+		"behind":     {old, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := &rolloutStates{microservice: w.Microservice}
@@ -54,7 +54,7 @@ func TestStaleRolloutStateIsReadFromTheServer(t *testing.T) {
 			if err := r.readMicroservice(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
-			want(t, "questions to the server", live.asked, tc.asked)
+			want(t, "reads from the API server", live.asked, tc.asked)
 			want(t, "sequence", f.Microservice.Status.Sequence(), w.Microservice.Status.Sequence())
 		})
 	}
@@ -73,7 +73,7 @@ func TestReferentOfANamespaceThatIsNotWatched(t *testing.T) {
 	want(t, "not watched", input.Unwatched["infra"], true)
 }
 
-// TestServing checks that a terminating endpoint does not count as ready, although it still
+// TestServing checks that a terminating endpoint does not count as ready, even though it still
 // processes open requests. A release that has only such endpoints counts as a release without
 // endpoints.
 func TestServing(t *testing.T) {
@@ -82,14 +82,14 @@ func TestServing(t *testing.T) {
 		ready, serving, terminating *bool
 		want                        bool
 	}{
-		"ready":                                 {yes, yes, no, true},
-		"nothing is specified":                  {nil, nil, nil, true},
-		"not ready":                             {no, no, no, false},
-		"terminating, and still answering":      {no, yes, yes, false},
-		"terminating":                           {no, no, yes, false},
-		"published although it is not ready":    {yes, no, no, false},
-		"published although it is terminating":  {yes, yes, yes, false},
-		"of a server that knows no terminating": {yes, nil, nil, true},
+		"ready":                                    {yes, yes, no, true},
+		"no conditions":                            {nil, nil, nil, true},
+		"not ready":                                {no, no, no, false},
+		"terminating but still serving":            {no, yes, yes, false},
+		"terminating":                              {no, no, yes, false},
+		"published although it is not ready":       {yes, no, no, false},
+		"published although it is terminating":     {yes, yes, yes, false},
+		"server without the terminating condition": {yes, nil, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: tc.ready, Serving: tc.serving, Terminating: tc.terminating}}
@@ -99,7 +99,7 @@ func TestServing(t *testing.T) {
 }
 
 // TestServerTargetPortByName checks that a named target port is resolved for the pods of each
-// release, so that the next version may listen on another port.
+// release, so that the next version can listen on another port.
 func TestServerTargetPortByName(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -26,8 +26,8 @@ import (
 )
 
 // playedGateway serves the routes of a namespace on the loopback interface with a delay, like a
-// gateway that throttles updates. It sets no status: acceptRoutes accepts routes immediately, so
-// that the acceptance does not show that a route is served.
+// gateway that throttles updates. It does not set a status. Instead, acceptRoutes accepts routes
+// immediately, so that the acceptance does not show that a route is served.
 type playedGateway struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -70,7 +70,7 @@ func (g *playedGateway) load(routes []gatewayv1.HTTPRoute) {
 	}
 }
 
-// ServeHTTP returns the redirects of rules with an exact path. For other requests it responds like
+// ServeHTTP returns the redirects of rules with an exact path. To other requests, it responds like
 // a backend that does not know probes.
 func (g *playedGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
@@ -145,14 +145,14 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		return nil
 	})
 	if n := observed(t, "Probe"); n < 5 {
-		t.Errorf("heighliner_route_confirmation_seconds has %d times of Probe, want those of 5 writes", n)
+		t.Errorf("heighliner_route_confirmation_seconds has %d observations for Probe, want at least 5", n)
 	}
 
 	gateway.stick(true) // The gateway no longer serves changes, but routes are still accepted.
 	p.rollout(group("1-x", 6, "b 1.1.0 canary 60", "a 1.0.0 active 40"))
 	asked := gateway.requests()
-	await.Until(t, "the gateway to be asked", func() bool { return gateway.requests() > asked+5 })
-	p.eventually("shop", "the revision before to stay", confirmed("1-x", 5, "a", "b"))
+	await.Until(t, "more probes", func() bool { return gateway.requests() > asked+5 })
+	p.eventually("shop", "the previous revision to stay", confirmed("1-x", 5, "a", "b"))
 	gateway.stick(false)
 	p.eventually("shop", "revision 6", confirmed("1-x", 6, "a", "b"))
 
@@ -162,7 +162,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	if err := server.Update(t.Context(), &policy); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("shop", "the rule for probes to go", func(*v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "the removal of the probe rule", func(*v1alpha1.NetworkPolicy) bool {
 		var routes gatewayv1.HTTPRouteList
 		err := server.List(t.Context(), &routes, client.InNamespace(p.namespace))
 		return err == nil && len(routes.Items) == 1 && len(routes.Items[0].Spec.Rules) == 1
@@ -171,7 +171,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p.quiet()
 }
 
-// gateway creates a Gateway in the namespace, which is served at an address.
+// gateway creates a Gateway in the namespace that is served at an address.
 func (p *place) gateway(name, address string) {
 	p.t.Helper()
 	host, text, err := net.SplitHostPort(address)
@@ -192,8 +192,8 @@ func (p *place) gateway(name, address string) {
 	}
 }
 
-// observed returns the number of confirmation times that the controller has recorded, by how routes
-// were confirmed.
+// observed returns the number of confirmation times that the controller has recorded, for a
+// confirmation mode.
 func observed(t *testing.T, confirm string) (n uint64) {
 	t.Helper()
 	families, err := prometheus.Gatherer(gauges).Gather()

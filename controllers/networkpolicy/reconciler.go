@@ -15,7 +15,7 @@ import (
 // fieldOwner is the field manager of all writes of this controller.
 const fieldOwner = "heighliner-networkpolicy"
 
-// pollInterval is the interval in which objects that are not watched are read.
+// pollInterval is the interval at which objects that are not watched are read.
 const pollInterval = time.Minute
 
 // Writer writes the objects of a policy. It is apply.Writer except in tests.
@@ -39,7 +39,7 @@ type Reconciler struct {
 
 	// namespaces are the namespaces that the manager watches; empty means all.
 	namespaces []string
-	// started reports whether a first reconcile has begun, which means that all watches have
+	// started reports whether the first reconcile has begun, which means that all watches have
 	// started.
 	started atomic.Bool
 	// list reads the list of domains; nil if the manager uses no list.
@@ -49,9 +49,10 @@ type Reconciler struct {
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
-	// restored contains the times at which Services were restored, by policy.
+	// restored contains the times at which Services and user-managed routes were restored, by
+	// policy.
 	restored writeTimes
-	// conflicts contains the times at which the writes of policies began to end in conflicts.
+	// conflicts contains the times at which the writes of policies began to fail with conflicts.
 	conflicts conflictTimes
 	// reverts records the writes to user-managed routes that other clients revert.
 	reverts reverts

@@ -42,12 +42,12 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// The tests of this package share an API server, a real controller-manager, which creates
-// EndpointSlices and collects garbage, the controller, and a replacement for a gateway, which
-// accepts routes.
+// The tests of this package share an API server, the controller, a real controller-manager that
+// creates EndpointSlices and collects garbage, and a replacement for a gateway that accepts routes.
 var (
 	server client.WithWatch
-	// serverConfig is a configuration for the server whose requests are not recorded.
+	// serverConfig is a client configuration for the server. Requests with this configuration are
+	// not recorded.
 	serverConfig *rest.Config
 	namespaceOf  func(testing.TB) string
 	requests     = &record{}
@@ -183,7 +183,7 @@ func indexed() client.WithWatch {
 	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
 }
 
-// refusedSection is a listener on which the gateway accepts no route.
+// refusedSection is the name of a listener for which the gateway rejects all routes.
 const refusedSection = "closed"
 
 // acceptRoutes replaces a gateway: it accepts the current generation of every route on each
@@ -197,12 +197,12 @@ func acceptRoutes(ctx context.Context) {
 	go followRoutes(ctx, &apisix.ApisixRouteList{}, acceptApisixRoute)
 }
 
-// relistEvery is the time after which a route is accepted whose kind or Gateway was created after
-// the route.
+// relistEvery is the interval at which routes are listed again. A route whose kind or Gateway was
+// created after the route is accepted after this time.
 const relistEvery = 500 * time.Millisecond
 
 // followRoutes accepts the routes of a kind when they change, and all of them periodically. After a
-// conflict it retries with the next change.
+// conflict, it retries on the next change.
 func followRoutes(ctx context.Context, routes client.ObjectList, accept func(context.Context, client.Object)) {
 	_ = wait.PollUntilContextCancel(ctx, relistEvery, true, func(ctx context.Context) (bool, error) {
 		if err := server.List(ctx, routes); err != nil {
@@ -263,7 +263,7 @@ func acceptRoute(ctx context.Context, route client.Object) {
 	}
 }
 
-// answersTo returns the status that existing parents set in a route.
+// answersTo returns the status that existing parents set on a route.
 func answersTo(route client.Object, parents []gatewayv1.ParentReference) []gatewayv1.RouteParentStatus {
 	answers := []gatewayv1.RouteParentStatus{}
 	for _, p := range parents {
@@ -351,7 +351,7 @@ func (p *place) policy(name, domain string, change ...func(*v1alpha1.NetworkPoli
 	p.create(policy)
 }
 
-// addresses contains the last address of a pod.
+// addresses contains the number of the last pod address.
 var addresses struct {
 	sync.Mutex
 	last int

@@ -32,8 +32,8 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// routesTo returns a condition: the status has these backends for a host, such as "1.0.0=90
-// 2.0.0=10".
+// routesTo returns a condition that is true if the status has these backends for a host, such as
+// "1.0.0=90 2.0.0=10".
 func routesTo(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {
@@ -86,9 +86,9 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.quiet()
 		p.atMost(then, writes)
 	}
-	// The writes are the reserved references, the Service of the group, its route, the route of the shared domain,
-	// and reports of accepted routes. A step requires writes of a route and of reports. Writes that conflict with
-	// writes of the gateway are repeated once.
+	// The writes are the reserved references, the Service of the group, its route, the route of the shared domain, and
+	// reports of accepted routes. A step requires writes of a route and of reports. Writes that conflict with writes of
+	// the gateway are retried once.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")
 	step(3, 50, "1.0.0=50 2.0.0=50", 7)
@@ -107,15 +107,16 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 	p.eventually("shop", "promotion", routesTo(shared, "2.0.0=100"))
 	now = p.eventually("shop", "promotion", confirmed("2-x", 6, "b"))
 	want(t, "the newest domains are in 2.x", traffic.Find(now.Status.Groups, "2-x").Newest, true)
-	want(t, "and not in 1.x", traffic.Find(now.Status.Groups, "1-x").Newest, false)
+	want(t, "the newest domains are in 1.x after the promotion", traffic.Find(now.Status.Groups, "1-x").Newest, false)
 	want(t, "the older domain", routesTo(older, "1.0.0=100")(now), true)
 	want(t, "the same route", p.routeOfHost(shared).UID, kept.UID)
 	want(t, "the route of the older group", p.routeOfHost(older).Generation, own.Generation)
 	p.quiet()
 }
 
-// TestServerMoveOfAnIngress checks that a move with three releases, of which an Ingress can route
-// to two, is reported, and continues when the rollout of the older group has ended.
+// TestServerMoveOfAnIngress checks that a move between groups that would require an Ingress to
+// route to three releases is reported, because an Ingress can route to only two, and that the move
+// continues when the rollout of the older group has ended.
 func TestServerMoveOfAnIngress(t *testing.T) {
 	t.Parallel()
 	const shared = "moves-by-ingress.example.com"

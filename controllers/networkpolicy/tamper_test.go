@@ -72,21 +72,21 @@ func tamper(t *testing.T, read func(*place) client.Object, edit func(client.Obje
 	}
 	await.Nil(t, func(context.Context) error {
 		if now := sum(read(p)); now != before {
-			return fmt.Errorf("not undone: %s, want %s", now, before)
+			return fmt.Errorf("not reverted: %s, want %s", now, before)
 		}
 		return nil
 	})
 }
 
-// TestServerClaimsNeedARoute checks that an older policy whose host no Gateway serves does not keep
-// a younger policy from the host.
+// TestServerClaimsNeedARoute checks that an older policy whose host no Gateway serves does not
+// prevent a younger policy from using the host.
 func TestServerClaimsNeedARoute(t *testing.T) {
 	for name, change := range map[string]struct {
 		pods   int
 		policy func(*v1alpha1.NetworkPolicy)
 	}{
-		"refused by the Gateway": {1, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.ParentRefs[0].SectionName = refusedSection }},
-		"without endpoints":      {0, func(*v1alpha1.NetworkPolicy) {}},
+		"rejected by the Gateway": {1, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.ParentRefs[0].SectionName = refusedSection }},
+		"without endpoints":       {0, func(*v1alpha1.NetworkPolicy) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +105,7 @@ func TestServerClaimsNeedARoute(t *testing.T) {
 			})
 			time.Sleep(time.Until(older.CreationTimestamp.Add(time.Second))) // Creation timestamps have a resolution of one second.
 			second.policy("shop", host)
-			second.eventually("shop", "the only one that is served", has("Ready", "Programmed"))
+			second.eventually("shop", "the only served policy", has("Ready", "Programmed"))
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestServerTLS checks a domain with a listener and its own certificate, whose kinds are installed
-// while the manager runs. The test replaces the gateway and cert-manager.
+// while the manager is running. The test replaces the gateway and cert-manager.
 func TestServerTLS(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -65,7 +65,7 @@ func TestServerTLS(t *testing.T) {
 	certificate := &certmanager.Certificate{}
 	p.get("shop-tls", certificate)
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist"})
-	p.eventually("shop", "what cert-manager reports", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "report of cert-manager", func(h *v1alpha1.NetworkPolicy) bool {
 		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: reported")
 	})
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"})
@@ -79,16 +79,16 @@ func TestServerTLS(t *testing.T) {
 	p.eventually("shop", "the listener's certificate", has("Ready", traffic.ReasonCertificateNotReady))
 	answer(set, &set.Status.Listeners[0].Conditions,
 		metav1.Condition{Type: "ResolvedRefs", Status: metav1.ConditionTrue, Reason: "ResolvedRefs"}, metav1.Condition{Type: "Programmed", Status: metav1.ConditionTrue, Reason: "Programmed"})
-	now := p.eventually("shop", "all is well", has("Ready", "Programmed"))
+	now := p.eventually("shop", "ready", has("Ready", "Programmed"))
 	want(t, "url", now.Status.URL, "https://"+host)
 	p.quiet()
 
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.pod("b")
-	p.eventually("shop", "a canary at the same listener", confirmed("1-x", 2, "a", "b"))
+	p.eventually("shop", "a canary on the same listener", confirmed("1-x", 2, "a", "b"))
 	for _, o := range []client.Object{certificate, set} {
 		before := o.GetResourceVersion()
 		p.get(o.GetName(), o)
-		want(t, "version of what did not change", o.GetResourceVersion(), before)
+		want(t, "resource version of an unchanged object", o.GetResourceVersion(), before)
 	}
 }

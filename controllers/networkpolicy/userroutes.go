@@ -15,7 +15,7 @@ const (
 	// freeReverts is the number of times that the same content is written to a route immediately after
 	// another client reverted it.
 	freeReverts = 3
-	// firstDelay is the delay of the next write. Each further delay is twice as long, up to
+	// firstDelay is the delay before the next write. Each subsequent delay is twice as long, up to
 	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = time.Minute
@@ -72,9 +72,9 @@ func (s *reverts) note(route, wanted string, now time.Time) {
 	s.of[route] = b
 }
 
-// userRoutes watches the metadata of user-managed routes. These have no label by which a cache
-// could select them, so their content is read from the API server when it is needed. The watch of a
-// kind starts with the first policy that refers to a route of that kind.
+// userRoutes watches the metadata of user-managed routes. These routes have no label by which a
+// cache could select them, so their content is read from the API server when it is needed. The
+// watch of a kind starts with the first policy that refers to a route of that kind.
 type userRoutes struct {
 	cache cache.Cache
 	watch func(schema.GroupVersionKind) error
@@ -93,7 +93,7 @@ func newUserRoutes(mgr ctrl.Manager, namespaces []string) (*userRoutes, error) {
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: within, DefaultTransform: bare,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of routes: %w", err)
+		return nil, fmt.Errorf("create cache of routes: %w", err)
 	}
 	return &userRoutes{cache: c, seen: map[string]bool{}}, mgr.Add(c)
 }
@@ -106,7 +106,7 @@ func bare(o any) (any, error) {
 	return o, nil
 }
 
-// follow starts the watch of a kind.
+// follow starts the watch of a kind, unless it has already started.
 func (u *userRoutes) follow(gvk schema.GroupVersionKind) error {
 	if u == nil {
 		return nil

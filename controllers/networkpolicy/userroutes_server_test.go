@@ -40,7 +40,8 @@ func (p *place) readWeb() *unstructured.Unstructured {
 	return u
 }
 
-// refs returns the backends of a rule: "<release or Service>=<weight>", sorted.
+// refs returns the backends of a rule in their order, as "<policy>/<release>=<weight>" or
+// "<Service>=<weight>".
 func refs(u *unstructured.Unstructured, name string) string {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "rules")
 	var parts []string
@@ -121,14 +122,14 @@ func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	}
 }
 
-// oldService creates the Service to which the route routed before.
+// oldService creates the Service to which the route previously routed.
 func (p *place) oldService() {
 	p.t.Helper()
 	p.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "users-old"}, Spec: corev1.ServiceSpec{Selector: oldSelector, Ports: []corev1.ServicePort{{Port: 8080}}}})
 }
 
 // TestServerRoutesRulesOfAUser runs a canary on a rule of a user-managed route while the user edits
-// the route. All of the user's content survives, except the backendRefs of that rule.
+// the route. All of the user's content is retained, except the backendRefs of that rule.
 func TestServerRoutesRulesOfAUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -137,7 +138,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
-	p.eventuallyWeb("taken", "main", "shop/a=100")
+	p.eventuallyWeb("taken over", "main", "shop/a=100")
 	now := p.eventually("shop", "programmed", has("Ready", "Programmed"))
 	want(t, "url", now.Status.URL, "http://first.example.com/shop")
 	want(t, "backends", mustJSON(now.Status.Domains[0].Backends), `[{"release":"a","version":"1.0.0","weight":100}]`)
@@ -152,7 +153,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 
-	// A user adds a rule before the other rules, and a filter to the managed rule.
+	// A user adds a filter to the managed rule, and changes the match of the other rule.
 	p.editWeb(func(rules []any) {
 		rules[1].(map[string]any)["filters"] = append(rules[1].(map[string]any)["filters"].([]any), map[string]any{
 			"type": "RequestHeaderModifier", "requestHeaderModifier": map[string]any{"add": []any{map[string]any{"name": "X-Team", "value": "web"}}},
@@ -178,15 +179,15 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	u = p.eventuallyWeb("after an apply", "main", "shop/a=50 shop/b=50")
-	want(t, "the rule that is more", refs(u, "more"), "users-more=1")
+	want(t, "the additional rule", refs(u, "more"), "users-more=1")
 	p.eventually("shop", "after an apply", func(p *v1alpha1.NetworkPolicy) bool {
 		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
 	})
 
 	// A user removes the annotation of the policy, and then sets the backendRefs of the managed
-	// rule. These are restored later, because nothing else is known.
+	// rule. These backendRefs are restored later, because the earlier ones are no longer known.
 	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
-	p.eventually("shop", "mark", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
+	p.eventually("shop", "annotation", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
 	p.editWeb(func(rules []any) {
 		rules[2].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080), "weight": int64(3)}}
 	})
@@ -197,16 +198,17 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventually("shop", "promotion", confirmed("1-x", 4, "b"))
 	p.quiet()
 
-	// The policy is deleted when the Service to which the rule routed before has a ready endpoint.
+	// The policy is deleted when the Service to which the rule previously routed has a ready
+	// endpoint.
 	p.oldService()
 	p.remove("shop")
 	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
-	want(t, "while nothing else serves", refs(p.readWeb(), "main"), "shop/b=100")
+	want(t, "rule while no previous backend is ready", refs(p.readWeb(), "main"), "shop/b=100")
 	p.oldPod()
 	u = p.eventuallyWeb("restored", "main", "users-old=3")
 	want(t, "annotations", len(u.GetAnnotations()), 0)
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	want(t, "the rule that is more", refs(p.readWeb(), "more"), "users-more=1")
+	want(t, "the additional rule", refs(p.readWeb(), "more"), "users-more=1")
 }
 
 // TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while a policy that
@@ -219,7 +221,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
-	p.eventuallyWeb("taken", "main", "shop/a=100")
+	p.eventuallyWeb("taken over", "main", "shop/a=100")
 	b := p.pod("b")
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventuallyWeb("canary", "main", "shop/a=50 shop/b=50")
@@ -231,7 +233,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventuallyWeb("a canary without pods", "main", "shop/a=100")
-	p.eventually("shop", "withhold", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "withheld", func(h *v1alpha1.NetworkPolicy) bool {
 		return slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"b"})
 	})
 	p.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
@@ -270,7 +272,7 @@ func TestServerConflictOnAUsersRoute(t *testing.T) {
 	want(t, "nothing was written", strings.Contains(mustJSON(p.readWeb()), `"ours"`), false)
 }
 
-// names changes a policy so that it manages the only rule of a route.
+// names returns a function that changes a policy so that it manages the only rule of a route.
 func names(route string) func(*v1alpha1.NetworkPolicy) {
 	return func(h *v1alpha1.NetworkPolicy) {
 		h.Spec.Domains, h.Spec.DeletionPolicy, h.Spec.DrainDelay = nil, v1alpha1.DeletionRestore, "1s"
@@ -279,7 +281,7 @@ func names(route string) func(*v1alpha1.NetworkPolicy) {
 }
 
 // TestServerRefusesARouteOfAPolicy checks that a route that a policy owns cannot be used as a
-// user-managed route, by another policy or by the same policy.
+// user-managed route, either by another policy or by the same policy.
 func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -289,7 +291,7 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	p.eventually("shop", "owner", has("Ready", "Programmed"))
 	name := p.route().Name
 	p.policy("thief", "", names(name))
-	now := p.eventually("thief", "refused", has("Accepted", "RuleConflict"))
+	now := p.eventually("thief", "rejected", has("Accepted", "RuleConflict"))
 	if c := meta.FindStatusCondition(now.Status.Conditions, "Accepted"); !strings.Contains(c.Message, `is managed by NetworkPolicy "shop"`) {
 		t.Errorf("message is %q", c.Message)
 	}
@@ -303,7 +305,7 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	if err := server.Patch(t.Context(), &shop, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("shop", "refused", has("Accepted", "RuleConflict"))
+	p.eventually("shop", "rejected", has("Accepted", "RuleConflict"))
 	p.rollout(group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
 	time.Sleep(2 * time.Second) // The drain delay is one second.
 	p.quiet()
@@ -322,7 +324,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
-	u := p.eventuallyWeb("taken", "main", "shop/a=100")
+	u := p.eventuallyWeb("taken over", "main", "shop/a=100")
 	before, began := len(requests.in(p.namespace)), time.Now()
 	wrote := func() (n int) {
 		for _, line := range requests.in(p.namespace)[before:] {
@@ -333,7 +335,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 		return n
 	}
 	var now *v1alpha1.NetworkPolicy
-	await.Nil(t, func(ctx context.Context) error { // The other client reverts the rule after each write that is observed here.
+	await.Nil(t, func(ctx context.Context) error { // This function is the other client: it reverts the rule after each write that it observes.
 		if u = p.readWeb(); refs(u, "main") == "shop/a=100" {
 			p.editWeb(func(rules []any) {
 				rules[1].(map[string]any)["backendRefs"] = []any{map[string]any{"name": "users-old", "port": int64(8080)}}
@@ -355,12 +357,12 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	}
 	p.pod("b")
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	p.eventuallyWeb("what is new is written immediately", "main", "shop/a=50 shop/b=50")
-	p.eventually("shop", "peace", has("Ready", "Programmed"))
+	p.eventuallyWeb("new content is written immediately", "main", "shop/a=50 shop/b=50")
+	p.eventually("shop", "ready again", has("Ready", "Programmed"))
 }
 
-// TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline checks that a policy is deleted after the deadline
-// although the route with its rules cannot be read.
+// TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline checks that a policy is deleted after the deadline even
+// though the route with its rules cannot be read.
 func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -369,7 +371,7 @@ func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
-	p.eventuallyWeb("taken", "main", "shop/a=100")
+	p.eventuallyWeb("taken over", "main", "shop/a=100")
 	p.remove("shop")
 	policy := p.eventually("shop", "deleted", func(h *v1alpha1.NetworkPolicy) bool { return h.DeletionTimestamp != nil && len(h.Status.Routes) > 0 })
 	soon := time.Now().Add(time.Hour)
@@ -383,6 +385,6 @@ func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 			return client.IgnoreNotFound(err)
 		}
 		_, err := late.finalize(ctx, policy)
-		return errors.Join(errors.New("the policy is still there"), err)
+		return errors.Join(errors.New("the policy still exists"), err)
 	})
 }

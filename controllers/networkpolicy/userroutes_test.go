@@ -11,13 +11,13 @@ func TestReverts(t *testing.T) {
 	now := time.Unix(0, 0)
 	for i, wait := range []time.Duration{0, 0, 0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
 		want(t, fmt.Sprintf("wait before write %d", i), s.wait("web", "a", now), wait)
-		want(t, "what is new", s.wait("web", "b", now), 0)
+		want(t, "new content", s.wait("web", "b", now), 0)
 		want(t, "another route", s.wait("api", "a", now), 0)
 		now = now.Add(wait)
 		s.note("web", "a", now)
 	}
 	now = now.Add(forgetAfter + time.Second)
-	want(t, "after a long peace", s.wait("web", "a", now), 0)
+	want(t, "after a long time without a write", s.wait("web", "a", now), 0)
 	s.note("api", "a", now)
-	want(t, "routes that are remembered", len(s.of), 1)
+	want(t, "remembered routes", len(s.of), 1)
 }

@@ -42,8 +42,8 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind starts the watch of a kind, and returns when the cache contains its objects: a
-// reconcile that did not see them would treat them as deleted. A kind that cannot be listed is not
+// watchKind starts the watch of a kind, and returns when the cache contains its objects, because a
+// reconcile that does not see them would treat them as deleted. A kind that cannot be listed is not
 // added to the cache, because the cache would wait for it and block everything else.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
@@ -56,7 +56,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		return err
 	}
 	if err := fillCache(ctx, mgr, o, written); err != nil {
-		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // This removes the index as well. The next attempt creates both again.
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // This also removes the index. The next attempt creates both again.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -76,7 +76,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	if c, ok := all.(kindCache); ok {
 		c.whenLost(func(ctx context.Context, kind string) {
 			if !r.started.Load() {
-				return // A replica that is not the leader has not started its watches. The watch of a removed kind would never start.
+				return // A replica that is not the leader has not started its watches. If a kind were removed here, its watch would never start.
 			}
 			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
 				if err := all.RemoveInformer(ctx, o); err != nil {
@@ -98,8 +98,9 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 // tryFor is the timeout of the list request that checks whether a kind can be listed.
 const tryFor = 5 * time.Second
 
-// tryList lists the objects of a kind that the cache would contain on the API server. A watch that
-// is forbidden, or whose objects cannot be converted, would wait without an error.
+// tryList lists the objects of a kind that the cache would contain. It sends the request to the API
+// server, because a watch that is forbidden, or whose objects cannot be converted, would wait
+// without an error.
 func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
 	if err != nil {
@@ -177,7 +178,7 @@ func claimed(p *v1alpha1.NetworkPolicy) []string {
 }
 
 // channel reports whether the definition of a kind is from the experimental channel, according to
-// the annotation of its project.
+// the annotation that its project sets.
 func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	if gvk.Group != gatewayv1.GroupName {
 		return false, nil // Only the Gateway API has channels.
@@ -189,7 +190,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	defer cancel()
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsForbidden(err) {
-		return false, nil // A manager with permissions only for namespaces cannot read definitions.
+		return false, nil // A manager that has permissions only in namespaces cannot read definitions.
 	}
 	if err != nil {
 		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)

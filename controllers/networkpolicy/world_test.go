@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 )
 
-// world is the World of the suite of providers. The following variables refer to other parts of the
-// suite, which the tests with an API server use as well.
+// world is the World of the provider test suite. The following variables refer to other parts of
+// the suite, which the tests with an API server also use.
 type world = providertest.World
 
 var (
@@ -51,7 +51,7 @@ func listener(port, section string) v1alpha1.Listener {
 
 var byNginx = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 
-// routedBy returns a world with a provider, in which a canary has 10 percent of the traffic.
+// routedBy returns a world with a provider, in which a canary receives 10 percent of the traffic.
 func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.Policy.Spec.Provider = &provider

@@ -1,10 +1,10 @@
 // Package probe checks whether gateways serve routes as they were written. Probes are sent in the
 // background: no method waits for a response.
 //
-// A probe is an HTTP request to one address. The gateway itself responds with a redirect that only the
-// new content of the route contains. A probe succeeds after InARow consecutive correct responses, each
-// on its own connection, because several proxies may share one address. A probe that succeeded is not
-// sent again.
+// A probe is an HTTP request to one address. The gateway itself responds with a redirect that only
+// the new content of the route contains. A probe succeeds after InARow consecutive correct
+// responses, each on its own connection, because several proxies may share one address. A
+// successful probe is not sent again.
 package probe
 
 import (
@@ -44,13 +44,13 @@ const (
 	maxShare            = maxRequests / 2
 	maxAddress          = 8
 	maxNamespaceAddress = 4
-	// perSecond is the maximum number of all requests per second, and burst the number of requests
-	// that may be sent immediately.
+	// perSecond is the maximum total number of requests per second, and burst is the number of
+	// requests that may be sent immediately.
 	perSecond, burst = 200, 32
 
 	// firstWait and lastWait are the minimum and maximum time between two rounds.
 	firstWait, lastWait = 100 * time.Millisecond, 30 * time.Second
-	// maxHeader is the maximum size of the header of a response, in bytes. Bodies are not read.
+	// maxHeader is the maximum size of a response header, in bytes. Bodies are not read.
 	maxHeader = 16 << 10
 	// maxProblem is the maximum size of a reported problem, in bytes.
 	maxProblem = 160
@@ -63,7 +63,7 @@ type Result string
 const (
 	// Served is the response of the route as it was written.
 	Served Result = "Served"
-	// Earlier is the response of an earlier content of the route.
+	// Earlier is the response of an earlier version of the route.
 	Earlier Result = "Earlier"
 	// Elsewhere is a response that is not from the route.
 	Elsewhere Result = "Elsewhere"
@@ -80,21 +80,20 @@ var Results = []Result{Served, Earlier, Elsewhere, Failed, Refused}
 type Options struct {
 	// Outbound decides which addresses may be probed; nil means the default policy.
 	Outbound *outbound.Policy
-	// UserAgent is the user agent of the requests. Defaults to that of Go.
+	// UserAgent is the user agent of the requests. Defaults to the user agent of Go's HTTP client.
 	UserAgent string
 	// Observe is called with the result of each request. Defaults to a function that does nothing.
 	Observe func(Result)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait returns the time to wait after an unsuccessful round; the first round is 1. By default
+	// Wait returns the time to wait after an unsuccessful round; the first round is 1. By default,
 	// the time increases from 100 ms to 30 s, by a quarter each round, with a random deviation of
 	// up to a fifth.
 	Wait func(round int) time.Duration
 }
 
-// Pool sends probes. It sends at most 32 concurrent requests, 16 for one namespace and 8 to one address, and
-// 200 requests per second. A nil Pool has no results and sends no probes. The zero Pool is not usable: see
-// New.
+// Pool sends probes. It sends at most 32 concurrent requests, 16 for one namespace and 8 to one address, and 200
+// requests per second. A nil Pool has no results and sends no probes. The zero Pool is not usable. Use New instead.
 type Pool struct {
 	outbound  *outbound.Policy
 	userAgent string
@@ -137,8 +136,8 @@ func New(o Options) *Pool {
 	return p
 }
 
-// backOff returns the default of Options.Wait. With this increase, a change is observed at the
-// latest when about a quarter more time has passed than the gateway needed.
+// backOff is the default of Options.Wait. With this increase, the time until a change is observed
+// is at most about a quarter longer than the time that the gateway needed.
 func backOff(round int) time.Duration {
 	d := firstWait
 	for range round - 1 {
@@ -150,16 +149,15 @@ func backOff(round int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// Start lets the pool send probes until ctx ends. It calls requeue with the policy after each round
-// of one of its probes that succeeded. requeue may be called from any goroutine, and must not
-// block.
+// Start lets the pool send probes until ctx ends. When a probe succeeds, the pool calls requeue
+// with the policy of the probe. requeue may be called from any goroutine, and must not block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Known returns the results of a policy's probes since the process began.
+// Known returns the results of a policy's probes since the process started.
 func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.Probed {
 	if p == nil {
 		return nil
@@ -281,8 +279,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 		request.Header.Set("User-Agent", p.userAgent)
 	}
 	transport := &http.Transport{
-		// The connection is to the address of the gateway, regardless of the DNS records of the
-		// host.
+		// The connection goes to the gateway's address, regardless of the host's DNS records.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			conn, err := p.outbound.Dial(ctx, network, address(probe))
 			if err != nil {
@@ -290,9 +287,8 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			}
 			return conn, nil
 		},
-		// A probe checks which configuration responds, and not which server: a release must not be
-		// blocked by a missing or self-signed certificate. The request contains nothing
-		// confidential.
+		// A probe checks which configuration responds, not which server: a missing or self-signed
+		// certificate must not block a release. The request contains nothing confidential.
 		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,

@@ -29,7 +29,8 @@ const (
 
 var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
 
-// setup is a started pool that may probe the loopback interface, with its reported results.
+// setup is a started pool that is allowed to probe the loopback interface, with its reported
+// results.
 type setup struct {
 	*Pool
 	t        *testing.T
@@ -67,7 +68,7 @@ func (s *setup) count(r Result) int {
 // await waits for a requeue.
 func (s *setup) await() {
 	s.t.Helper()
-	if got := await.Receive(s.t, "an answer", s.requeued); got != shop {
+	if got := await.Receive(s.t, "a requeue", s.requeued); got != shop {
 		s.t.Errorf("requeued %s, want %s", got, shop)
 	}
 }
@@ -77,7 +78,7 @@ func (s *setup) until(what string, ok func() bool) {
 	s.t.Helper()
 	await.Nil(s.t, func(context.Context) error {
 		if !ok() {
-			return fmt.Errorf("no %s; known is %+v", what, s.Known(shop))
+			return fmt.Errorf("still waiting for %s; known is %+v", what, s.Known(shop))
 		}
 		return nil
 	})
@@ -124,7 +125,7 @@ func TestInARow(t *testing.T) {
 	}{
 		"immediately":        {hosts: []string{asWritten}, want: InARow},
 		"one of two proxies": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
-		"in capitals":        {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
+		"in upper case":      {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var connections, requests atomic.Int64
@@ -132,7 +133,7 @@ func TestInARow(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				requests.Add(1)
 				if got := r.Host + r.URL.Path + " " + r.UserAgent(); got != "shop.example.com/shop/.well-known/hlnr/x heighliner/test" {
-					t.Errorf("asked for %q", got)
+					t.Errorf("unexpected request: %q", got)
 				}
 				answer(w, r)
 			}))
@@ -166,20 +167,20 @@ func TestWrongAnswers(t *testing.T) {
 		result Result
 		want   string
 	}{
-		"an earlier content":     {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
-		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it responds with 404, but not for this route"},
-		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it responds with 302, but not for this route"},
-		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it responds with 302, but not for this route"},
-		"the answer in a part":   {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
-		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it responds with 200, but not for this route"},
-		"a Location that is none": {func(w http.ResponseWriter, _ *http.Request) {
+		"earlier content":              {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
+		"a backend":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it responds with 404, but not for this route"},
+		"a backend's redirect":         {answers("login.example.com"), Elsewhere, "it responds with 302, but not for this route"},
+		"the answer in the path":       {answers("example.com/" + asWritten), Elsewhere, "it responds with 302, but not for this route"},
+		"the answer as part of a name": {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
+		"a Location without 3xx":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it responds with 200, but not for this route"},
+		"an invalid Location": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
 			w.WriteHeader(302)
 		}, Elsewhere, "it responds with 302, but not for this route"},
-		"a header without end": {func(w http.ResponseWriter, _ *http.Request) {
+		"a header that is too large": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
 		}, Failed, "its response is not HTTP, or its header is too large"},
-		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "it closes the connection without a response"},
+		"no response": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "it closes the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
@@ -204,13 +205,13 @@ func TestOtherServices(t *testing.T) {
 		tls    bool
 		want   string
 	}{
-		"another protocol": {"+OK " + secret + " 3.1\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"an invalid code":  {"HTTP/1.1 " + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"a bad header":     {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"half an answer":   {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it closes the connection without a response"},
-		"no TLS":           {"+OK " + secret + "\r\n", true, "it does not accept TLS connections for the host"},
-		"HTTP without TLS": {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not accept TLS connections for the host"},
-		"silence":          {"", false, "it closes the connection without a response"},
+		"another protocol":       {"+OK " + secret + " 3.1\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"an invalid code":        {"HTTP/1.1 " + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"a bad header":           {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"an incomplete response": {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it closes the connection without a response"},
+		"no TLS":                 {"+OK " + secret + "\r\n", true, "it does not accept TLS connections for the host"},
+		"HTTP without TLS":       {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not accept TLS connections for the host"},
+		"no output":              {"", false, "it closes the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,7 +282,7 @@ func TestEndlessBody(t *testing.T) {
 		<-ended
 	}
 	if got := sent.Load(); got > 32<<20 {
-		t.Errorf("%d bytes were taken", got)
+		t.Errorf("%d bytes were sent", got)
 	}
 }
 
@@ -297,11 +298,11 @@ func TestTLS(t *testing.T) {
 	s.Ask(shop, []providers.Probe{at(t, server)})
 	s.await()
 	if _, ok := names.Load("shop.example.com"); !ok {
-		t.Error("the server name was not that of the host")
+		t.Error("the server name was not the host")
 	}
 }
 
-// TestTimeout checks that an address without responses blocks nothing.
+// TestTimeout checks that a request to an address that does not respond times out.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -325,7 +326,7 @@ func (n names) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 // TestRefusedAddresses checks that no request is sent to an address in the status of a Gateway that
 // the manager's flags do not allow.
 func TestRefusedAddresses(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an address was asked that is refused") }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent to a refused address") }))
 	t.Cleanup(server.Close)
 	for name, test := range map[string]struct {
 		config  outbound.Config
@@ -360,7 +361,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestSuccessfulProbeIsNotSentAgain checks that a probe that succeeded is not sent again, and that a
+// TestSuccessfulProbeIsNotSentAgain checks that a successful probe is not sent again, and that a
 // removed probe is stopped.
 func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 	var requests atomic.Int64
@@ -380,21 +381,21 @@ func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 	}
 	s.Ask(shop, []providers.Probe{second, never})
 	if _, known := s.Known(shop)[first]; known {
-		t.Error("what is no longer asked is remembered")
+		t.Error("a removed probe is still known")
 	}
 	s.until("a round without success", func() bool { return s.count(Earlier) > 0 })
 	s.Forget(shop)
 	if known := s.Known(shop); len(known) > 0 {
-		t.Errorf("known is %v after it was forgotten", known)
+		t.Errorf("known is %v after the policy was forgotten", known)
 	}
 	before := settled(s)
-	time.Sleep(50 * time.Millisecond) // No probe may be sent during this time. Otherwise one would be sent each millisecond.
+	time.Sleep(50 * time.Millisecond) // Probes must not be sent during this time. A probe in progress would be sent every millisecond.
 	if after := s.count(Earlier); after != before {
-		t.Errorf("%d requests after it was forgotten", after-before)
+		t.Errorf("%d requests after the policy was forgotten", after-before)
 	}
 }
 
-// settled waits until no request is in progress.
+// settled waits until no request is in progress. It returns the number of Earlier results.
 func settled(s *setup) int {
 	s.t.Helper()
 	s.until("requests to end", func() bool { return s.slots.Taken() == 0 })

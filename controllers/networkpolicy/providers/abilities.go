@@ -20,7 +20,7 @@ type Selective interface {
 	Needs(policy *v1alpha1.NetworkPolicy) []Kind
 }
 
-// Prober is a View that verifies with probes whether a route is served.
+// Prober is a View that uses probes to verify whether a route is served.
 type Prober interface {
 	// Probes returns the probes that must succeed before a route counts as accepted. It returns
 	// none while the route is pending for another reason.
@@ -38,19 +38,19 @@ type SharedObjects interface {
 	// Shared returns the additional objects on which these routes depend, as they are applied, in the
 	// order in which they are written. They are written before the routes, and deleted after them.
 	Shared([]Route) []Shared
-	// Holds reports whether a live object that is not part of a route must stay, because live routes
-	// depend on it that the decided routes do not replace.
+	// Holds reports whether a live object that is not part of a route must stay. It must stay if
+	// live routes that the decided routes do not replace depend on it.
 	Holds(o resources.Object, decided []Route) bool
 }
 
 // Switcher is a View that can change only the weights of existing routes. Without it, routes stay
 // as they are when a policy changes its provider, or when the API server rejects a decided route.
 type Switcher interface {
-	// Carry returns the objects of a live route with the Services of a decided route, or none if the
-	// live route has these Services already. The parents and the other parts of the rules stay.
-	// Hostnames that the decided route lacks are removed. If the decided route has no hostnames, path
-	// or port, these do not change. Carry is called for routes whose provider the policy no longer
-	// uses, so it must not use the provider's part of the specification.
+	// Carry returns the objects of a live route with the Services of a decided route, or none if
+	// the live route already has these Services. The parents and the other parts of the rules do
+	// not change. Hostnames that the decided route lacks are removed. If the decided route has no
+	// hostnames, path or port, these do not change. Carry is called for routes whose provider the
+	// policy no longer uses, so it must not use the provider's part of the specification.
 	Carry(live *Live, route Route) []resources.Object
 }
 
@@ -66,7 +66,7 @@ type Limited interface {
 
 // Configurable is a View of a provider with settings that have no effect on some routes.
 type Configurable interface {
-	// Unapplied returns a problem that states a setting of the specification that has no effect on
+	// Unapplied returns a problem that names a setting of the specification that has no effect on
 	// these routes, or nil. The routes are written without the setting.
 	Unapplied([]Route) *Problem
 }
@@ -75,8 +75,8 @@ type Configurable interface {
 type Dependent interface {
 	// Referent returns the problem of an object to which the policy refers, or nil.
 	Referent() *Problem
-	// Health returns the problem of an object that serves no traffic although it has accepted all
-	// routes, or nil.
+	// Health returns the problem of an object that serves no traffic even though it has accepted
+	// all routes, or nil.
 	Health() *Problem
 }
 

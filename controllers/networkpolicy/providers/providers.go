@@ -39,8 +39,8 @@ type Provider interface {
 	NewView(Input) View
 }
 
-// View is a provider in one reconcile of one policy. A view is pure: it returns the same results
-// for any order in which the objects were listed.
+// View represents a provider in one reconcile of one policy. A view is pure: it returns the same
+// results regardless of the order in which the objects were listed.
 type View interface {
 	Builder
 	Observer
@@ -49,11 +49,11 @@ type View interface {
 // Builder creates the objects of routes.
 type Builder interface {
 	// Missing returns a problem if the API server lacks the kind for a protocol, or if the provider
-	// does not support the protocol; otherwise nil.
+	// does not support the protocol; otherwise, it returns nil.
 	Missing(v1alpha1.PortProtocol) *Problem
 	// Unsupported returns the problem of a route that this provider cannot express, or nil. Such a
-	// route is not written, because it would route requests to the wrong release. The message begins
-	// with the field below the domain or listener.
+	// route is not written, because it would route requests to the wrong release. The message
+	// begins with the path of the field, relative to the domain or listener.
 	Unsupported(Route) *Problem
 	// Build returns the objects of a route as they are applied, with the defaults of the API
 	// server, in the order in which they are written.
@@ -71,11 +71,12 @@ type Observer interface {
 	Serves(route Route, host string) (url string, problem *Problem)
 }
 
-// Kind is a kind of objects.
+// Kind is a kind of object.
 type Kind struct {
 	// Group and Kind are the names of the kind in the API.
 	Group, Kind string
-	// Versions are the versions that the provider can read and write, the preferred version first.
+	// Versions are the versions that the provider can read and write, with the preferred version
+	// first.
 	Versions []string
 	// Previous is the previous name of the kind, or nil. It is used if the API server does not serve
 	// the current name. Code of this program always uses the current name.
@@ -101,16 +102,16 @@ type Input struct {
 	Objects []resources.Object
 	// Referents are the existing objects to which the policy refers.
 	Referents map[Reference]resources.Object
-	// Unwatched contains the namespaces of references that the manager does not watch. It cannot
-	// read objects in these namespaces.
+	// Unwatched contains the namespaces of references that the manager does not watch. The manager
+	// cannot read objects in these namespaces.
 	Unwatched map[string]bool
 	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
 	// labels and the policy has probes.
 	Namespace map[string]string
 	// Probed contains the known results of probes.
 	Probed map[Probe]Probed
-	// Users are the user-managed routes that the policy names or has rules in. The objects contain
-	// all of their fields.
+	// Users are the user-managed routes that the policy names or in which it manages rules. The
+	// objects contain all of their fields.
 	Users []*unstructured.Unstructured
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
@@ -121,8 +122,8 @@ type Input struct {
 
 // Served describes how the API server serves a kind.
 type Served struct {
-	// Group and Kind are those of the previous kind if the API server serves only that; otherwise
-	// they are empty.
+	// Group and Kind are those of the previous kind if the API server serves only that kind;
+	// otherwise, they are empty.
 	Group, Kind string
 	// Version is the version in use.
 	Version string
@@ -145,7 +146,8 @@ type Route struct {
 	Port int32
 	// Backends are in the order in which they are written.
 	Backends []Backend
-	// Active is the Service of the group's active release, or empty. Backends need not contain it.
+	// Active is the Service of the group's active release, or empty. Backends does not always
+	// contain this Service.
 	Active string
 	// Canary is the Service that receives the requests that Matches select, or empty.
 	Canary string
@@ -175,8 +177,8 @@ type TLS struct {
 	Mode v1alpha1.TLSMode
 	// Secret is the name of the Secret that contains the certificate; empty in mode Gateway.
 	Secret string
-	// Until is the Secret that serves the host until Secret contains a certificate for the host. It is
-	// empty if Secret serves the host already.
+	// Until is the Secret that serves the host until Secret contains a certificate for the host. It
+	// is empty if Secret already serves the host.
 	Until string
 	// Issuer is the issuer of the certificate, with defaults; zero if the user creates the Secret.
 	Issuer v1alpha1.IssuerReference
@@ -223,7 +225,7 @@ type Backend struct {
 }
 
 // MaxHostnames is the maximum number of hosts of a route. HTTPRoute, GRPCRoute and the earlier
-// versions of TLSRoute allow no more. The same limit applies to all other kinds.
+// versions of TLSRoute do not allow more hosts. The same limit applies to all other kinds.
 const MaxHostnames = 16
 
 // BySecret returns, by Secret, the hosts of routes that the Secret should serve now, sorted.
@@ -243,7 +245,7 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns the hosts that a live route has and no decided route has. Nothing replaces the
+// Undecided returns the hosts that a live route has but no decided route has. Nothing replaces the
 // routes of these hosts, so they stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
@@ -274,7 +276,7 @@ type Live struct {
 	Weights map[string]int
 	// Services are the Services to which the route refers by weight, match or mirror, sorted.
 	Services []string
-	// Deleting reports whether it is being deleted.
+	// Deleting reports whether the route is being deleted.
 	Deleting bool
 	// Accepted reports whether the gateway has accepted the current content of the route. It is
 	// true for objects without a status.
@@ -284,10 +286,10 @@ type Live struct {
 	Acknowledged bool
 	// Provider is the name of the provider of the route. The controller sets it.
 	Provider string
-	// User reports whether the route is user-managed and the policy has rules in it, or should get
-	// some. Such a route is restored, and never deleted.
+	// User reports whether the route is user-managed and the policy manages rules in it, or should
+	// manage some. Such a route is restored, but never deleted.
 	User bool
-	// Managed describes the rules that the policy has in a user-managed route, or is nil.
+	// Managed describes the rules that the policy manages in a user-managed route, or is nil.
 	Managed *resources.Taken
 }
 
@@ -344,16 +346,16 @@ type Verdict struct {
 // serves a route as it was written. A Probe is comparable: probes of different routes, contents or
 // addresses differ.
 type Probe struct {
-	// Route is the UID of the object that is probed, and Generation its generation.
+	// Route is the UID of the object that is probed, and Generation is its generation.
 	Route      types.UID
 	Generation int64
 	// Address is an IP address or host name of the gateway. Port is the port of a listener.
 	Address string
 	Port    int32
-	// TLS reports whether the listener uses TLS. The certificate is not verified, because it proves
-	// an identity and not a configuration.
+	// TLS reports whether the listener uses TLS. The certificate is not verified, because a
+	// certificate proves an identity, not a configuration.
 	TLS bool
-	// Host and Path are those of the request. Host is also the server name of TLS.
+	// Host and Path are those of the request. Host is also the TLS server name.
 	Host, Path string
 	// Answer is the host to which a correct response redirects.
 	Answer string
@@ -365,11 +367,12 @@ type Probed struct {
 	Since time.Time
 	// Served means that the response was correct. The probe is not sent again.
 	Served bool
-	// Problem describes an incorrect response; empty if there was none yet.
+	// Problem describes an incorrect response. It is empty if there has been none yet.
 	Problem string
 }
 
-// Grace is the time after which a written route without a report of its gateway has a fault.
+// Grace is the time after which a written route counts as faulty if its gateway has not reported
+// the status of the route.
 const Grace = 30 * time.Second
 
 // Reasons of problems and verdicts of providers.
@@ -380,7 +383,7 @@ const (
 	ReasonParentNotFound = "ParentNotFound"
 	// ReasonNotAccepted means that the gateway rejected a route, or does not report its status.
 	ReasonNotAccepted = "NotAccepted"
-	// ReasonNoMatchingListener means that a route is accepted, but no listener has its host.
+	// ReasonNoMatchingListener means that a route is accepted, but no listener matches its host.
 	ReasonNoMatchingListener = "NoMatchingListener"
 	// ReasonAPIMissing means that the API server lacks a kind of the Gateway API.
 	ReasonAPIMissing = "GatewayAPIMissing"
@@ -398,17 +401,17 @@ const (
 	ReasonListenerNotReady = "ListenerNotReady"
 	// ReasonRouteNotFound means that the route to which the policy refers does not exist.
 	ReasonRouteNotFound = "RouteNotFound"
-	// ReasonRuleNotFound means that the route has no rule with a name in the policy, or more than
-	// one.
+	// ReasonRuleNotFound means that the route has no rule, or more than one rule, with a name that
+	// the policy specifies.
 	ReasonRuleNotFound = "RuleNotFound"
-	// ReasonRuleConflict means that an older policy has the rule.
+	// ReasonRuleConflict means that an older policy or another client manages the rule.
 	ReasonRuleConflict = "RuleConflict"
 	// ReasonUnprogrammed means that the gateway reports that it is not programmed.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
 
-// Metadata returns the metadata of the objects of a route: the labels by which the objects are
-// selected, and annotations with the route's stamp.
+// Metadata returns the metadata of a route's objects: the labels by which the objects are selected,
+// and annotations with the route's stamp.
 func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
 	labels = resources.Labels(policy, microservice, r.Stamp.Group)
 	if r.Pinned != "" {
@@ -423,8 +426,8 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 	return labels, annotations
 }
 
-// recordPrefixes are the prefixes of the annotations that external-dns reads since version 0.22,
-// and before.
+// recordPrefixes are the prefixes of the annotations that external-dns reads: the first since
+// version 0.22, the second in earlier versions.
 var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
 
 // Kept returns the metadata of a live object that is written again for a route. The labels and

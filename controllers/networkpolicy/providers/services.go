@@ -13,7 +13,7 @@ type Services struct{}
 // Name returns "services".
 func (Services) Name() string { return "services" }
 
-// Writes returns nil: the provider writes no objects.
+// Writes returns nil, because the provider writes no objects.
 func (Services) Writes() []Kind { return nil }
 
 // Chosen returns true, because the controller calls it after all other providers.

@@ -14,7 +14,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Accept sets the status of all routes: all existing parents accept them.
+// Accept sets the status of all routes and other objects as if all existing parents had accepted
+// them.
 func (w *World) Accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.Routes {
@@ -97,8 +98,8 @@ func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway returns the Gateway to which a ListenerSet adds listeners. Without this Gateway, no controller
-// accepts the set.
+// setGateway returns the namespace and name of the Gateway to which a ListenerSet adds listeners. Without this Gateway,
+// no controller accepts the set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {

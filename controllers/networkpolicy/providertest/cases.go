@@ -54,7 +54,8 @@ func Cases() map[string]Case {
 	}
 	plain := through(v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, v1alpha1.ProtocolHTTP)
 	plain.Whole = true
-	// Each case has its own class, because policies of one class must not have the same hosts.
+	// Each case has its own class, because policies with the same class must not have the same
+	// hosts.
 	annotated := func(class string) v1alpha1.NetworkProvider {
 		return v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: class, AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 	}
@@ -80,7 +81,7 @@ func Cases() map[string]Case {
 	return cases
 }
 
-// Domains returns the entries as domains of a policy.
+// Domains returns the entries as the domains of a policy.
 func Domains(entries ...Entry) []v1alpha1.Domain {
 	var out []v1alpha1.Domain
 	for _, e := range entries {
@@ -93,7 +94,7 @@ func Domains(entries ...Entry) []v1alpha1.Domain {
 	return out
 }
 
-// ofUser returns the case of a user-managed route of a kind.
+// ofUser returns the case for a user-managed route of a kind.
 func ofUser(kind string) Case {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {

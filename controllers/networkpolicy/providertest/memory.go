@@ -91,6 +91,6 @@ func (s *memory) Remove() {
 	s.w.Settle()
 	s.w.Rollout()
 	s.w.Settle()
-	delete(s.w.Services, "shop") // The policy's own Service exists as long as the policy.
-	want(s.t, "what a removal leaves", strings.Join(s.objects(), " "), "")
+	delete(s.w.Services, "shop") // The policy's own Service exists as long as the policy does.
+	want(s.t, "objects that remain after the removal", strings.Join(s.objects(), " "), "")
 }

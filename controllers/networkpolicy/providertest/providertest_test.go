@@ -21,25 +21,24 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfSwitches switches a policy from each provider to each other provider.
+// TestConformanceOfSwitches switches a policy between all pairs of providers that Switches returns.
 func TestConformanceOfSwitches(t *testing.T) {
 	for name, c := range Switches() {
 		t.Run(name, func(t *testing.T) { PlaySwitch(t, c[0], c[1], inMemory(t, c[0])) })
 	}
 }
 
-// TestAddedProvider runs the test of the provider in docs/how-to/add-a-provider.md, with the command of the
-// page.
+// TestAddedProvider runs the test of the provider in docs/how-to/add-a-provider.md, with the command from that page.
 func TestAddedProvider(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // The flags are those of the Makefile, so that the build cache is used.
+	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // The Makefile uses the same flags, so that the build cache is used.
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance/rollouts_of_a_service") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestPageOfAddedProvider checks that the page contains the files of that provider, with the import path of a
-// provider.
+// TestPageOfAddedProvider checks that the page contains the files of that provider, with the import path that a
+// provider would have.
 func TestPageOfAddedProvider(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/add-a-provider.md")
@@ -48,7 +47,7 @@ func TestPageOfAddedProvider(t *testing.T) {
 	}
 	files, err := filepath.Glob("../providers/testdata/weighted/*.go")
 	if err != nil || len(files) == 0 {
-		t.Fatal("there is no provider of the page", err)
+		t.Fatal("the provider of the page does not exist", err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -57,7 +56,7 @@ func TestPageOfAddedProvider(t *testing.T) {
 		}
 		text = bytes.ReplaceAll(text, []byte("providers/testdata/weighted"), []byte("providers/weighted"))
 		if !strings.Contains(string(page), "```go\n"+string(text)+"```\n") {
-			t.Errorf("%s is not in the page as it is: copy it there", file)
+			t.Errorf("the page does not contain the current content of %s: copy it there", file)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func Changed(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
 
-// ReadRoute returns an object of a route as its provider reads it.
+// ReadRoute returns the route that a provider reads from an object.
 func ReadRoute(route resources.Object) *providers.Live {
 	for _, p := range traffic.Known {
 		for _, live := range p.NewView(providers.Input{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {

@@ -15,16 +15,17 @@ import (
 
 // rules contains the rules that every provider must follow, regardless of its objects.
 var rules = map[string]func(*testing.T, Case, *World){
-	"weights add up to 100, and nothing else":        weightsAddUp,
-	"no weight without an endpoint":                  noWeightWithoutEndpoint,
-	"no Service goes that a route names":             namedServicesStay,
-	"steps change in place":                          stepsChangeInPlace,
-	"equal input gives equal objects":                equalObjects,
-	"at most 16 hosts, and a host stays where it is": hostsStay,
-	"what is stable is not written":                  restIsQuiet,
+	"weights add up to exactly 100":                               weightsAddUp,
+	"no weight without an endpoint":                               noWeightWithoutEndpoint,
+	"a Service that a route names is not deleted":                 namedServicesStay,
+	"steps update routes in place":                                stepsChangeInPlace,
+	"equal input gives equal objects":                             equalObjects,
+	"a route has at most 16 hosts, and a host stays in its route": hostsStay,
+	"stable objects are not written":                              restIsQuiet,
 }
 
-// keepRule checks a rule with a canary that has 10 percent of the traffic of two hosts.
+// keepRule checks a rule in a World in which a canary receives 10 percent of the traffic of two
+// hosts.
 func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	t.Helper()
 	w := c.world(t, Group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
@@ -50,7 +51,7 @@ func picture(f *traffic.Observed) string {
 	return text
 }
 
-// liveSplits returns the weights by Service of all live routes.
+// liveSplits returns the weights of all live routes, by route and Service.
 func (w *World) liveSplits() map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for name, live := range w.Observed().Live {
@@ -96,7 +97,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 	w.Ready["b"] = 1
 	w.Settle()
 	w.Rollout(Group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	delete(w.Ready, "a") // Routes may no longer route to the active release if the canary can replace it.
+	delete(w.Ready, "a") // Routes must no longer route to the active release if the canary can replace it.
 	w.Settle()
 	for name, live := range w.Observed().Live {
 		if weight := live.Weights[w.Observed().ReleaseService("a")]; weight > 0 && !c.Whole {
@@ -122,7 +123,7 @@ func namedServicesStay(t *testing.T, _ Case, w *World) {
 		}
 	}
 	w.Settle()
-	want(t, "Service of the release that went", w.Services[w.Observed().ReleaseService("b")] != nil, false)
+	want(t, "Service of the removed release", w.Services[w.Observed().ReleaseService("b")] != nil, false)
 }
 
 func stepsChangeInPlace(t *testing.T, _ Case, w *World) {
@@ -211,5 +212,5 @@ func restIsQuiet(t *testing.T, _ Case, w *World) {
 	for range 3 {
 		w.Pass()
 	}
-	want(t, "writes stable", w.Writes, before)
+	want(t, "writes in a stable state", w.Writes, before)
 }

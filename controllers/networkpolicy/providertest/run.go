@@ -28,8 +28,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// Run runs the suite for a provider in memory. Each rule and scenario is a subtest. If the provider is not one of the project's
-// providers, it is added to them until the test ends. For this reason tests that call Run must not be parallel.
+// Run runs the suite for a provider in memory. Each rule and scenario is a subtest. If the provider is not one of the
+// project's providers, it is added to them until the test ends. For this reason, tests that call Run must not run in
+// parallel.
 func Run(t *testing.T, p providers.Provider, c Case) {
 	if !slices.ContainsFunc(traffic.Known, func(k providers.Provider) bool { return k.Name() == p.Name() }) {
 		before := traffic.Known

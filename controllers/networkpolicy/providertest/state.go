@@ -41,7 +41,7 @@ type World struct {
 	// existing IngressClasses.
 	Gateways map[string]*gatewayv1.Gateway
 	Classes  map[string]bool
-	// Now is the time of the next reconcile. Writes is the number of writes up to now.
+	// Now is the time of the next reconcile. Writes is the number of writes so far.
 	Now    time.Time
 	Writes int
 	// same and serve are the functions Same and Serve of the Case.
@@ -163,7 +163,7 @@ func Gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 }
 
 // Group returns a group of releases. Each release has the form "name version status weight". The
-// releases were promoted in reverse order.
+// last release was promoted first.
 func Group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
 	for i, text := range releases {

@@ -16,8 +16,8 @@ import (
 
 // Stage is the environment in which the conformance suite runs: in memory, or on an API server.
 type Stage interface {
-	// Host returns a host below a domain that no other test uses, because policies of one class
-	// must not have the same hosts.
+	// Host returns a host below a domain that no other test uses, because policies with the same
+	// class must not have the same hosts.
 	Host(name string) string
 	// Rollout writes the groups of the Microservice.
 	Rollout(groups ...v1alpha1.ReleaseGroup)
@@ -28,12 +28,12 @@ type Stage interface {
 	// Confirmed waits until a group is confirmed at a revision with these references.
 	Confirmed(slug string, revision int64, references ...string)
 	// Split returns the split of a host, or of a listener by its name, in the routes of a provider:
-	// "1.0.0=90 1.1.0=10", in order of the versions; "" if there is no such route.
+	// "1.0.0=90 1.1.0=10", in order of the versions. It returns "" if there is no such route.
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Switching waits until condition ProviderSwitching of the policy has this status and reason, or,
-	// if wanted is empty, until the policy does not have it. Otherwise it fails the test.
+	// Switching waits until condition ProviderSwitching of the policy has this status and reason,
+	// or, if wanted is empty, until the policy does not have it. Otherwise, it fails the test.
 	Switching(step, wanted string)
 	// Drain ends the drain delay of previous providers, and waits until none of their routes
 	// remains.
@@ -42,8 +42,8 @@ type Stage interface {
 	Active(slug string) string
 	// User creates a user-managed route.
 	User(route *unstructured.Unstructured)
-	// Remove deletes the policy and waits until no object of the policy remains. Otherwise it fails the
-	// test.
+	// Remove deletes the policy and waits until no object of the policy remains. Otherwise, it
+	// fails the test.
 	Remove()
 }
 
@@ -86,7 +86,7 @@ type Entry struct {
 	Version string
 }
 
-// first, second and pinned are the hosts of the scenario of a service.
+// first, second and pinned are the hosts in the scenario of a service.
 const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 
 // Play runs the scenario of a service. The split and the references must be the same at each step
@@ -119,7 +119,8 @@ func (p player) split(step, entry, wanted string) {
 	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
 }
 
-// referred returns the releases to which routes refer, of the releases with a weight.
+// referred returns the releases to which routes refer. Its arguments are the releases that have a
+// weight.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {
 		return weighted[:1] // Only the active release gets requests.
@@ -127,7 +128,7 @@ func (c Case) referred(weighted ...string) []string {
 	return slices.Sorted(slices.Values(weighted))
 }
 
-// firstReleases runs a release, canaries, an abort, a promotion, and a pin.
+// firstReleases runs a first release, canaries, an abort, a promotion, and a pin.
 func (p player) firstReleases() {
 	p.Helper()
 	p.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))
@@ -163,7 +164,7 @@ func (p player) firstReleases() {
 	p.split("promotion", first, "1.1.0=100")
 	want(p.T, "Service after the promotion", p.Active("1-x"), "1.1.0")
 
-	// A pin of the Microservice makes a retained release the active one again.
+	// When the Microservice is pinned to a retained release, this release becomes active again.
 	p.Rollout(Group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
 	p.Confirmed("1-x", 7, "a")
 	p.split("pin", first, "1.0.0=100")
@@ -187,11 +188,11 @@ func (p player) domains() {
 
 	p.Edit(func(spec *v1alpha1.NetworkPolicySpec) { p.Spec(spec, Entry{Name: first}) })
 	p.Confirmed("1-x", 8, "b")
-	p.split("without the second", first, "1.1.0=100")
+	p.split("without the second entry", first, "1.1.0=100")
 }
 
-// newerGroup moves the entries that follow the newest group to a newer group, back, and to the
-// newer group again.
+// newerGroup moves the entries that follow the newest group to a newer group, back to the older
+// group, and to the newer group again.
 func (p player) newerGroup() {
 	p.Helper()
 	p.Stage.Serve("c")
@@ -205,7 +206,7 @@ func (p player) newerGroup() {
 		if p.Whole {
 			wanted = "1.1.0=100"
 		}
-		p.split(fmt.Sprintf("%d on the way to a newer group", weight), first, wanted)
+		p.split(fmt.Sprintf("weight %d while moving to a newer group", weight), first, wanted)
 		want(p.T, "Service of the older group", p.Active("1-x"), "1.1.0")
 		want(p.T, "Service of the newer group", p.Active("2-x"), "2.0.0")
 	}
@@ -222,12 +223,12 @@ func (p player) newerGroup() {
 	p.split("in the newer group", first, "2.0.0=100")
 	want(p.T, "Service of the older group", p.Active("1-x"), "1.1.0")
 	if p.Case.User == nil {
-		want(p.T, "split of what is named no longer", p.Split(second, p.Case.Name)+p.Split(pinned, p.Case.Name), "")
+		want(p.T, "split of removed entries", p.Split(second, p.Case.Name)+p.Split(pinned, p.Case.Name), "")
 	}
 }
 
-// PlaySwitch switches a policy from one provider to another with a canary in progress, back before
-// the end of the switch, and again.
+// PlaySwitch switches a policy from one provider to another while a canary is in progress. It
+// switches the policy back before the first switch has completed, and then switches it again.
 func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	t.Helper()
 	first, second := s.Host("first"), s.Host("second")
@@ -268,7 +269,7 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 
 	through(from)
 	s.Confirmed("1-x", 3, from.referred("a", "b")...)
-	both("back half way", from, to, 50)
+	both("switched back halfway", from, to, 50)
 	s.Rollout(Group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	s.Confirmed("1-x", 4, "a")
 	both("abort", from, to, 0)
@@ -279,10 +280,10 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	older := Group("1-x", 4, "a 1.0.0 active 100")
 	s.Rollout(Group("2-x", 5, "c 2.0.0 canary 50"), older)
 	s.Confirmed("2-x", 5, "c")
-	both("on the way to a newer group", to, from, 50, "2.0.0")
+	both("moving to a newer group", to, from, 50, "2.0.0")
 	s.Rollout(Group("2-x", 6, "c 2.0.0 error 0"), older)
 	s.Confirmed("2-x", 6)
-	both("back from it", to, from, 0)
+	both("back from the newer group", to, from, 0)
 	s.Drain()
 	alone("drained", to)
 	s.Rollout(Group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
@@ -293,8 +294,9 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	s.Remove()
 }
 
-// bothRoute checks the routes of two providers, present being the current provider of the policy. Both
-// must route to the same releases with the same weights, unless a provider cannot split.
+// bothRoute checks the routes of two providers, of which present is the current provider of the
+// policy. Both providers must route to the same releases with the same weights, unless a provider
+// cannot split.
 func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
 	t.Helper()
 	canary := append(newer, "1.1.0")[0]

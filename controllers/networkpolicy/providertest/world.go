@@ -68,7 +68,7 @@ func (w *World) check() {
 		}
 		for service := range ServicesOf(route) {
 			if w.Services[service] == nil {
-				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+				w.t.Fatalf("route %s names Service %s, which does not exist", name, service)
 			}
 		}
 		if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
@@ -93,7 +93,7 @@ func (w *World) check() {
 		}
 		for _, service := range route.Services {
 			if w.Services[service] == nil && !strings.HasPrefix(service, "users-") {
-				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
+				w.t.Fatalf("route %s names Service %s, which does not exist", name, service)
 			}
 		}
 		if n := len(route.Hostnames); n > 16 {
@@ -102,7 +102,7 @@ func (w *World) check() {
 	}
 }
 
-// GroupTraffic returns the report of a group in the status, by its slug.
+// GroupTraffic returns the traffic status of the group with the given slug.
 func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 	return traffic.Find(w.Policy.Status.Groups, slug)
 }

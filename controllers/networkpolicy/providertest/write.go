@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carryOut applies a decision in the same order as apply.go of the controller.
+// carryOut applies a decision as apply.go of the controller does.
 func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.Applied {
 	done := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
 	w.carryServices(f, out, done)

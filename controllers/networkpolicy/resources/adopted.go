@@ -28,8 +28,8 @@ func Marked(s *corev1.Service, policy string) bool {
 	return s.Labels[v1alpha1.LabelPolicy] == policy && s.Annotations[v1alpha1.AnnotationAdoptedSelector] != ""
 }
 
-// Adopt returns a marked Service that routes to a release. Only the selector and the annotations of
-// Heighliner change.
+// Adopt returns a marked Service that routes to a release. Only the selector and Heighliner's
+// annotations change.
 func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	next := live.DeepCopy()
 	next.Spec.Selector = map[string]string{v1alpha1.LabelRelease: s.Release}
@@ -40,7 +40,7 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 }
 
 // Restore returns the Service as it was before Mark. It returns an error if the annotation cannot
-// be read; in this case the selector stays.
+// be read. In this case, the selector does not change.
 func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {

@@ -3,7 +3,7 @@
 // only to files further down in this list:
 //
 //	doc.go            this comment
-//	adopted.go        Services of users that a policy adopts
+//	adopted.go        users' Services that a policy adopts
 //	service.go        Services of a policy
 //	names.go          names of objects
 //	managed_rules.go  the record of a policy's rules in a user-managed route

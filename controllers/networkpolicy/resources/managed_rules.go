@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Taken is the record of the rules that a policy has in a user-managed route. It is stored in an
-// annotation of the route. Each policy has its own annotation.
+// Taken is the record of the rules that a policy manages in a user-managed route. It is stored in
+// an annotation of the route. Each policy has its own annotation.
 type Taken struct {
 	// Group, Revision and RolloutState are the stamp of the rollout state from which the rules were
 	// written.
@@ -21,12 +21,12 @@ type Taken struct {
 	RolloutState string `json:"ledger"`
 	// Release is the release to which the rules are pinned; empty if they follow a group.
 	Release string `json:"release,omitempty"`
-	// Before contains the previous backendRefs of each rule, by name of the rule. The empty name is
+	// Before contains the previous backendRefs of each rule, by rule name. The empty name refers to
 	// the rule without a name. "null" means that the rule had no backendRefs.
 	Before map[string]json.RawMessage `json:"before"`
 }
 
-// TakenKey returns the key of the annotation of a policy.
+// TakenKey returns the key of a policy's annotation.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
 // ReadTaken returns the record of a policy in the annotations of a route, or nil if there is none
@@ -43,7 +43,7 @@ func ReadTaken(annotations map[string]string, policy string) *Taken {
 	return t
 }
 
-// String returns the value of the annotation. The value is the same for equal content.
+// String returns the value of the annotation. Equal content gives equal values.
 func (t *Taken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 const maxName = 63
 
 // GroupServiceName returns the name of the Service that follows the active release of a group. It
-// consists of the policy's name and the group's slug, and of a hash if it would be too long.
+// consists of the policy's name and the group's slug. If this name would be too long, it is
+// shortened and ends in a hash.
 func GroupServiceName(policy, slug string) string {
 	name := policy + "-" + slug
 	if len(name) <= maxName {
@@ -24,8 +25,8 @@ func GroupServiceName(policy, slug string) string {
 	return join(name, "g"+digest(policy, slug))
 }
 
-// ReleaseServiceName returns the name of the Service of one release. It always ends in a hash, so
-// that it is unique among all policies and differs from the name of any group's Service.
+// ReleaseServiceName returns the name of the Service of one release. The name always ends in a
+// hash, so that it is unique among all policies and differs from the name of any group's Service.
 func ReleaseServiceName(policy, microservice, release string) string {
 	short := strings.TrimPrefix(release, microservice+"-")
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
@@ -38,7 +39,7 @@ func RouteName(policy, target, path, port string, index int) string {
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
 
-// ListenerSetName returns the name of the ListenerSet of a host at a port of a Gateway. The
+// ListenerSetName returns the name of the ListenerSet for a host on a port of a Gateway. The
 // argument gateway contains the namespace and name of the Gateway.
 func ListenerSetName(policy, gateway, host string, port int32) string {
 	return join(policy+"-"+label(host), "l"+digest(policy, gateway, host, strconv.Itoa(int(port))))
@@ -50,7 +51,8 @@ func TLSName(policy, secret string) string {
 	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
 }
 
-// MatchesKey returns a key that is unique for a list of matches; empty for an empty list.
+// MatchesKey returns a key that is unique for a list of matches. The key is empty for an empty
+// list.
 func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 	if len(matches) == 0 {
 		return ""
@@ -83,7 +85,7 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 
 func matchType(t v1alpha1.MatchType) string { return string(cmp.Or(t, v1alpha1.MatchExact)) }
 
-// join returns name, "-" and tail. It cuts name so that the result is a DNS label.
+// join returns name, "-" and tail. It shortens name so that the result is a DNS label.
 func join(name, tail string) string {
 	if room := maxName - len(tail) - 1; len(name) > room {
 		name = name[:room]
@@ -91,7 +93,8 @@ func join(name, tail string) string {
 	return strings.TrimRight(name, "-") + "-" + tail
 }
 
-// label returns text with all characters that a DNS label cannot contain replaced by "-".
+// label returns text in lower case, with "-" in place of each character that a DNS label cannot
+// contain.
 func label(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -104,8 +107,8 @@ func label(text string) string {
 	}, text), "-")
 }
 
-// digest returns a short hash of parts. It includes the length of each part, so that "a-b" and "c"
-// differ from "a" and "b-c".
+// digest returns a short hash of parts. The hash depends on the length of each part, so that the
+// hash of "a-b" and "c" differs from that of "a" and "b-c".
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {

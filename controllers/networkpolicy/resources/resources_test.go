@@ -115,16 +115,16 @@ func TestNamesAreUniqueLabels(t *testing.T) {
 			names[name] = key
 		}
 		if p != q && ReleaseServiceName(p, "m", a) == ReleaseServiceName(q, "m", a) {
-			t.Fatalf("policies %q and %q meet", p, q)
+			t.Fatalf("policies %q and %q have the same Service name", p, q)
 		}
 		if RouteName(p, s, "/", "http", 0) == RouteName(p, s, "/", "http", 1) {
-			t.Fatal("two routes of one target meet")
+			t.Fatal("two routes with the same target have the same name")
 		}
 	})
 }
 
-// TestNamesThatAreCutDoNotMeet checks that names that are cut to the length of a label stay unique,
-// even if the full names differ only in their last characters.
+// TestNamesThatAreCutDoNotMeet checks that names that are shortened to the length of a label stay
+// unique, even if the full names differ only in their last characters.
 func TestNamesThatAreCutDoNotMeet(t *testing.T) {
 	tail := rapid.StringMatching(`[a-z0-9]{1,4}`)
 	rapid.Check(t, func(t *rapid.T) {

@@ -20,7 +20,8 @@ type Service struct {
 	Group string
 	// OfRelease marks the Service of one release, whose selector never changes.
 	OfRelease bool
-	// Adopted marks a Service of the user. The controller changes only its selector.
+	// Adopted marks a user's Service. The controller changes only its selector, and Heighliner's
+	// label and annotations.
 	Adopted bool
 	// Stamp identifies the rollout state at which the selector last changed.
 	Stamp Stamp
@@ -72,10 +73,11 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	return port
 }
 
-// affinityTimeout is the default of Kubernetes. The controller always writes a timeout.
+// affinityTimeout is the default timeout in Kubernetes, in seconds. The controller always writes a
+// timeout.
 const affinityTimeout = 10800
 
-// affinity sets the session affinity by client address if the policy specifies it.
+// affinity sets the session affinity based on the client address if the policy specifies it.
 func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	if a := policy.Spec.SessionAffinity; a != nil && a.ClientIP != nil {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -83,8 +85,8 @@ func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	}
 }
 
-// Labels returns the labels of the child objects of a policy, by which the objects are found, and
-// the label of their group.
+// Labels returns the labels by which the objects of a policy are found, and the label of their
+// group.
 func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelPolicy:       policy.Name,

@@ -12,16 +12,16 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Object is any object of the Kubernetes API. It has the methods of client.Object, so that pure
-// packages do not import that package.
+// Object is any Kubernetes API object. It has the methods of client.Object, so that pure packages
+// do not have to import the client package.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// AnnotationRolloutState is an annotation of routes and group Services with the rollout state from
-// which they were written: "<uid>/<sequence>" of the Microservice. A Microservice that was deleted
-// and re-created counts its revisions from the start, and has another UID.
+// AnnotationRolloutState is an annotation of routes and group Services that contains the rollout
+// state from which they were written: "<uid>/<sequence>" of the Microservice. A Microservice that
+// was deleted and re-created counts its revisions from the beginning, and has a different UID.
 const AnnotationRolloutState = "hlnr.io/ledger"
 
 // Stamp identifies the rollout state from which an object was written.

@@ -1,5 +1,5 @@
-// Package apisix implements the provider with ApisixRoutes of apisix.apache.org/v2. Its files refer
-// only to files further down in this list:
+// Package apisix implements the provider that writes ApisixRoutes of apisix.apache.org/v2. Its
+// files refer only to files further down in this list:
 //
 //	apisix.go  the provider
 //	types.go   the types of the API
@@ -143,8 +143,8 @@ func notSupported(format string, args ...any) *providers.Problem {
 }
 
 var (
-	// plainPath matches the paths that an ApisixRoute supports, without "*", which matches any
-	// suffix there.
+	// plainPath matches the paths that an ApisixRoute supports. It excludes "*", which matches any
+	// suffix in an ApisixRoute.
 	plainPath = regexp.MustCompile(`^/[a-zA-Z0-9\-._~%!$&'()+,;=:@/]*$`)
 	// plainHeader matches header names that are unambiguous: APISIX treats "-" and "_" as equal.
 	plainHeader = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
@@ -175,7 +175,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns the problem of a setting without which these routes are written, or nil.
+// Unapplied returns a problem that names a setting that has no effect on these routes, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil
@@ -187,7 +187,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	case a != nil:
 		return notSupported("spec.sessionAffinity.cookie has no effect on ApisixRoutes: use spec.provider.gateway, or remove the field")
 	case v.Policy.Spec.Timeouts != nil:
-		return notSupported("spec.timeouts have no effect on ApisixRoutes, whose timeouts are between two reads or writes: use spec.provider.gateway, or remove the field")
+		return notSupported("spec.timeouts has no effect on ApisixRoutes, whose timeouts apply between two reads or writes: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
 		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or remove it from the steps of the Microservice")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.RecordTTL > 0 }):
@@ -228,7 +228,7 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Holds reports whether a live ApisixTls must stay, because it has hosts of live routes that no
+// Holds reports whether a live ApisixTls must stay because it contains hosts of live routes that no
 // decided route has.
 func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
@@ -238,7 +238,7 @@ func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 // Build returns the ApisixRoute of a route: a rule for each match, and then the rule that splits
 // all requests by weight.
 func (v *view) Build(r providers.Route) []resources.Object {
-	r.RecordTTL = 0 // The TTL has no effect, which Unapplied reports.
+	r.RecordTTL = 0 // The TTL has no effect, and Unapplied reports this.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -320,7 +320,7 @@ func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 }
 
 // prefix returns the patterns of the paths whose first elements are those of path. The pattern
-// "/a*" would match "/ab" as well. The first pattern is path itself, or "/*" for "/".
+// "/a*" would also match "/ab". The first pattern is path itself, or "/*" for "/".
 func prefix(path string) []string {
 	short := strings.TrimRight(path, "/")
 	switch short {
@@ -333,11 +333,11 @@ func prefix(path string) []string {
 }
 
 // conditions are the types of the conditions that controllers set: Accepted since version 2, and
-// ResourcesAvailable before.
+// ResourcesAvailable in earlier versions.
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
-// answer returns the report of a controller about a live route: the first condition of the current
-// generation, otherwise a condition of an earlier generation, or nil if there is no report yet.
+// answer returns a controller's report about a live route: the first condition for the current
+// generation; otherwise, a condition for an earlier generation; or nil if there is no report yet.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
 		found := meta.FindStatusCondition(r.Status.Conditions, name)
@@ -352,7 +352,7 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	return c, false
 }
 
-// Verdict reports whether a route is written as decided, and accepted by a controller at its
+// Verdict reports whether a route is written as decided, and whether a controller has accepted its
 // current generation.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]
@@ -373,7 +373,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	}
 	what, fix := "no controller has reported the status of ApisixRoute %q", "check that the APISIX ingress controller serves spec.provider.apisix.className %q"
 	if older {
-		what, fix = "the status of ApisixRoute %q is of an earlier generation", "check that the APISIX ingress controller runs, with class %q, and is version 2 or later: earlier versions do not report when they have applied a change"
+		what, fix = "the status of ApisixRoute %q is for an earlier generation", "check that the APISIX ingress controller is running with class %q and is version 2 or later: earlier versions do not report when they have applied a change"
 	}
 	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }
@@ -390,8 +390,8 @@ func Same(old, want resources.Object) bool {
 	return a == b && equality.Semantic.DeepEqual(had.Spec, has.Spec)
 }
 
-// Serves returns the URL of a host. An ApisixRoute does not report whether the certificate of the
-// host exists: only cert-manager does.
+// Serves returns the URL of a host. An ApisixRoute does not report whether the host's certificate
+// exists. Only cert-manager does.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -411,8 +411,8 @@ func (v *view) Referent() *providers.Problem {
 // Health returns nil, because APISIX itself reports no status.
 func (v *view) Health() *providers.Problem { return nil }
 
-// MayConflict reports whether the same APISIX could serve two policies. A policy without a class is
-// served by every APISIX.
+// MayConflict reports whether the same APISIX instance could serve both policies. A policy without
+// a class is served by every APISIX instance.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && (theirs.ClassName == v.class || theirs.ClassName == "" || v.class == "")

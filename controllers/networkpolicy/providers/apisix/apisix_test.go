@@ -170,8 +170,8 @@ status: {}
 	}
 }
 
-// TestBuiltObjectsAreRead checks that the view reads the object of Build as the decided route, for
-// any path.
+// TestBuiltObjectsAreRead checks that the view reads the object that Build returns as the decided
+// route, for any path.
 func TestBuiltObjectsAreRead(t *testing.T) {
 	for _, path := range []string{"/", "/api", "/api/", "/a/b"} {
 		r := route()
@@ -197,21 +197,21 @@ func TestVerdict(t *testing.T) {
 		want       providers.Verdict
 		message    string
 	}{
-		"no answer":              {want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: `className "apisix"`},
-		"taken over":             {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 3)}, want: providers.Verdict{Accepted: true}},
-		"accepted":               {conditions: []metav1.Condition{condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true}},
-		"of an older generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "is version 2 or later"},
-		"refusal of an older":    {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "earlier generation"},
-		"unknown":                {conditions: []metav1.Condition{condition("Accepted", "Unknown", 3)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "no controller has reported the status"},
-		"refused":                {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 3)}, want: providers.Verdict{Reason: "NotAccepted"}, message: "Why: so: see its status"},
-		"an older version's left": {
+		"no report":                          {want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: `className "apisix"`},
+		"accepted by an earlier version":     {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 3)}, want: providers.Verdict{Accepted: true}},
+		"accepted":                           {conditions: []metav1.Condition{condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true}},
+		"accepted for an earlier generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "True", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "is version 2 or later"},
+		"rejected for an earlier generation": {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "earlier generation"},
+		"unknown":                            {conditions: []metav1.Condition{condition("Accepted", "Unknown", 3)}, want: providers.Verdict{Pending: true, Reason: "Pending", Late: "NotAccepted"}, message: "no controller has reported the status"},
+		"rejected":                           {conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 3)}, want: providers.Verdict{Reason: "NotAccepted"}, message: "Why: so: see its status"},
+		"condition of an earlier version remains": {
 			conditions: []metav1.Condition{condition("ResourcesAvailable", "False", 2), condition("Accepted", "True", 3)}, want: providers.Verdict{Accepted: true},
 		},
 		"changed": {
 			conditions: []metav1.Condition{condition("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.Spec.HTTP[3].Backends[0].Weight = 1 },
 			want: providers.Verdict{Pending: true, Reason: "Pending"}, message: "is being written",
 		},
-		"going": {
+		"being deleted": {
 			conditions: []metav1.Condition{condition("Accepted", "True", 3)}, edit: func(r *ApisixRoute) { r.DeletionTimestamp = new(metav1.Now()) },
 			want: providers.Verdict{Pending: true, Reason: "Pending"}, message: "is being written",
 		},
@@ -257,7 +257,7 @@ func TestDeepCopy(t *testing.T) {
 		t.Error(diff)
 	}
 	if (*ApisixRoute)(nil).DeepCopyObject() != nil || (*ApisixRouteList)(nil).DeepCopyObject() != nil {
-		t.Error("a copy of nothing is something")
+		t.Error("the copy of nil is not nil")
 	}
 }
 
@@ -269,11 +269,11 @@ func TestProblems(t *testing.T) {
 		edit func(*providers.Route)
 		want string
 	}{
-		"none":              {func(*providers.Route) {}, ""},
-		"path":              {func(r *providers.Route) { r.Path = "/a*" }, "path: "},
-		"match's path":      {with(v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: `/a"`}}), "canaryMatches[0].path.value"},
-		"call":              {with(v1alpha1.CanaryMatch{GRPC: &v1alpha1.MatchGRPC{Service: "a"}}), "canaryMatches[0].grpc"},
-		"header like other": {with(v1alpha1.CanaryMatch{Headers: []v1alpha1.MatchValue{{Name: "X_A", Value: "a"}}}), "canaryMatches[0].headers[0].name"},
+		"none":             {func(*providers.Route) {}, ""},
+		"path":             {func(r *providers.Route) { r.Path = "/a*" }, "path: "},
+		"path of a match":  {with(v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: `/a"`}}), "canaryMatches[0].path.value"},
+		"gRPC match":       {with(v1alpha1.CanaryMatch{GRPC: &v1alpha1.MatchGRPC{Service: "a"}}), "canaryMatches[0].grpc"},
+		"ambiguous header": {with(v1alpha1.CanaryMatch{Headers: []v1alpha1.MatchValue{{Name: "X_A", Value: "a"}}}), "canaryMatches[0].headers[0].name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := route()
@@ -324,7 +324,7 @@ func TestShares(t *testing.T) {
 	other := policy("a")
 	other.Spec.Provider = nil
 	if see(policy("")).(providers.ConflictChecker).MayConflict(other) {
-		t.Error("a policy without a provider shares")
+		t.Error("a policy without a provider conflicts")
 	}
 }
 
@@ -361,11 +361,11 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	}
 	want := see(p).Build(r)[0]
 	live := want.DeepCopyObject().(*ApisixRoute)
-	await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
+	await.Nil(t, func(ctx context.Context) error { // The kind might not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if !Same(live, want) {
-		t.Errorf("the server keeps another route: %s", cmp.Diff(want, live))
+		t.Errorf("the API server stores a different route: %s", cmp.Diff(want, live))
 	}
 	if !slices.Equal(see(p, live).Live()[r.Name].Hostnames, r.Hostnames) {
 		t.Error("hosts are lost")
@@ -375,13 +375,13 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	r.TLS = map[string]providers.TLS{"*.example.com": {Secret: "a"}, r.Hostnames[0]: {Secret: "a"}}
 	shared := providers.SharedOf(see(p), []providers.Route{r})
 	if len(shared) != 1 {
-		t.Fatalf("%d ApisixTlses are made", len(shared))
+		t.Fatalf("got %d ApisixTlses, want 1", len(shared))
 	}
 	tls := shared[0].Object.DeepCopyObject().(*ApisixTls)
 	await.Nil(t, func(ctx context.Context) error {
 		return env.Client.Create(ctx, tls, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(shared[0].Object.(*ApisixTls).Spec, tls.Spec); diff != "" {
-		t.Errorf("the server keeps another ApisixTls: %s", diff)
+		t.Errorf("the API server stores a different ApisixTls: %s", diff)
 	}
 }

@@ -49,13 +49,13 @@ type RouteStatus struct {
 
 // Rule routes requests to backends.
 type Rule struct {
-	// Name is the name of the rule, unique in the route.
+	// Name is the name of the rule. It is unique in the route.
 	Name string `json:"name"`
 	// Priority decides between rules with the same path: the rule with the higher priority applies.
 	Priority int `json:"priority,omitempty"`
 	// Match selects requests.
 	Match Match `json:"match"`
-	// WebSocket reports whether connections may be upgraded to WebSocket.
+	// WebSocket reports whether connections can be upgraded to WebSocket.
 	WebSocket bool `json:"websocket"`
 	// Backends share the requests by weight.
 	Backends []Backend `json:"backends,omitempty"`
@@ -70,7 +70,7 @@ type Match struct {
 	Paths []string `json:"paths"`
 	// Methods are the methods of matching requests. One of them must match.
 	Methods []string `json:"methods,omitempty"`
-	// Exprs are further conditions. All of them must be true.
+	// Exprs are additional conditions. All of them must be true.
 	Exprs []Expr `json:"exprs,omitempty"`
 }
 

@@ -1,10 +1,10 @@
 // Package certmanager builds the cert-manager Certificates of domains, for all providers: one
 // Certificate for each Secret. All of its functions are pure.
 //
-// The package does not use the annotations from which cert-manager can create Certificates: the
-// annotations of an Ingress or ListenerSet do not cover the hosts of other objects that share the
-// Secret, and only few versions of cert-manager read ListenerSets. The files of the package refer
-// only to files further down in this list:
+// The package does not use the annotations from which cert-manager can create Certificates, because
+// the annotations of an Ingress or ListenerSet do not cover the hosts of other objects that share
+// the Secret, and only a few versions of cert-manager read ListenerSets. The files of the package
+// refer only to files further down in this list:
 //
 //	certmanager.go  Certificates of domains, and their status
 //	types.go        the types of the API
@@ -27,13 +27,13 @@ import (
 // Kind is the kind of Certificates.
 var Kind = providers.Kind{Group: GroupVersion.Group, Kind: "Certificate", Versions: []string{GroupVersion.Version}}
 
-// Needed reports whether a policy requires certificates of cert-manager.
+// Needed reports whether a policy requires certificates from cert-manager.
 func Needed(p *v1alpha1.NetworkPolicy) bool {
 	return slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil && d.TLS.IssuerRef != nil })
 }
 
-// Issuer returns the issuer of a domain's certificate, with defaults; zero if the domain has no
-// issuerRef.
+// Issuer returns the issuer of a domain's certificate, with defaults. It returns the zero value if
+// the domain has no issuerRef.
 func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 	if t.IssuerRef == nil {
 		return v1alpha1.IssuerReference{}
@@ -44,7 +44,8 @@ func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 }
 
 // Missing returns a problem if a host requires a Certificate and the API server does not serve
-// Certificates; otherwise nil. The message begins with the field below the domain.
+// Certificates; otherwise, it returns nil. The message begins with the path of the field, relative
+// to the domain.
 func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 	if _, served := s.Served[Kind.Kind]; served || t.Issuer.Name == "" {
 		return nil
@@ -55,7 +56,7 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 
 // Shared returns the Certificates of the hosts of routes, one for each Secret that has an issuer.
 // Each Certificate has the name of its Secret, like Certificates that cert-manager creates. Hosts
-// of live routes that are in a Certificate already are retained.
+// of live routes that are already in a Certificate are retained.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -86,8 +87,8 @@ func Shared(s providers.Input, routes []providers.Route, live map[string]*provid
 	return out
 }
 
-// Holds reports whether a live Certificate must stay, because it has hosts of live routes that no
-// decided route has, or because it serves hosts until another Certificate is ready.
+// Holds reports whether a live Certificate must stay because it contains hosts of live routes that
+// no decided route has, or because it serves hosts until another Certificate is ready.
 func Holds(o resources.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
 	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {
@@ -114,9 +115,8 @@ func wildcard(host string) string {
 	return "*." + parent
 }
 
-// Unready returns the problem due to which the certificate of a host does not exist yet. It returns
-// nil if the certificate is ready, or has no issuer. A Certificate whose renewal is in progress is
-// ready.
+// Unready returns a problem if the certificate of a host does not exist yet. It returns nil if the
+// certificate is ready or has no issuer. A Certificate that is being renewed counts as ready.
 func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil
@@ -132,7 +132,7 @@ func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem
 		ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
 		switch {
 		case ready == nil || ready.ObservedGeneration != c.Generation:
-			return problem("cert-manager has not reported the status of Certificate %q: check that it runs", c.Name)
+			return problem("cert-manager has not reported the status of Certificate %q: check that it is running", c.Name)
 		case ready.Status != metav1.ConditionTrue:
 			return problem("Certificate %q is not ready: %s: %s", c.Name, ready.Reason, strings.TrimSuffix(ready.Message, "."))
 		case !slices.Contains(c.Spec.DNSNames, host) && !slices.Contains(c.Spec.DNSNames, wildcard(host)):

@@ -39,7 +39,7 @@ func route(hosts ...string) providers.Route {
 func TestNames(t *testing.T) {
 	for name, tc := range map[string]struct{ hosts, want []string }{
 		"none":                    {nil, nil},
-		"order":                   {[]string{"b.example.com", "a.example.com", "b.example.com"}, []string{"a.example.com", "b.example.com"}},
+		"unsorted and duplicate":  {[]string{"b.example.com", "a.example.com", "b.example.com"}, []string{"a.example.com", "b.example.com"}},
 		"below a wildcard":        {[]string{"a.example.com", "*.example.com", "b.example.com"}, []string{"*.example.com"}},
 		"two below a wildcard":    {[]string{"a.b.example.com", "*.example.com"}, []string{"*.example.com", "a.b.example.com"}},
 		"the wildcard's own name": {[]string{"example.com", "*.example.com"}, []string{"*.example.com", "example.com"}},
@@ -68,11 +68,11 @@ func TestUndecidedHostsStay(t *testing.T) {
 		decided []providers.Route
 		want    bool
 	}{
-		"held by a live route":        {nil, true},
+		"needed by a live route":      {nil, true},
 		"its live route was replaced": {[]providers.Route{{Hostnames: []string{"b.example.com"}}}, false},
 	} {
 		if got := Holds(had, tc.decided, live); got != tc.want {
-			t.Errorf("%s: held is %v", name, got)
+			t.Errorf("%s: Holds returns %v", name, got)
 		}
 	}
 }
@@ -87,13 +87,13 @@ func TestUnready(t *testing.T) {
 		object resources.Object
 		want   string
 	}{
-		"ready":           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
-		"by its wildcard": {ready(metav1.ConditionTrue, 2, "*.example.com"), ""},
-		"of other hosts":  {ready(metav1.ConditionTrue, 2, "*.a.example.com", "*.com"), `Certificate "shop-tls" does not include "a.example.com" yet`},
-		"ready before":    {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that it runs`},
-		"not ready":       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
-		"no answer":       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that it runs`},
-		"another user's":  {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
+		"ready":                           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
+		"ready for a wildcard":            {ready(metav1.ConditionTrue, 2, "*.example.com"), ""},
+		"ready for other hosts":           {ready(metav1.ConditionTrue, 2, "*.a.example.com", "*.com"), `Certificate "shop-tls" does not include "a.example.com" yet`},
+		"ready for an earlier generation": {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
+		"not ready":                       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
+		"no report":                       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
+		"Certificate of another user":     {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -109,7 +109,7 @@ func TestUnready(t *testing.T) {
 		})
 	}
 	if p := Unready(input(), "a.example.com", providers.TLS{Secret: "shop-tls"}); p != nil {
-		t.Errorf("a Secret of others: %+v", p)
+		t.Errorf("a Secret that the user creates: %+v", p)
 	}
 }
 
@@ -139,11 +139,11 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	s.Policy.Namespace = env.Namespace(t)
 	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
 	live := want.DeepCopyObject().(*Certificate)
-	await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
+	await.Nil(t, func(ctx context.Context) error { // The kind might not be served immediately.
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(want.Spec, live.Spec); diff != "" {
-		t.Errorf("the server keeps another Certificate: %s", diff)
+		t.Errorf("the API server stores a different Certificate: %s", diff)
 	}
 	live.Status.Conditions = []metav1.Condition{{
 		Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist", Message: "issuing", ObservedGeneration: live.Generation, LastTransitionTime: metav1.Now(),
@@ -153,6 +153,6 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	}
 	s.Objects = []resources.Object{live}
 	if p := Unready(s, "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p == nil || !strings.Contains(p.Message, "DoesNotExist: issuing") {
-		t.Errorf("what the definition keeps of a condition: %+v", p)
+		t.Errorf("problem after the status update: %+v", p)
 	}
 }

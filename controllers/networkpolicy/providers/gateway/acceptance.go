@@ -40,8 +40,8 @@ func Same(old, want resources.Object) bool {
 	}) && sameRules(old, want)
 }
 
-// answer returns whether a parent accepts a live route, and why not. An acceptance counts only if
-// the spec of the Gateway allows it, because some gateways report the status of one parent for all
+// answer returns whether a parent accepts a live route, and if not, why. An acceptance counts only
+// if the Gateway's spec allows it, because some gateways report the status of one parent for all
 // parents of a route.
 func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
@@ -53,7 +53,7 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case several(route) && v.noListener(p):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "the Gateway has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent accept only routes in the namespace of the Gateway"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent accept only routes in the Gateway's namespace"}
 	}
 	return a
 }
@@ -114,7 +114,8 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 }
 
 // admits returns false if all listeners of a parent accept only routes in the Gateway's namespace
-// and the route is in another namespace. It does not evaluate selectors: the gateway does.
+// and the route is in another namespace. It does not evaluate selectors, because the gateway
+// evaluates them.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
 	for _, l := range g.Spec.Listeners {
@@ -150,7 +151,7 @@ func (v *view) Health() *providers.Problem {
 }
 
 // Serves returns the URL of a host at the first matching listener without a problem. A host with
-// TLS is not served before its listener has a certificate.
+// TLS is not served until its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
 	if tls && asked.Mode == v1alpha1.TLSListenerSet {
@@ -196,7 +197,7 @@ func address(scheme, host string, port gatewayv1.PortNumber, path string) string
 	return scheme + "://" + host + strings.TrimSuffix(path, "/")
 }
 
-// listenerProtocols returns the protocols of listeners that serve the protocol of a port, the
+// listenerProtocols returns the listener protocols that can serve a port's protocol, with the
 // preferred protocol first.
 func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType {
 	if protocol == v1alpha1.ProtocolTLS {
@@ -205,15 +206,15 @@ func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType 
 	return []gatewayv1.ProtocolType{gatewayv1.HTTPSProtocolType, gatewayv1.HTTPProtocolType}
 }
 
-// served is a listener of a Gateway, with its problem.
+// served is a listener of a Gateway, with its problem, if any.
 type served struct {
 	gatewayv1.Listener
 	problem *providers.Problem
 }
 
 // listener returns the best listener for a host among the parents of a route, or nil. Listeners
-// without a problem come first, then the order of the wanted protocols decides. known is false if a
-// Gateway, which could have such a listener, does not exist.
+// without a problem take precedence. If several listeners remain, the order of the wanted protocols
+// decides. known is false if a Gateway that could have such a listener does not exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

@@ -28,9 +28,9 @@ func rulesOf(u *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// ruleNamed returns the index of the rule with a name. It returns -1 if there is none, or more than
-// one, which only the experimental channel rejects. The empty name selects the only rule, or the
-// only rule without a name.
+// ruleNamed returns the index of the rule with the given name. It returns -1 if there is no such
+// rule or more than one. Only the experimental channel rejects duplicate names. The empty name
+// selects the only rule, or the only rule without a name.
 func ruleNamed(rules []map[string]any, name string) int {
 	if name == "" && len(rules) == 1 {
 		return 0
@@ -72,8 +72,8 @@ func nameOf(rule map[string]any) string {
 	return name
 }
 
-// splits reports whether the backendRefs of a rule have the form that a policy writes: all refer to
-// Services of its releases, and the weights add up to 100.
+// splits reports whether the backendRefs of a rule have the form that a policy writes: all of them
+// refer to Services of the policy's releases, and the weights add up to 100.
 func splits(rule map[string]any, releases map[string]bool) bool {
 	refs, _ := rule["backendRefs"].([]any)
 	sum := int64(0)
@@ -90,8 +90,8 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 // nothing is the result of backendRefsOf for a rule without backendRefs.
 const nothing = "null"
 
-// ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. These
-// stay if a user removes the policy's annotation.
+// ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. If a
+// user has removed the policy's annotation, these backendRefs count as the previous ones.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -114,9 +114,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns the JSON patch from the route that was read to the desired route, or nil if they
-// are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The API
-// server applies it only to the state that was read, so that the indexes of rules are correct.
+// Patch returns the JSON patch from the route that was read to the desired route, or nil if the
+// routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The
+// API server applies it only to the state that was read, so that the rule indexes are correct.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)

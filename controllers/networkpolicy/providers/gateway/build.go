@@ -14,8 +14,8 @@ import (
 // maxParents is the maximum number of parents of a route.
 const maxParents = 32
 
-// Build returns the object of a route. Parents that serve the route now and that the specification
-// no longer names stay in the route until all named parents have accepted it.
+// Build returns the object of a route. Parents that currently serve the route but that the
+// specification no longer names stay in the route until all named parents have accepted it.
 func (v *view) Build(r providers.Route) []resources.Object {
 	common := gatewayv1.CommonRouteSpec{}
 	var kept []gatewayv1.ParentReference
@@ -37,8 +37,8 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{v.build(r, common)}
 }
 
-// exclude reports whether the Gateway API allows only one of two parents: a Gateway, and a listener
-// of the same Gateway.
+// exclude reports whether the Gateway API allows only one of two parents, such as a Gateway and a
+// listener of the same Gateway.
 func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 	namespace := v.Policy.Namespace
 	return !ofSet(p) && !ofSet(q) && keyOf(p, namespace) == keyOf(q, namespace) && (deref(p.SectionName) == "" || deref(q.SectionName) == "")
@@ -87,7 +87,7 @@ func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) resour
 	return v.httpRoute(r, common, about)
 }
 
-// parentsToKeep returns the Gateways and listeners that serve a route and that the specification no
+// parentsToKeep returns the Gateways and listeners that serve a route but that the specification no
 // longer names. They are removed when all named parents have accepted the route, so that a wrong
 // name does not interrupt traffic.
 func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv1.ParentReference {

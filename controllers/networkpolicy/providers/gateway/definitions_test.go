@@ -106,28 +106,28 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				v := Provider{}.NewView(providers.Input{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
 				live := want.DeepCopyObject().(resources.Object)
-				await.Nil(t, func(ctx context.Context) error { // The kind may not be served immediately.
+				await.Nil(t, func(ctx context.Context) error { // The kind might not be served immediately.
 					return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 				})
 				if !Same(live, want) {
-					t.Errorf("%s: the server keeps another route", protocol)
+					t.Errorf("%s: the API server stores a different route", protocol)
 				}
 				if diff := cmp.Diff(specOf(t, want), specOf(t, live)); diff != "" {
-					t.Errorf("%s: the server keeps another specification: %s", protocol, diff)
+					t.Errorf("%s: the API server stores a different specification: %s", protocol, diff)
 				}
-				// The policy no longer uses the provider: a route that has the decided weights is
-				// not written again, and only the weights change.
+				// The policy no longer uses the provider. A route that already has the decided
+				// weights is not written again. Otherwise, only the weights change.
 				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // Objects that are read have a kind.
 				left := Provider{}.NewView(providers.Input{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []resources.Object{live}})
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
 				if again := providers.Carry(left, seen, r); again != nil {
-					t.Errorf("%s: kept as it is, it is written: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
+					t.Errorf("%s: an unchanged route is written again: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
 				}
 				r.Backends = []providers.Backend{{Service: "shop-a", Weight: 50}, {Service: "shop-b", Weight: 50}}
 				kept := providers.Carry(left, seen, r)
 				if len(kept) != 1 {
-					t.Fatalf("%s: %d objects are kept", protocol, len(kept))
+					t.Fatalf("%s: got %d objects to update, want 1", protocol, len(kept))
 				}
 				if err := env.Client.Update(t.Context(), onto(live, kept[0]), client.FieldValidation("Strict")); err != nil {
 					t.Errorf("%s: %v", protocol, err)
@@ -178,18 +178,18 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	input := providers.Input{Policy: fullPolicy(namespace), Microservice: "shop", Served: served}
 	want := providers.SharedOf(Provider{}.NewView(input), []providers.Route{r})
 	if len(want) != 1 {
-		t.Fatalf("%d ListenerSets are made", len(want))
+		t.Fatalf("got %d ListenerSets, want 1", len(want))
 	}
 	live := want[0].Object.DeepCopyObject().(resources.Object)
 	await.Nil(t, func(ctx context.Context) error {
 		return env.Client.Create(ctx, live, client.FieldValidation("Strict"))
 	})
 	if diff := cmp.Diff(specOf(t, want[0].Object), specOf(t, live)); diff != "" {
-		t.Errorf("the server keeps another ListenerSet: %s", diff)
+		t.Errorf("the API server stores a different ListenerSet: %s", diff)
 	}
 	input.Objects = []resources.Object{live}
 	if _, problem := (Provider{}).NewView(input).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
-		t.Errorf("a listener of which nothing is reported: %+v", problem)
+		t.Errorf("problem of a listener without a status: %+v", problem)
 	}
 }
 

@@ -5,12 +5,12 @@
 //	routeref.go       the provider of spec.provider.routeRef
 //	managed_rules.go  rules in user-managed routes, and their previous backendRefs
 //	backendrefs.go    the backendRefs of rules, and patches of backendRefs
-//	live_routes.go    updates of the weights of live routes
+//	live_routes.go    updates to the weights of live routes
 //	unsupported.go    settings that a route, or the API server, does not support
 //	build.go          routes as they are applied
 //	rules.go          the rules, filters and backends of routes
 //	verdict.go        whether a route is programmed
-//	probe.go          the rule that answers probes, and which requests are sent to which address
+//	probe.go          the rule that responds to probes, and which requests are sent to which address
 //	acceptance.go     the status of routes and listeners that Gateways report
 //	listeners.go      ListenerSets
 //	view.go           the view of one reconcile, with its Gateways
@@ -134,8 +134,8 @@ func taken(route resources.Object, p parts) bool {
 	})
 }
 
-// MayConflict reports whether two policies refer to the same Gateway, unless they refer to
-// different listeners of it.
+// MayConflict reports whether two policies refer to the same Gateway, except when they refer to
+// different listeners of that Gateway.
 func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	for _, p := range allParents(v.Policy) {
 		for _, q := range allParents(other) {

@@ -107,7 +107,7 @@ func seen() providers.View {
 func TestEachRuleHasTheSettingsOfAllRequests(t *testing.T) {
 	route := seen().Build(fullRoute(v1alpha1.ProtocolHTTP))[0].(*gatewayv1.HTTPRoute)
 	if n := len(route.Spec.Rules); n != 3 {
-		t.Fatalf("%d rules, want one for each match, because a prefix is replaced, and that of the weights", n)
+		t.Fatalf("%d rules, want 3: one for each match, because a prefix is replaced, and one for the weights", n)
 	}
 	for i, rule := range route.Spec.Rules {
 		filters := 4
@@ -125,11 +125,11 @@ func TestEachRuleHasTheSettingsOfAllRequests(t *testing.T) {
 			filters = 4
 		}
 		if len(rule.Filters) != filters || rule.SessionPersistence == nil {
-			t.Errorf("rule %d of calls has %d filters, session %v", i, len(rule.Filters), rule.SessionPersistence)
+			t.Errorf("rule %d of the GRPCRoute has %d filters, session %v", i, len(rule.Filters), rule.SessionPersistence)
 		}
 	}
 	if got := *calls.Spec.Rules[0].Matches[0].Method.Service; got != "shop.v1.Cart" {
-		t.Errorf("chosen calls are of service %q", got)
+		t.Errorf("the canary rule matches service %q", got)
 	}
 }
 
@@ -139,26 +139,26 @@ func TestSame(t *testing.T) {
 		edit func(*gatewayv1.HTTPRoute)
 		same bool
 	}{
-		"nothing":           {func(*gatewayv1.HTTPRoute) {}, true},
-		"timeouts":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts.Request = new(gatewayv1.Duration("1h")) }, false},
-		"no timeouts":       {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts = nil }, false},
-		"session":           {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].SessionPersistence.SessionName = new("other") }, false},
-		"a header":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[1].Filters[0].RequestHeaderModifier.Set[0].Value = "b" }, false},
-		"a filter":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters = r.Spec.Rules[2].Filters[1:] }, false},
-		"mirrored to":       {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Name = "x" }, false},
-		"a weight":          {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].BackendRefs[0].Weight = new(int32(1)) }, false},
-		"a host":            {func(r *gatewayv1.HTTPRoute) { r.Spec.Hostnames = r.Spec.Hostnames[1:] }, false},
-		"a parent":          {func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].SectionName = nil }, false},
-		"its stamp":         {func(r *gatewayv1.HTTPRoute) { r.Annotations = nil }, false},
-		"the server's name": {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].Name = new(gatewayv1.SectionName("rule-0")) }, true},
-		"the mirror's kind": {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Kind = nil }, true},
+		"nothing":                     {func(*gatewayv1.HTTPRoute) {}, true},
+		"timeouts":                    {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts.Request = new(gatewayv1.Duration("1h")) }, false},
+		"no timeouts":                 {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Timeouts = nil }, false},
+		"session":                     {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].SessionPersistence.SessionName = new("other") }, false},
+		"a header":                    {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[1].Filters[0].RequestHeaderModifier.Set[0].Value = "b" }, false},
+		"a filter":                    {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters = r.Spec.Rules[2].Filters[1:] }, false},
+		"the mirror's Service":        {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Name = "x" }, false},
+		"a weight":                    {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].BackendRefs[0].Weight = new(int32(1)) }, false},
+		"a host":                      {func(r *gatewayv1.HTTPRoute) { r.Spec.Hostnames = r.Spec.Hostnames[1:] }, false},
+		"a parent":                    {func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].SectionName = nil }, false},
+		"the stamp":                   {func(r *gatewayv1.HTTPRoute) { r.Annotations = nil }, false},
+		"a rule name from the server": {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].Name = new(gatewayv1.SectionName("rule-0")) }, true},
+		"the mirror's kind":           {func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[2].Filters[4].RequestMirror.BackendRef.Kind = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := seen().Build(fullRoute(v1alpha1.ProtocolHTTP))[0].(*gatewayv1.HTTPRoute)
 			old := want.DeepCopy()
 			tc.edit(old)
 			if got := Same(old, want); got != tc.same {
-				t.Errorf("the same: %v, want %v", got, tc.same)
+				t.Errorf("Same returns %v, want %v", got, tc.same)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
 	want := &providers.Problem{
 		Reason: providers.ReasonParentNotFound,
 		Message: `spec.provider.gateway.parentRefs[0]: Gateway "infra/public" cannot be read: the manager does not watch namespace "infra": ` +
-			`add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same permissions there`,
+			`add it to namespaces of the Helm chart, or to --namespace of the manager; the manager needs the same permissions there`,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("problem (-want +got):\n%s", d)

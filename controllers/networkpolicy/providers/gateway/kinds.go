@@ -18,7 +18,8 @@ var (
 	gatewayKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}
 	httpKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Versions: []string{"v1"}}
 	grpcKind    = providers.Kind{Group: gatewayv1.GroupName, Kind: "GRPCRoute", Versions: []string{"v1"}}
-	// TLSRoute was experimental as v1alpha2 until Gateway API 1.5, TCPRoute and UDPRoute until 1.6.
+	// TLSRoute was experimental, as v1alpha2, before Gateway API 1.5. TCPRoute and UDPRoute were
+	// experimental before 1.6.
 	tlsKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TLSRoute", Versions: []string{"v1", "v1alpha2"}}
 	tcpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "TCPRoute", Versions: []string{"v1", "v1alpha2"}}
 	udpKind = providers.Kind{Group: gatewayv1.GroupName, Kind: "UDPRoute", Versions: []string{"v1", "v1alpha2"}}
@@ -115,8 +116,8 @@ func (p *parts) mirror(m *gatewayv1.HTTPRequestMirrorFilter) {
 	}
 }
 
-// rule adds the backends of a rule. The last rule splits by weight: rules with more matches precede
-// it, as in the order of precedence of GEP-718.
+// rule adds the backends of a rule. The last rule splits by weight. Rules with more matches precede
+// it, as in the order of precedence in GEP-718.
 func (p *parts) rule(backends []gatewayv1.BackendRef, last bool) {
 	for _, b := range backends {
 		p.services[string(b.Name)] = true
@@ -174,7 +175,7 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 }
 
 // sameRules reports whether two routes route the same requests to the same backends. It compares
-// only the fields that this package writes. Otherwise a field that a server adds after each write,
+// only the fields that this package writes. Otherwise, a field that a server adds after each write,
 // such as a default for timeouts, would prevent the route from ever being accepted.
 func sameRules(old, want resources.Object) bool {
 	switch want := want.(type) {

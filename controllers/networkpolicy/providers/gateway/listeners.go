@@ -53,8 +53,8 @@ func (l *XListenerSetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// listenerSet returns an object as a ListenerSet, under its current or previous name; nil if the
-// object is of another kind.
+// listenerSet returns an object of kind ListenerSet, or of its previous kind, as a ListenerSet. It
+// returns nil if the object is of another kind.
 func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	switch s := o.(type) {
 	case *gatewayv1.ListenerSet:
@@ -66,11 +66,11 @@ func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 }
 
 // listenerName is the name of the listener in a managed ListenerSet. Each host has its own set, so
-// that a problem of one host does not affect others, and so that the age of the set decides if two
-// sets claim a host.
+// that a problem with one host does not affect others. If two sets claim a host, their age decides
+// which of them serves it.
 const listenerName = "https"
 
-// attachment is a parent of a route: a Gateway, or a ListenerSet of the policy on that Gateway.
+// attachment is a parent of a route: a Gateway, or one of the policy's ListenerSets on a Gateway.
 type attachment struct {
 	providers.Parent
 	// set is the name of the ListenerSet; empty if the parent is the Gateway itself.
@@ -204,8 +204,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// setProblem returns the problem due to which a Gateway does not accept its ListenerSet. It returns
-// nil if the Gateway accepts the set, or has not reported yet.
+// setProblem returns a problem if the Gateway of an attachment does not accept the ListenerSet. It
+// returns nil if the Gateway accepts the set, or has not reported yet.
 func (v *view) setProblem(a attachment) *providers.Problem {
 	s := v.set(a.set)
 	if s == nil {
@@ -223,7 +223,8 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 }
 
-// setServes returns the problem due to which the listener of a host is not served, or nil.
+// setServes returns the problem that prevents the listener of a ListenerSet from serving its host,
+// or nil.
 func (v *view) setServes(name string) *providers.Problem {
 	s := v.set(name)
 	if s == nil {
@@ -245,7 +246,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem returns the problem that the conditions of a listener report at a generation, or
+// listenerProblem returns the problem that the conditions of a listener report for a generation, or
 // nil.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{
@@ -264,7 +265,7 @@ func listenerProblem(conditions []metav1.Condition, generation int64, what strin
 		case gatewayv1.ListenerReasonInvalidCertificateRef:
 			reason, fix = providers.ReasonCertificateNotReady, "check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"
 		case gatewayv1.ListenerReasonRefNotPermitted:
-			reason, fix = providers.ReasonCertificateNotReady, "a ReferenceGrant in the namespace of the Secret must permit it"
+			reason, fix = providers.ReasonCertificateNotReady, "create a ReferenceGrant in the namespace of the Secret that permits the reference"
 		}
 		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not ready: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 	}

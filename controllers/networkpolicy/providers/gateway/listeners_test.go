@@ -48,16 +48,16 @@ func TestParentsFit(t *testing.T) {
 	}
 	for _, s := range providers.SharedOf(see(p), []providers.Route{r}) {
 		if !named[gatewayv1.ObjectName(s.GetName())] {
-			t.Errorf("ListenerSet %s is not named", s.GetName())
+			t.Errorf("ListenerSet %s is not a parent", s.GetName())
 		}
 	}
 	p.Spec.Provider.Gateway.ParentRefs = refs("b")
 	if n := len(see(p, before).Build(r)[0].(*gatewayv1.HTTPRoute).Spec.ParentRefs); n != maxParents {
-		t.Errorf("%d parents with room for those that it had, want %d", n, maxParents)
+		t.Errorf("%d parents when all previous parents fit, want %d", n, maxParents)
 	}
 }
 
-// TestListenerProblem checks the problems that conditions of a listener report.
+// TestListenerProblem checks the problems that the conditions of a listener report.
 func TestListenerProblem(t *testing.T) {
 	condition := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "reported.", ObservedGeneration: 3}
@@ -67,14 +67,14 @@ func TestListenerProblem(t *testing.T) {
 		reason     string
 		message    string
 	}{
-		"nothing specified": {nil, "", ""},
-		"in order":          {[]metav1.Condition{condition("Accepted", "Accepted", "True"), condition("Programmed", "Programmed", "True"), condition("Conflicted", "NoConflicts", "False")}, "", ""},
-		"unknown":           {[]metav1.Condition{condition("Programmed", "Pending", "Unknown")}, "", ""},
-		"conflict":          {[]metav1.Condition{condition("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: reported: see its status"},
-		"no Secret":         {[]metav1.Condition{condition("ResolvedRefs", "InvalidCertificateRef", "False"), condition("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: reported: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
-		"no grant":          {[]metav1.Condition{condition("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: reported: a ReferenceGrant in the namespace of the Secret must permit it"},
-		"kinds of routes":   {[]metav1.Condition{condition("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: reported: see its status"},
-		"port unavailable":  {[]metav1.Condition{condition("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: reported: see its status"},
+		"no conditions":       {nil, "", ""},
+		"no problem":          {[]metav1.Condition{condition("Accepted", "Accepted", "True"), condition("Programmed", "Programmed", "True"), condition("Conflicted", "NoConflicts", "False")}, "", ""},
+		"unknown":             {[]metav1.Condition{condition("Programmed", "Pending", "Unknown")}, "", ""},
+		"conflict":            {[]metav1.Condition{condition("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: reported: see its status"},
+		"no Secret":           {[]metav1.Condition{condition("ResolvedRefs", "InvalidCertificateRef", "False"), condition("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: reported: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
+		"no grant":            {[]metav1.Condition{condition("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: reported: create a ReferenceGrant in the namespace of the Secret that permits the reference"},
+		"invalid route kinds": {[]metav1.Condition{condition("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: reported: see its status"},
+		"port unavailable":    {[]metav1.Condition{condition("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: reported: see its status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got providers.Problem
@@ -85,7 +85,7 @@ func TestListenerProblem(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 			if p := listenerProblem(tc.conditions, 4, "it"); p != nil {
-				t.Errorf("what was specified of an earlier generation is believed: %+v", p)
+				t.Errorf("conditions of an earlier generation are not ignored: %+v", p)
 			}
 		})
 	}

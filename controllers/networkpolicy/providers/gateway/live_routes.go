@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry returns a live route with the Services of a decided route. The parents, filters, timeouts
-// and session affinity stay: all rules get those of the rule that splits by weight.
+// Carry returns a live route with the Services of a decided route. The parents stay. All rules get
+// the filters, timeouts and session affinity of the rule that splits by weight.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)
@@ -51,7 +51,7 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 }
 
 // keepRules copies everything except matches and backends from the last rule of the old route to
-// the rules of the next route. Mirrors are not copied, because the step of a canary sets them.
+// the rules of the next route. Mirrors are not copied, because the canary's step sets them.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:

@@ -22,7 +22,7 @@ import (
 // an object must not exceed 256 KiB, and a route has at most 16 rules.
 const maxBefore = 12 << 10
 
-// others returns the records of the rules that other policies have in a route, by annotation.
+// others returns the records of the rules that other policies manage in a route, by annotation key.
 func others(u *unstructured.Unstructured, policy string) map[string]*resources.Taken {
 	out := map[string]*resources.Taken{}
 	for key := range u.GetAnnotations() {
@@ -37,12 +37,12 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 	return out
 }
 
-// holders returns the names under which a policy has rules, by index. A rule that was renamed or
-// copied after the policy took it still splits between releases of the policy, and only the policy
-// can end that. The policy has such a rule under the name of the rule if that name is recorded,
-// otherwise under a recorded name that no longer belongs to a rule, otherwise under the first recorded
-// name. A rule that routes to the policy's Services in another way, such as a user's own rule for a
-// preview, is not included.
+// holders returns the recorded names of the rules that a policy manages, by rule index. A rule that
+// was renamed or copied after the policy took it over still splits requests between the policy's
+// releases, and only the policy can end this. holders returns such a rule under its own name if
+// that name is recorded. Otherwise, it returns the rule under a recorded name that no longer
+// belongs to a rule or, if there is none, under the first recorded name. A rule that routes to the
+// policy's Services in another way, such as a user's own rule for a preview, is not included.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
 	if t == nil {
@@ -74,9 +74,9 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 }
 
 // take returns a route in which the held rules, by index with their recorded names, route to the
-// backends, and records their previous backendRefs. The other rules that the policy had are
-// restored, but the records of wanted rules that do not exist are retained. A rule that another
-// policy has is taken from that policy, together with its record.
+// backends, and records their previous backendRefs. The other rules that the policy managed before
+// are restored, but the records of wanted rules that do not exist are retained. A rule that another
+// policy manages is taken over from that policy, together with its record.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
@@ -112,8 +112,9 @@ func take(u *unstructured.Unstructured, policy string, held map[int]string, want
 	return next
 }
 
-// previous returns the backendRefs of a rule before any policy had it. If they are unknown, because
-// a user removed the annotation, it returns the backendRefs that a user has set since.
+// previous returns the backendRefs that a rule had before any policy took it over. If they are
+// unknown because a user removed the annotation, it returns the backendRefs that a user has set
+// since then.
 func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
 	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
@@ -144,8 +145,8 @@ func Restore(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return Disown(next, policy), missing
 }
 
-// Managed returns the annotation of a policy in a route, and the backendRefs of its rules. The
-// result is the same for equal content.
+// Managed returns the annotation of a policy in a route, and the backendRefs of the policy's rules.
+// Equal content gives equal results.
 func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
 	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)
@@ -165,7 +166,7 @@ func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructu
 }
 
 // Previous returns the Services in the route's namespace to which the policy's rules routed before
-// the policy took them.
+// the policy took them over.
 func Previous(u *unstructured.Unstructured, policy string) (services []string) {
 	t := resources.ReadTaken(u.GetAnnotations(), policy)
 	if t == nil {

@@ -28,8 +28,8 @@ const (
 	// answerSuffix is the suffix of the hosts to which probes are redirected. The domain never
 	// exists (RFC 6761), so no client is redirected to a server.
 	answerSuffix = ".hlnr.invalid"
-	// maxProbes is the maximum number of probes of one route. There may be 8 parents, with 64 listeners
-	// and 16 addresses each. For addresses beyond the limit only the status counts.
+	// maxProbes is the maximum number of probes of one route. A route can have 8 parents, with 64
+	// listeners and 16 addresses each. For addresses beyond the limit, only the status counts.
 	maxProbes = 64
 )
 
@@ -41,10 +41,10 @@ func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 }
 
 // probeRule returns a rule with which the gateway responds to probes of a route whose other rules
-// are complete. The path does not change during the life of the route. The response identifies the
-// content: a gateway that still serves an earlier content responds with that content's answer,
-// without a request to a backend. The path matches exactly, so that the rule affects no other
-// requests.
+// are complete. The path does not change during the lifetime of the route. The response identifies
+// the content: a gateway that still serves earlier content responds with the answer of that
+// content, without a request to a backend. The path matches exactly, so that the rule affects no
+// other requests.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
@@ -54,15 +54,15 @@ func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1
 	}
 }
 
-// probedPath returns a path below the path of the route, because a policy must not use a path that
-// it does not have.
+// probedPath returns a path below the path of the route, because a policy must not use a path
+// outside its own route.
 func (v *view) probedPath(r providers.Route) string {
 	return strings.TrimSuffix(r.Path, "/") + probePath + digest(v.Policy.UID, r.Name)
 }
 
-// answerOf returns a host to which no earlier content of the route redirected. A content that is
-// restored has the same digest as before, so the host contains the number of changes. The same live
-// route and content return the same host, so that no write is needed.
+// answerOf returns a host to which no earlier content of the route redirected. Restored content has
+// the same digest as before, so the host also contains the number of changes. For the same live
+// route and content, answerOf returns the same host, so that no write is needed.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
 	changes := 1
@@ -102,7 +102,7 @@ func answerIn(o resources.Object) string {
 	return ""
 }
 
-// digest returns a digest of values, 32 characters long.
+// digest returns a digest of the values, which is 32 characters long.
 func digest(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -150,12 +150,12 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 	return providers.Verdict{Accepted: true}
 }
 
-// question is a probe, with its listener.
+// question is a probe, with its parent and listener.
 type question struct {
 	providers.Probe
 	parent   providers.Parent
 	listener gatewayv1.SectionName
-	// problem states why there is no address to probe; empty if there is an address.
+	// problem explains why there is no address to probe. It is empty if there is an address.
 	problem string
 }
 
@@ -211,8 +211,8 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 }
 
 // listeners returns the listeners of a parent that serve a route and have no problem. A listener
-// that lacks its certificate blocks nothing, and Serves reports it. If all listeners of a Gateway
-// have a problem, all of them are probed.
+// without its certificate does not block the route, because Serves reports the problem. If all
+// listeners of a Gateway have a problem, all of them are probed.
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {
 		set := v.set(p.set)
@@ -270,8 +270,8 @@ func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
 		if !takes(deref(l.Hostname), host) {
 			continue
 		}
-		// Of two overlapping names, a name without a wildcard is the narrower one, otherwise the
-		// longer name.
+		// Of two overlapping names, the one without a wildcard is narrower. If both have a
+		// wildcard, the longer one is narrower.
 		if name := string(deref(l.Hostname)); strings.HasPrefix(host, "*") && name != "" && (name[0] != '*' || len(name) > len(host)) {
 			host = name
 		}

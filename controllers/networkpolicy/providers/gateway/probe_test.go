@@ -41,16 +41,16 @@ func TestProbeRule(t *testing.T) {
 				t.Errorf("matches are %+v, want one exact path below %s", rule.Matches, below)
 			}
 			if len(rule.BackendRefs) != 0 || len(rule.Filters) != 1 || rule.Filters[0].RequestRedirect == nil {
-				t.Errorf("rule is %+v, want a redirect alone", rule)
+				t.Errorf("rule is %+v, want only a redirect", rule)
 			}
 			if diff := cmp.Diff(without.Spec.Rules, with.Spec.Rules[1:]); diff != "" {
 				t.Errorf("other rules (-without, +with probes):\n%s", diff)
 			}
 			if diff := cmp.Diff(see(probed("1"), without).Live()["shop-1-x"].Weights, see(probed("1"), with).Live()["shop-1-x"].Weights); diff != "" {
-				t.Errorf("weights as they are read (-without, +with probes):\n%s", diff)
+				t.Errorf("weights that are read (-without, +with probes):\n%s", diff)
 			}
 			if got := see(probed("1"), with).Live()["shop-1-x"].Path; got != path {
-				t.Errorf("path as it is read is %q, want %q", got, path)
+				t.Errorf("path that is read is %q, want %q", got, path)
 			}
 			other := see(probed("2")).Build(r)[0].(*gatewayv1.HTTPRoute)
 			if *other.Spec.Rules[0].Matches[0].Path.Value == *rule.Matches[0].Path.Value {
@@ -60,8 +60,8 @@ func TestProbeRule(t *testing.T) {
 	}
 }
 
-// TestProbeRuleHasRoom checks that a route with the maximum number of rules of a policy and the
-// rule for probes does not exceed the limit of an HTTPRoute.
+// TestProbeRuleHasRoom checks that a route with the maximum number of a policy's rules and the
+// probe rule does not exceed the limit of an HTTPRoute.
 func TestProbeRuleHasRoom(t *testing.T) {
 	p := probed("1")
 	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: "/"}}}
@@ -71,12 +71,12 @@ func TestProbeRuleHasRoom(t *testing.T) {
 		r.Matches = append(r.Matches, v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: fmt.Sprintf("/%d", i)}})
 	}
 	if n := len(see(p).Build(r)[0].(*gatewayv1.HTTPRoute).Spec.Rules); n != 10 {
-		t.Errorf("%d rules, want 8 for the matches, the split and the probe; an HTTPRoute takes 16", n)
+		t.Errorf("%d rules, want 10: 8 for the matches, 1 for the split and 1 for the probe; an HTTPRoute can have 16", n)
 	}
 }
 
-// TestAnswer checks that the same input has the same answer, that each change has another answer,
-// and that invalid answers are ignored.
+// TestAnswer checks that equal input results in the same answer, that each change results in a
+// different answer, and that invalid answers are ignored.
 func TestAnswer(t *testing.T) {
 	build := func(r providers.Route, live ...resources.Object) *gatewayv1.HTTPRoute {
 		return see(probed("1"), live...).Build(r)[0].(*gatewayv1.HTTPRoute)
@@ -84,7 +84,7 @@ func TestAnswer(t *testing.T) {
 	a, b := probedRoute("/", "a.example.com"), probedRoute("/", "b.example.com")
 	first := build(a)
 	if got := answerIn(build(a)); got != answerIn(first) {
-		t.Errorf("answers %q and %q to the same", got, answerIn(first))
+		t.Errorf("answers %q and %q for the same content", got, answerIn(first))
 	}
 	if got := answerIn(build(a, first)); got != answerIn(first) {
 		t.Errorf("answer %q became %q without a change", answerIn(first), got)
@@ -96,7 +96,7 @@ func TestAnswer(t *testing.T) {
 	}
 	for _, bad := range []string{"", "x", "x.hlnr.invalid", "x-0.hlnr.invalid", "x--1.hlnr.invalid", "x-99999999999999999999.hlnr.invalid", "x-1.example.com"} {
 		if _, _, ok := parseAnswer(bad); ok {
-			t.Errorf("%q passes for an answer", bad)
+			t.Errorf("%q is accepted as an answer", bad)
 		}
 	}
 	for _, route := range []*gatewayv1.HTTPRoute{first, second, third} {
@@ -139,7 +139,7 @@ func TestQuestions(t *testing.T) {
 		want      []string
 	}{
 		"one": {want: []string{"http 192.0.2.1 80 a.example.com"}},
-		"a host speaks for all": {
+		"one host is sufficient": {
 			hosts: []string{"*.example.com", "a.example.com", "b.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
 		},
 		"HTTP and HTTPS": {
@@ -148,22 +148,22 @@ func TestQuestions(t *testing.T) {
 		},
 		"another protocol": {listeners: []gatewayv1.Listener{listener("tcp", 9000, gatewayv1.TCPProtocolType, ""), web}, want: []string{"http 192.0.2.1 80 a.example.com"}},
 		"a section":        {section: "second", listeners: []gatewayv1.Listener{web, listener("second", 81, gatewayv1.HTTPProtocolType, "")}, want: []string{"http 192.0.2.1 81 a.example.com"}},
-		"each listener its host": {
+		"each listener with its own host": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com"), listener("b", 80, gatewayv1.HTTPProtocolType, "*.example.org")},
 			hosts:     []string{"a.example.com", "b.example.org"},
 			want:      []string{"http 192.0.2.1 80 a.example.com", "http 192.0.2.1 80 b.example.org"},
 		},
-		"the same asked twice":   {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"duplicate probes":       {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
 		"no listener has a host": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.org")}},
 		"a wildcard":             {hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".example.com"}},
 		"a wildcard at a listener with one host": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
 		},
-		"a wildcard at a narrower one": {
+		"a wildcard at a listener with a narrower wildcard": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "*.eu.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".eu.example.com"},
 		},
-		"a namespace that is let in": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "a")))}, want: []string{"http 192.0.2.1 80 a.example.com"}},
-		"a namespace that is kept out": {
+		"an allowed namespace": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "a")))}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"a namespace that is not allowed": {
 			listeners: []gatewayv1.Listener{
 				listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "b"))),
 				listener("b", 81, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSame))),
@@ -172,7 +172,7 @@ func TestQuestions(t *testing.T) {
 			},
 			want: []string{"http 192.0.2.1 83 a.example.com"},
 		},
-		"other kinds of routes only": {
+		"a listener for other route kinds only": {
 			listeners: []gatewayv1.Listener{web, listener("grpc", 81, gatewayv1.HTTPProtocolType, "", func(l *gatewayv1.Listener) {
 				l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: "GRPCRoute"}}
 			})},
@@ -182,7 +182,7 @@ func TestQuestions(t *testing.T) {
 			listeners: []gatewayv1.Listener{web, listener("tls", 443, gatewayv1.HTTPSProtocolType, "")}, statuses: []gatewayv1.ListenerStatus{failed("tls")},
 			want: []string{"http 192.0.2.1 80 a.example.com"},
 		},
-		"no listener that is programmed": {statuses: []gatewayv1.ListenerStatus{failed("web")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"no programmed listener": {statuses: []gatewayv1.ListenerStatus{failed("web")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
 		"addresses": {
 			addresses: []gatewayv1.GatewayStatusAddress{
 				{Value: "2001:db8::1", Type: new(gatewayv1.IPAddressType)}, {Value: "gateway.example.net", Type: new(gatewayv1.HostnameAddressType)},
@@ -190,7 +190,7 @@ func TestQuestions(t *testing.T) {
 			},
 			want: []string{"http 2001:db8::1 80 a.example.com", "http gateway.example.net 80 a.example.com"},
 		},
-		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"no one: the status of the Gateway has no address: check that its controller assigns one"}},
+		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"none: the status of the Gateway has no address: check that its controller assigns one"}},
 	} {
 		t.Run(label, func(t *testing.T) {
 			p := probed("1")
@@ -213,7 +213,7 @@ func TestQuestions(t *testing.T) {
 			var got []string
 			for _, q := range v.questions(r, v.Build(r)[0]) {
 				if q.problem != "" {
-					got = append(got, "no one: "+q.problem)
+					got = append(got, "none: "+q.problem)
 					continue
 				}
 				scheme, _, _ := strings.Cut(q.at(), ":")
@@ -226,7 +226,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// failed returns the status of a listener that does not serve.
+// failed returns the status of a listener that is not programmed.
 func failed(name string) gatewayv1.ListenerStatus {
 	return gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(name), Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.ListenerConditionProgrammed), Status: metav1.ConditionFalse, ObservedGeneration: 1},

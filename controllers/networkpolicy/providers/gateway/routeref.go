@@ -29,7 +29,7 @@ var (
 // Name returns "route".
 func (RouteRef) Name() string { return "route" }
 
-// Writes returns nil: the route belongs to the user.
+// Writes returns nil, because the route belongs to the user.
 func (RouteRef) Writes() []providers.Kind { return nil }
 
 // Chosen reports whether spec.provider.routeRef is set.
@@ -77,7 +77,7 @@ func (RouteRef) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// weightsOf returns the weights, by Service, of the first rule that a policy has in a route.
+// weightsOf returns the weights, by Service, of the first rule that a policy manages in a route.
 func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[string]bool) map[string]int {
 	out := map[string]int{}
 	had := holders(t, rulesOf(u), releases)
@@ -107,7 +107,7 @@ type userView struct {
 	users map[string]user
 	// name is the name of the route to which the policy refers.
 	name string
-	// held contains the names of the rules that the policy has, or should get, by index.
+	// held contains the names of the rules that the policy manages or should manage, by rule index.
 	held map[int]string
 	// problem is the problem of the route or of one of its rules, or nil.
 	problem *providers.Problem
@@ -118,9 +118,9 @@ type user struct {
 	parts
 }
 
-// point returns the rules that the policy should have: the rules that it names, including rules
-// that were renamed since the policy took them. If the policy can have none of these, it keeps the
-// rules that it has: invalid input removes nothing.
+// point returns the rules that the policy should manage: the rules that it names, including rules
+// that were renamed after the policy took them over. If the policy can manage none of these, it
+// keeps the rules that it already manages, so that invalid input does not remove any rule.
 func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
@@ -181,14 +181,14 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 	return held, problem
 }
 
-// byUs reports whether an owner is an object of Heighliner.
+// byUs reports whether an owner is a Heighliner object.
 func byUs(o *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(o.APIVersion)
 	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
 }
 
-// ruleNames returns the names of the rules that a policy refers to. The empty name is the rule
-// without a name.
+// ruleNames returns the names of the rules that a policy refers to. The empty name refers to the
+// rule without a name.
 func ruleNames(ref *v1alpha1.RouteReference) []string {
 	if len(ref.RuleNames) == 0 {
 		return []string{""}
@@ -246,7 +246,8 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported returns the problem due to which the policy can have no rule of the route, or nil.
+// Unsupported returns the problem that prevents the policy from managing any rule of the route, or
+// nil.
 func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	if len(v.held) > 0 || v.problem == nil {
 		return nil
@@ -254,7 +255,8 @@ func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: v.problem.Reason, Message: strings.TrimPrefix(v.problem.Message, "spec.provider.routeRef.")}
 }
 
-// Unapplied returns the problem of a setting that users must set in the route itself, or nil.
+// Unapplied returns a problem that names a setting that has no effect on a user-managed route, or
+// nil.
 func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {
@@ -270,7 +272,7 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
 }
 
-// Build returns the user's route with the rules of the policy as decided.
+// Build returns the user's route with the policy's rules as decided.
 func (v *userView) Build(r providers.Route) []resources.Object {
 	u := v.users[r.Name].object
 	if u == nil {
@@ -290,7 +292,8 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[
 	return take(u, v.Policy.Name, held, wanted, backends, t, v.Input)
 }
 
-// Carry returns the route with the backends of a decided route in the rules that the policy has.
+// Carry returns the route with the backends of a decided route in the rules that the policy
+// manages.
 func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	u := v.users[live.Name].object
 	if u == nil || live.Managed == nil || len(r.Backends) == 0 {
@@ -330,7 +333,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 	return providers.Verdict{Accepted: true}
 }
 
-// accepted returns whether one parent accepts the route, and why not.
+// accepted returns whether one parent accepts the route, and if not, why.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
 	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
 	if p.Kind != nil {
@@ -437,12 +440,12 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	}
 	url, problem := v.view.Serves(r, host)
 	if len(r.Parents) < len(u.parents) {
-		problem = nil // A parent of another kind may serve the host.
+		problem = nil // A parent of another kind might serve the host.
 	}
 	return url, problem
 }
 
-// path returns the path in the first match of the first rule that the policy has, or "" for any
+// path returns the path in the first match of the first rule that the policy manages, or "" for any
 // path.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
@@ -469,19 +472,19 @@ func (v *userView) Referent() *providers.Problem {
 	return v.problem
 }
 
-// Shared returns nil: the user creates the listeners.
+// Shared returns nil, because the user creates the listeners.
 func (v *userView) Shared([]providers.Route) []providers.Shared { return nil }
 
 // Holds returns false, because there are no shared objects.
 func (v *userView) Holds(resources.Object, []providers.Route) bool { return false }
 
-// Probes returns nil: probes would need their own rules in the route.
+// Probes returns nil, because probes would need their own rules in the route.
 func (v *userView) Probes(providers.Route, []resources.Object) []providers.Probe { return nil }
 
-// Health returns nil: the user monitors the Gateways.
+// Health returns nil, because the user monitors the Gateways.
 func (v *userView) Health() *providers.Problem { return nil }
 
-// MayConflict returns false: the user chooses the hosts of the route.
+// MayConflict returns false, because the user chooses the hosts of the route.
 func (v *userView) MayConflict(*v1alpha1.NetworkPolicy) bool { return false }
 
 // routeText returns the kind and name of a user-managed route for messages.

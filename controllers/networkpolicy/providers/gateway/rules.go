@@ -38,7 +38,7 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 }
 
 // chosen returns the matches of each rule that routes to the canary. All matches share one rule,
-// unless a filter replaces a prefix, which a rule can do for only one path.
+// unless a filter replaces a prefix, because a rule with such a filter can have only one path.
 func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	switch replaces := slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool {
 		return f.URLRewrite != nil && f.URLRewrite.ReplacePrefixMatch != ""
@@ -181,7 +181,8 @@ func headerFilter(m *v1alpha1.HeaderModifier) *gatewayv1.HTTPHeaderFilter {
 	return &gatewayv1.HTTPHeaderFilter{Set: values(m.Set), Add: values(m.Add), Remove: m.Remove}
 }
 
-// session returns the session affinity by cookie, or nil if the kind has no field for it.
+// session returns the cookie-based session affinity, or nil if the policy does not request it or
+// the kind has no field for it.
 func (v *view) session(kind providers.Kind) *gatewayv1.SessionPersistence {
 	a := v.Policy.Spec.SessionAffinity
 	if a == nil || a.Cookie == nil || !v.Served[kind.Kind].Experimental {

@@ -20,13 +20,13 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported returns the problem of matches that the protocol does not have, and of ListenerSets
-// that the API server does not serve, or nil.
+// Unsupported returns a problem if the protocol does not support a match, or if the route requires
+// ListenerSets and the API server does not serve them; otherwise, it returns nil.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	for _, t := range r.TLS {
 		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"tls.mode: the API server has neither %s of %s/v1 nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
+				"tls.mode: the API server has neither %s of %s/v1 nor %s of %s: install a release of the Gateway API that has one of them, or use mode Gateway",
 				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Previous.Kind, previousGroupVersion)}
 		}
 	}
@@ -49,7 +49,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns the problem of a setting for which these routes have no field, or nil.
+// Unapplied returns a problem that names a setting for which these routes have no field, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	spec := v.Policy.Spec
 	for _, r := range routes {

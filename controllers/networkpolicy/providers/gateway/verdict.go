@@ -37,7 +37,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 			return providers.Verdict{Reason: problem.Reason, Message: problem.Message}
 		}
 		if problem := v.brokenListener(r); problem != nil && !a.Pending {
-			// Some gateways reject the route due to the listener, with a reason that does not
+			// Some gateways reject the route because of the listener, with a reason that does not
 			// mention the listener.
 			return providers.Verdict{Reason: problem.Reason, Message: p.Field + ": " + problem.Message}
 		}

@@ -45,7 +45,7 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 
 // unwatched returns the fix for a parent in a namespace that the manager does not watch.
 func unwatched(namespace string) string {
-	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same permissions there", namespace)
+	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; the manager needs the same permissions there", namespace)
 }
 
 // parents returns the parents of a route.
@@ -73,8 +73,8 @@ func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	return out
 }
 
-// allParents returns the parents in spec.provider.gateway and those of single domains and
-// listeners. If a policy has only listeners, the parents of the provider serve nothing, but are
+// allParents returns the parents in spec.provider.gateway and those of individual domains and
+// listeners. If a policy has only listeners, the provider's parents serve nothing, but are
 // included.
 func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	out := ownParents(p)

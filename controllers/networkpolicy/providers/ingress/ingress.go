@@ -1,8 +1,9 @@
-// Package ingress implements the provider with Ingresses of networking.k8s.io/v1.
+// Package ingress implements the provider that writes Ingresses of networking.k8s.io/v1.
 //
 // A route has one Ingress, and a second one for its canary if the class supports the canary
 // annotations of ingress-nginx. The status of an Ingress does not cover its rules: a route counts
-// as programmed when the API server has accepted its Ingresses, although it may not be served yet.
+// as programmed when the API server has accepted its Ingresses, even though it might not be served
+// yet.
 package ingress
 
 import (
@@ -27,13 +28,13 @@ var (
 	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
 )
 
-// AnnotationPrefix is an annotation of an Ingress with the prefix of the canary annotations that
-// its class supports. It is needed to update the Ingress when the policy uses another provider and
-// no longer contains the prefix.
+// AnnotationPrefix is the annotation of an Ingress that contains the prefix of the canary
+// annotations that its class supports. The annotation is needed to update the Ingress when the
+// policy uses another provider and no longer contains the prefix.
 const AnnotationPrefix = "hlnr.io/annotation-prefix"
 
-// canarySuffix is the suffix of the name of a canary's Ingress. Names of routes end in a hash, so
-// no route has a name with this suffix.
+// canarySuffix is the name suffix of a canary's Ingress. Route names end in a hash, so no route has
+// a name with this suffix.
 const canarySuffix = "-canary"
 
 // The names of the annotations that this package writes, without their prefix.
@@ -129,7 +130,7 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// read returns the route of a main Ingress and of a canary Ingress, one of which may be nil.
+// read returns the route of a main Ingress and a canary Ingress, one of which may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 	out := &providers.Live{Name: name, Weights: map[string]int{}, Accepted: true} // An Ingress has no status that reports acceptance.
 	services := map[string]bool{}
@@ -244,7 +245,8 @@ var (
 )
 
 // Unsupported returns the problem of matches that the annotations cannot express, or nil. The
-// annotations allow one header and one cookie for a host and path; either selects the canary.
+// annotations allow one header and one cookie for each host and path. Either of them selects the
+// canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if len(r.Matches) > 0 && v.prefix == "" {
 		return notSupported("canaryMatches: an Ingress cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
@@ -280,7 +282,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns the problem of a setting that Ingresses do not have, or nil.
+// Unapplied returns a problem that names a setting that has no effect on Ingresses, or nil.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil
@@ -303,8 +305,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 // with its weight in percent. exact is false if the route has more than two Services.
 func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	backends := slices.Clone(r.Backends)
-	// The active release is first, followed by the other releases in the order of decreasing
-	// weights.
+	// The active release is first, followed by the other releases in order of decreasing weight.
 	slices.SortStableFunc(backends, func(a, b providers.Backend) int {
 		switch {
 		case a.Service == r.Active:
@@ -331,8 +332,8 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 }
 
 // Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
-// support only two Services: the weights of further Services are added to the main Ingress, which
-// Verdict reports.
+// support only two Services. The weights of additional Services are added to the main Ingress, and
+// Verdict reports this.
 func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
@@ -405,8 +406,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Verdict reports whether the Ingresses of a route are written as decided. An Ingress reports no
-// more than that.
+// Verdict reports whether the Ingresses of a route are written as decided. An Ingress does not
+// report anything else.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
@@ -430,7 +431,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
-		return nil // A canary Ingress without its route serves nothing.
+		return nil // A canary Ingress without its main Ingress serves nothing.
 	}
 	r.Name, r.Path, r.Protocol = live.Name, live.Path, ""
 	if len(r.Hostnames) == 0 {
@@ -503,8 +504,8 @@ func Same(old, want resources.Object) bool {
 		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
 }
 
-// prefixed reports whether a live Ingress has all desired annotations with the same keys, including
-// the prefix.
+// prefixed reports whether a live Ingress has all desired annotations with the same values and the
+// same keys, including the prefix.
 func prefixed(had, has *networkingv1.Ingress) bool {
 	for key, value := range has.Annotations {
 		if got, ok := had.Annotations[key]; !ok || got != value {
@@ -514,8 +515,8 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 	return true
 }
 
-// Serves returns the URL of a host. An Ingress does not report whether the certificate of the host
-// exists: only cert-manager does.
+// Serves returns the URL of a host. An Ingress does not report whether the host's certificate
+// exists. Only cert-manager does.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {

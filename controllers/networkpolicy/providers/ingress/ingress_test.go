@@ -42,7 +42,8 @@ func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View 
 	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
 }
 
-// route returns a route with these backends; by default, their weights are 90 and 10.
+// route returns a route with these backends. By default, it has two backends with the weights 90
+// and 10.
 func route(backends ...providers.Backend) providers.Route {
 	if backends == nil {
 		backends = []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}
@@ -158,8 +159,8 @@ status:
 	}
 }
 
-// TestSharesOfARoute checks that the view reads the objects of Build as the decided route and
-// accepts them, and that it rejects splits that an Ingress cannot have.
+// TestSharesOfARoute checks that the view reads the objects that Build returns as the decided route
+// and accepts them, and that it rejects splits that an Ingress cannot have.
 func TestSharesOfARoute(t *testing.T) {
 	a, b, c := "shop-a", "shop-b", "shop-c"
 	chosen := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
@@ -172,16 +173,16 @@ func TestSharesOfARoute(t *testing.T) {
 		services []string
 		refused  bool
 	}{
-		"one":                       {nginx, []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
-		"one of a plain class":      {"", []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
-		"two":                       {nginx, []providers.Backend{{Service: a, Weight: 1}, {Service: b, Weight: 99}}, "", 2, map[string]int{a: 1, b: 99}, []string{a, b}, false},
-		"the canary has all":        {nginx, []providers.Backend{{Service: b, Weight: 100}}, "", 1, map[string]int{b: 100}, []string{b}, false},
-		"the active is named last":  {nginx, []providers.Backend{{Service: b, Weight: 50}, {Service: a, Weight: 50}}, "", 2, map[string]int{a: 50, b: 50}, []string{a, b}, false},
-		"chosen requests alone":     {nginx, []providers.Backend{{Service: a, Weight: 100}}, b, 2, map[string]int{a: 100}, []string{a, b}, false},
-		"chosen by who has all":     {nginx, []providers.Backend{{Service: b, Weight: 100}}, b, 1, map[string]int{b: 100}, []string{b}, false},
-		"three":                     {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 30}, {Service: c, Weight: 20}}, "", 2, map[string]int{a: 70, b: 30}, []string{a, b}, true},
-		"chosen for a third":        {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 50}}, c, 2, map[string]int{a: 50, b: 50}, []string{a, b}, true},
-		"two of a class that lacks": {"", []providers.Backend{{Service: a, Weight: 90}, {Service: b, Weight: 10}}, "", 1, map[string]int{a: 100}, []string{a}, true},
+		"one":                                   {nginx, []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
+		"one in a class without annotations":    {"", []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
+		"two":                                   {nginx, []providers.Backend{{Service: a, Weight: 1}, {Service: b, Weight: 99}}, "", 2, map[string]int{a: 1, b: 99}, []string{a, b}, false},
+		"the canary has all traffic":            {nginx, []providers.Backend{{Service: b, Weight: 100}}, "", 1, map[string]int{b: 100}, []string{b}, false},
+		"the active release is last":            {nginx, []providers.Backend{{Service: b, Weight: 50}, {Service: a, Weight: 50}}, "", 2, map[string]int{a: 50, b: 50}, []string{a, b}, false},
+		"a canary with only matches":            {nginx, []providers.Backend{{Service: a, Weight: 100}}, b, 2, map[string]int{a: 100}, []string{a, b}, false},
+		"a canary with matches and all traffic": {nginx, []providers.Backend{{Service: b, Weight: 100}}, b, 1, map[string]int{b: 100}, []string{b}, false},
+		"three":                                 {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 30}, {Service: c, Weight: 20}}, "", 2, map[string]int{a: 70, b: 30}, []string{a, b}, true},
+		"matches for a third release":           {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 50}}, c, 2, map[string]int{a: 50, b: 50}, []string{a, b}, true},
+		"two in a class without annotations":    {"", []providers.Backend{{Service: a, Weight: 90}, {Service: b, Weight: 10}}, "", 1, map[string]int{a: 100}, []string{a}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := route(tc.backends...)
@@ -216,17 +217,17 @@ func TestVerdictSeesEachObject(t *testing.T) {
 		edit     func(main, canary *networkingv1.Ingress)
 		accepted bool
 	}{
-		"as decided":          {nil, func(_, _ *networkingv1.Ingress) {}, true},
-		"an annotation added": {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
-		"a canary remains":    {one, func(_, _ *networkingv1.Ingress) {}, false},
-		"the weight":          {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
-		"no annotation":       {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
-		"another choice":      {nil, func(_, c *networkingv1.Ingress) { c.Annotations["other.example.com/canary-by-cookie"] = "x" }, false},
-		"the class":           {nil, func(main, _ *networkingv1.Ingress) { main.Spec.IngressClassName = nil }, false},
-		"the service":         {nil, func(main, _ *networkingv1.Ingress) { main.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "x" }, false},
-		"a host":              {nil, func(main, _ *networkingv1.Ingress) { main.Spec.Rules = main.Spec.Rules[1:] }, false},
-		"the stamp":           {nil, func(main, _ *networkingv1.Ingress) { delete(main.Annotations, v1alpha1.AnnotationRevision) }, false},
-		"is being deleted":    {nil, func(_, c *networkingv1.Ingress) { c.DeletionTimestamp = new(metav1.Now()) }, false},
+		"as decided":                {nil, func(_, _ *networkingv1.Ingress) {}, true},
+		"an annotation added":       {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
+		"a canary remains":          {one, func(_, _ *networkingv1.Ingress) {}, false},
+		"the weight":                {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
+		"no annotation":             {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
+		"another canary annotation": {nil, func(_, c *networkingv1.Ingress) { c.Annotations["other.example.com/canary-by-cookie"] = "x" }, false},
+		"the class":                 {nil, func(main, _ *networkingv1.Ingress) { main.Spec.IngressClassName = nil }, false},
+		"the service":               {nil, func(main, _ *networkingv1.Ingress) { main.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "x" }, false},
+		"a host":                    {nil, func(main, _ *networkingv1.Ingress) { main.Spec.Rules = main.Spec.Rules[1:] }, false},
+		"the stamp":                 {nil, func(main, _ *networkingv1.Ingress) { delete(main.Annotations, v1alpha1.AnnotationRevision) }, false},
+		"is being deleted":          {nil, func(_, c *networkingv1.Ingress) { c.DeletionTimestamp = new(metav1.Now()) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := see(policy(nginx)).Build(route())
@@ -262,21 +263,21 @@ func TestUnsupported(t *testing.T) {
 		matches []v1alpha1.CanaryMatch
 		want    string
 	}{
-		"none":                  {"", nil, ""},
-		"header":                {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", "")}, ""},
-		"pattern":               {nginx, []v1alpha1.CanaryMatch{header("X-A", "a b.*", v1alpha1.MatchRegularExpression)}, ""},
-		"header or cookie":      {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", ""), cookie("c", "always")}, ""},
-		"without annotations":   {"", []v1alpha1.CanaryMatch{header("X-A", "a", "")}, "spec.provider.ingress.annotationPrefix"},
-		"header and cookie":     {nginx, []v1alpha1.CanaryMatch{both}, "canaryMatches[0]: "},
-		"two headers":           {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", ""), header("X-B", "b", "")}, "canaryMatches[1]: "},
-		"two cookies":           {nginx, []v1alpha1.CanaryMatch{cookie("a", "always"), cookie("b", "always")}, "canaryMatches[1]: "},
-		"cookie's value":        {nginx, []v1alpha1.CanaryMatch{cookie("c", "yes")}, "canaryMatches[0].cookie.value"},
-		"cookie's name":         {nginx, []v1alpha1.CanaryMatch{cookie("c$", "always")}, "canaryMatches[0].cookie.name"},
-		"header's name":         {nginx, []v1alpha1.CanaryMatch{header("X_A", "a", "")}, "canaryMatches[0].headers[0].name"},
-		"header's value":        {nginx, []v1alpha1.CanaryMatch{header("X-A", "a b", "")}, "canaryMatches[0].headers[0].value"},
-		"path":                  {nginx, []v1alpha1.CanaryMatch{{Path: &v1alpha1.MatchPath{Value: "/v2"}}}, "canaryMatches[0]: "},
-		"method":                {nginx, []v1alpha1.CanaryMatch{{Method: "GET"}}, "canaryMatches[0]: "},
-		"query after the first": {nginx, []v1alpha1.CanaryMatch{cookie("c", "always"), {QueryParams: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}}, "canaryMatches[1]: "},
+		"none":                      {"", nil, ""},
+		"header":                    {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", "")}, ""},
+		"pattern":                   {nginx, []v1alpha1.CanaryMatch{header("X-A", "a b.*", v1alpha1.MatchRegularExpression)}, ""},
+		"header or cookie":          {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", ""), cookie("c", "always")}, ""},
+		"without annotations":       {"", []v1alpha1.CanaryMatch{header("X-A", "a", "")}, "spec.provider.ingress.annotationPrefix"},
+		"header and cookie":         {nginx, []v1alpha1.CanaryMatch{both}, "canaryMatches[0]: "},
+		"two headers":               {nginx, []v1alpha1.CanaryMatch{header("X-A", "a", ""), header("X-B", "b", "")}, "canaryMatches[1]: "},
+		"two cookies":               {nginx, []v1alpha1.CanaryMatch{cookie("a", "always"), cookie("b", "always")}, "canaryMatches[1]: "},
+		"cookie's value":            {nginx, []v1alpha1.CanaryMatch{cookie("c", "yes")}, "canaryMatches[0].cookie.value"},
+		"cookie's name":             {nginx, []v1alpha1.CanaryMatch{cookie("c$", "always")}, "canaryMatches[0].cookie.name"},
+		"header's name":             {nginx, []v1alpha1.CanaryMatch{header("X_A", "a", "")}, "canaryMatches[0].headers[0].name"},
+		"header's value":            {nginx, []v1alpha1.CanaryMatch{header("X-A", "a b", "")}, "canaryMatches[0].headers[0].value"},
+		"path":                      {nginx, []v1alpha1.CanaryMatch{{Path: &v1alpha1.MatchPath{Value: "/v2"}}}, "canaryMatches[0]: "},
+		"method":                    {nginx, []v1alpha1.CanaryMatch{{Method: "GET"}}, "canaryMatches[0]: "},
+		"query in the second match": {nginx, []v1alpha1.CanaryMatch{cookie("c", "always"), {QueryParams: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}}, "canaryMatches[1]: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := route()
@@ -369,15 +370,15 @@ func TestMissingClass(t *testing.T) {
 func TestShares(t *testing.T) {
 	other := policy("")
 	if !see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
-		t.Error("policies of one class do not share")
+		t.Error("policies with the same class do not conflict")
 	}
 	other.Spec.Provider.Ingress.ClassName = "traefik"
 	if see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
-		t.Error("policies of two classes share")
+		t.Error("policies with different classes conflict")
 	}
 	other.Spec.Provider = nil
 	if see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
-		t.Error("a policy without a provider shares")
+		t.Error("a policy without a provider conflicts")
 	}
 }
 
