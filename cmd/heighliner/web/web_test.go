@@ -663,7 +663,7 @@ func TestFlags(t *testing.T) {
 		"key":             {append(slices.Clone(good), "--session-key-file", file("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")), ""},
 		"nothing":         {nil, "--url"},
 		"anonymous":       {good[:2], "anonymous users are not supported"},
-		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how readers log in"},
+		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how users log in"},
 		"HTTP":            {append([]string{"--url", "http://board.example.com"}, good[2:]...), "https://"},
 		"path":            {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},
 		"no client":       {good[:4], "--oidc-client-id"},
