@@ -122,7 +122,7 @@ func area(b *strings.Builder, title string, top int, points []point, versions []
 	}
 	for _, percent := range []int{0, 50, 100} {
 		y := top + panel - panel*percent/100
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end" fill="#5b6475">%d %%</text>`+"\n", left-8, y+4, percent)
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end" fill="#5b6475">%d%%</text>`+"\n", left-8, y+4, percent)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *service) conforms(want map[string]float64) {
 		failure := ""
 		for version, share := range want {
 			if got := float64(seen[version]) / requests; math.Abs(got-share) > tolerance {
-				failure = fmt.Sprintf("%s got %.1f%%, want %.0f", version, got*100, share*100)
+				failure = fmt.Sprintf("%s got %.1f%%, want %.0f%%", version, got*100, share*100)
 			}
 		}
 		if len(seen) != len(want) {

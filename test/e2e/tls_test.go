@@ -142,7 +142,7 @@ func TestTLS(t *testing.T) {
 	for name, got := range map[string]map[string]int{"decrypted": shares(decrypted, host, "HTTP/2.0"), "passed through": shares(encrypted, passed, "")} {
 		t.Logf("%s: of %d requests %v", name, requests, got)
 		if share := got["1.1.0"]; share < requests*2/5 || share > requests*3/5 || share+got["1.0.0"] != requests {
-			t.Errorf("%s: a canary of 50 %% got %d of %d requests: %v", name, share, requests, got)
+			t.Errorf("%s: a canary of 50%% got %d of %d requests: %v", name, share, requests, got)
 		}
 	}
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
