@@ -483,7 +483,7 @@ type Domain struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
-	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': write /shop, which also matches /shop/ and all paths below it"
+	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': write the path without it, such as /shop, which also matches /shop/ and all paths below it"
 	Path string `json:"path,omitempty"`
 
 	// parentRefs are the Gateways, or listeners, that serve this domain. Defaults to those

@@ -63,8 +63,8 @@ func neverServed(last map[string]int, g *Group) bool {
 	return true
 }
 
-// holder returns the group to which the newest domains route. This is the first group with an active release that has
-// endpoints or to which the domains already route. If there is none, the domains stay with their group while it is live.
+// holder returns the live group to which the newest domains route. This is the first group with an active release if that
+// release has endpoints, or if the domains already route to the group. If there is none, the domains stay with their group.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {
