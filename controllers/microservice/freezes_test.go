@@ -119,7 +119,7 @@ func TestFreezeSelects(t *testing.T) {
 	s.fair(time.Hour, v1alpha1.FreezeException{Name: "shop", Reason: "hotfix of the cart"})
 	end := metav1.NewTime(s.clock.Now().Add(time.Hour))
 	night := &v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	night.Spec.FreezeRules = v1alpha1.FreezeRules{Reason: "upgrade of the cluster", Until: &end}
+	night.Spec.FreezeRules = v1alpha1.FreezeRules{Reason: "cluster upgrade", Until: &end}
 	night.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
 	s.create(night)
 	t.Cleanup(func() {
@@ -129,7 +129,7 @@ func TestFreezeSelects(t *testing.T) {
 	})
 	s.offer("1.1.0", "1.0.0")
 	s.pass()
-	if got := condition(s.ms(), "Frozen"); !strings.Contains(got, `by ClusterFreeze "`+s.namespace+`" ("upgrade of the cluster")`) {
+	if got := condition(s.ms(), "Frozen"); !strings.Contains(got, `by ClusterFreeze "`+s.namespace+`" ("cluster upgrade")`) {
 		t.Errorf("Frozen is %q", got)
 	}
 	night.Spec.NamespaceSelector.MatchLabels[corev1.LabelMetadataName] = "other"

@@ -48,7 +48,7 @@ ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 
   # Show how many services would be frozen
-  hlnr freeze --all-namespaces --until 4h --reason "upgrade of the cluster" --dry-run
+  hlnr freeze --all-namespaces --until 4h --reason "cluster upgrade" --dry-run
 
   # An incident without a known end
   hlnr freeze shop --selector tier=web --indefinite --reason "incident 4711"`,
