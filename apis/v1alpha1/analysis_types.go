@@ -353,8 +353,8 @@ type WebAWS struct {
 // https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a
 // bearer token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
-	// secretRef refers to a Secret in this namespace whose key key.json is the key of a service
-	// account, in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
+	// secretRef refers to a Secret in this namespace whose key key.json contains the key of a
+	// service account in JSON format. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
 	// the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`

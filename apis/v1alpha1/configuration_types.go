@@ -46,7 +46,7 @@ const (
 	// ScaleFull gives a canary all replicas from the start.
 	ScaleFull CanaryScale = "Full"
 	// ScaleMatchWeight gives a canary the share of the active release's replicas that its next
-	// weight requires, and at least one.
+	// weight requires, but at least one.
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 

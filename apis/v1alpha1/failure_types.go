@@ -37,7 +37,7 @@ const (
 	// FailureUnschedulable means that no node is suitable for a pod, or no scheduler has handled
 	// it.
 	FailureUnschedulable = "Unschedulable"
-	// FailureContainerCreating means that a node has not created the network, the volumes or a
+	// FailureContainerCreating means that a node has not set up the network, the volumes or a
 	// container of a pod.
 	FailureContainerCreating = "ContainerCreating"
 	// FailureOtherReleaseRunning means that the release is exclusive, and pods of another release

@@ -198,8 +198,8 @@ type HookJob struct {
 	// +kubebuilder:validation:Maximum=10
 	BackoffLimit int32 `json:"backoffLimit,omitempty"`
 
-	// ttlAfterFinished is how long a finished Job is kept after its result is in the status of the
-	// hook. It is deleted with its release in any case. Defaults to 24h.
+	// ttlAfterFinished is how long a finished Job is kept after its result is recorded in the status
+	// of the hook. In any case, the Job is deleted with its release. Defaults to 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="job.ttlAfterFinished must be between 1m and 720h"
 	TTLAfterFinished Duration `json:"ttlAfterFinished,omitempty"`
@@ -323,7 +323,7 @@ type Gate string
 const (
 	// GateConfirmRollout is the gate before the release has pods.
 	GateConfirmRollout Gate = "ConfirmRollout"
-	// GatePreRollout is the gate after the release became available and before it has traffic.
+	// GatePreRollout is the gate after the release becomes available and before it has traffic.
 	GatePreRollout Gate = "PreRollout"
 	// GateTogether is the gate at which the rollout waits for Microservices that are rolled out
 	// together.

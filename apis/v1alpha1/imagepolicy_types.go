@@ -394,7 +394,7 @@ type RefusedCandidate struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
-	// verdict is the name of the filter that rejected it.
+	// verdict is the name of the filter that rejected the tag.
 	// +kubebuilder:validation:MaxLength=64
 	Verdict string `json:"verdict"`
 

@@ -387,7 +387,7 @@ type CanaryStrategy struct {
 
 	// scale defines how many replicas the canary has before it becomes active. Full means all
 	// replicas from the start. MatchWeight means the share of the active release's replicas that
-	// its next weight requires, at least one. Defaults to Full, or to MatchWeight with
+	// the canary's next weight requires, but at least one. Defaults to Full, or to MatchWeight with
 	// traffic Pods.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
@@ -417,7 +417,7 @@ type CanaryStrategy struct {
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
-// Measures reports whether an analysis, or an analysis template, decides on a canary.
+// Measures reports whether canaries are measured by an analysis or an analysis template.
 func (c *CanaryStrategy) Measures() bool {
 	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }

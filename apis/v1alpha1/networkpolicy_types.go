@@ -461,11 +461,11 @@ type ParentReference struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other"
 type Domain struct {
-	// domain is a host name, or a template of a host name with fields, without functions. Fields of
-	// the group are {{.ReleaseGroupName}} (its slug, such as 1-x), {{.StreamName}} (its name, such
-	// as 1.x), {{.FullName}} (the Microservice and the slug, such as shop-1-x), {{.Version}} (its
-	// active version) and {{.Number}} (of its pull request). Others are {{.Name}} (of the policy),
-	// {{.Microservice}} and {{.Namespace}}.
+	// domain is a host name, or a template for a host name. A template can contain fields, but no
+	// functions. Fields of the group are {{.ReleaseGroupName}} (its slug, such as 1-x),
+	// {{.StreamName}} (its name, such as 1.x), {{.FullName}} (the Microservice and the slug, such as
+	// shop-1-x), {{.Version}} (its active version) and {{.Number}} (the number of its pull request).
+	// Other fields are {{.Name}} (the name of the policy), {{.Microservice}} and {{.Namespace}}.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -39,7 +39,7 @@ func DurationOf(d time.Duration) Duration {
 
 // SemVer identifies a version, and optionally its release group.
 type SemVer struct {
-	// name is the name of the release group: "1.x", "1.2.x", "release". In a pin it
+	// name is the name of the release group, such as "1.x", "1.2.x" or "release". In a pin, it
 	// defaults to any group with this version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -178,7 +178,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Available int32 `json:"available,omitempty"`
 
-	// ready is the available and the desired number of replicas, such as "2/2".
+	// ready shows the numbers of available and desired replicas, such as "2/2".
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ready string `json:"ready,omitempty"`
