@@ -57,7 +57,7 @@ type Effect struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// Exceptions are the services, as namespace/name, to which the freeze does not apply, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown reports that the freeze selects namespaces by labels that were not read. In that case, only services that wait for its end are counted.
+	// Unknown reports that the freeze selects namespaces by labels that were not read. In that case, only services that wait for it to end are counted.
 	Unknown bool `json:"unknown,omitempty"`
 	// Problem is the reason why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`
@@ -104,7 +104,7 @@ func newFreezes(in Input, now time.Time) *freezes {
 }
 
 // selects reports whether a freeze applies to a service. If this depends on labels of namespaces that were not read, the freeze
-// applies to the services that wait for its end.
+// applies to the services that wait for it to end.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
 		c := frozenOf(ms)

@@ -15,16 +15,16 @@ import (
 )
 
 // TestFreezes checks that the board, the service page and the freezes page show the end, the reason and the user of a
-// freeze, and which services wait for its end.
+// freeze, and which services wait for it to end.
 func TestFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")
 	const sentence = `namespace shop: frozen until Mon 08:00 by ana: "trade fair"`
 	for path, want := range map[string][]string{
-		"/":                   {"❄ " + sentence + " 1 service, 1 waits for its end", "waits, frozen until 2030-02-04T08:00:00Z"},
+		"/":                   {"❄ " + sentence + " 1 service, 1 waits for it to end", "waits, frozen until 2030-02-04T08:00:00Z"},
 		"/?namespace=shop":    {"❄ " + sentence},
 		"/services/shop/shop": {"❄ " + sentence + " Freeze fair", "Roll back Freeze", "waits, frozen until"},
-		"/freezes":            {"fair Freeze of shop", sentence + " End", "1 service. 1 waits for its end: shop/shop"},
+		"/freezes":            {"fair Freeze of shop", sentence + " End", "1 service. 1 waits for it to end: shop/shop"},
 	} {
 		got := textOf(t, b.get(path))
 		for _, w := range want {
@@ -53,7 +53,7 @@ func TestFreezes(t *testing.T) {
 }
 
 // TestPlannedAndClusterFreezes checks that planned freezes appear only on their page. It also checks that a freeze that selects namespaces by labels counts
-// only services that wait for its end, if the labels were not read.
+// only services that wait for it to end, if the labels were not read.
 func TestPlannedAndClusterFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen start")

@@ -20,7 +20,7 @@ var abouts = map[string]string{
 	"pause":     "Stops what starts automatically: new releases, steps and promotions. Rollbacks and decisions still work.",
 	"resume":    "Ends the pause: releases start and continue again.",
 	"freeze":    "No new release starts and no canary gets more traffic until the freeze ends. Rollbacks still work.",
-	"thaw":      "Ends the freeze. Everything that waits for its end continues.",
+	"thaw":      "Ends the freeze. Everything that waits for it to end continues.",
 }
 
 // pin is a pin of a service, with the version.

@@ -253,9 +253,9 @@ func TestPins(t *testing.T) {
 		t.Errorf("dry run: %s, pins %+v", effects, p.spec().UpdateStrategy.Manual)
 	}
 	for want, args := range map[string][]string{
-		"--wait: nothing is written with --dry-run":          {"--wait", "--dry-run"},
-		"--timeout is how long --wait waits: set --wait too": {"--timeout", "5m"},
-		"--timeout: -1s must be greater than 0":              {"--wait", "--timeout", "-1s"},
+		"--wait: nothing is written with --dry-run":            {"--wait", "--dry-run"},
+		"--timeout is how long --wait waits: set --wait too":   {"--timeout", "5m"},
+		"--timeout: invalid value -1s: must be greater than 0": {"--wait", "--timeout", "-1s"},
 	} {
 		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
 	}

@@ -51,7 +51,7 @@ func (o *pinOptions) valid(cmd *cobra.Command) error {
 	case !o.wait && cmd.Flags().Changed("timeout"):
 		return cli.Usage(errors.New("--timeout is how long --wait waits: set --wait too"))
 	case o.timeout <= 0:
-		return cli.Usage(fmt.Errorf("--timeout: %s must be greater than 0", o.timeout))
+		return cli.Usage(fmt.Errorf("--timeout: invalid value %s: must be greater than 0", o.timeout))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 	o := &pinOptions{}
 	cmd := &cobra.Command{
 		Use:     "rollback MICROSERVICE",
-		Short:   "Return to an earlier release, optionally until a time",
+		Short:   "Return to an earlier release, optionally until a specified time",
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to an earlier release, with its configuration. Without --to, this is the most
 recently active of the retained releases that have a lower version than the active release. A
@@ -239,7 +239,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		}
 		return "", cli.No(fmt.Errorf("no other release of %s was active before: %s; name a version with --to", where, states(all)))
 	}
-	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
+	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose one with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
 // previous returns the most recently active of the retained releases that have a lower version than the active release. A release with a
@@ -333,7 +333,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	for _, w := range found {
 		groups = append(groups, w.group.Name)
 	}
-	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
+	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose one with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
 
 // latestOf returns the release that a pin to a version selects: the release of that version that was active most recently.
@@ -590,7 +590,7 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 	}
 	switch {
 	case len(found) > 1:
-		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose with --group: %s", ms.Name, cli.ThereAre(list)))
+		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose one with --group: %s", ms.Name, cli.ThereAre(list)))
 	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
 		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or match no group: remove them with kubectl edit", ms.Name))
 	case len(found) == 0:

@@ -207,11 +207,11 @@ func (o options) validate() error {
 	case o.file == "-" && o.tags == "-":
 		return errors.New("--tags: standard input is already used for the manifest: write one of the two to a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":
-		return errors.New("--tags does not use the registry: omit either --tags or --docker-config, --ca-file, --cert-file and --key-file")
+		return errors.New("--tags does not use the registry: omit --tags, or omit --docker-config, --ca-file, --cert-file and --key-file")
 	case o.timeout <= 0:
-		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+		return fmt.Errorf("--timeout: invalid value %s: must be greater than 0", o.timeout)
 	case o.refused < 0:
-		return fmt.Errorf("--refused: %d must not be negative", o.refused)
+		return fmt.Errorf("--refused: invalid value %d: must not be negative", o.refused)
 	case !isOutput(o.output):
 		return fmt.Errorf("--output: unknown format %q: use one of %s", o.output, strings.Join(outputs, ", "))
 	}

@@ -108,7 +108,7 @@ func TestExplainRefuses(t *testing.T) {
 		"standard input twice":           {[]string{"-f", "-", "--tags", "-"}, "", "--tags: standard input"},
 		"tags and credential":            {[]string{"-f", "-", "--tags", "x", "--docker-config", "y"}, "", "--tags does not use the registry"},
 		"unknown output":                 {[]string{"-f", "-", "-o", "wide"}, "", `--output: unknown format "wide": use one of table, json, yaml`},
-		"refused below zero":             {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
+		"refused below zero":             {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: invalid value -1"},
 		"unknown flag":                   {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
 		"arguments":                      {[]string{"shop", "web"}, "", `unexpected argument "web"`},
 		"empty":                          {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},

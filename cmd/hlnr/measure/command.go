@@ -239,7 +239,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	}
 	switch {
 	case t.since < 0:
-		return nil, cli.Usage(fmt.Errorf("--since: %s must be greater than 0", t.since))
+		return nil, cli.Usage(fmt.Errorf("--since: invalid value %s: must be greater than 0", t.since))
 	case len(times) == 0:
 		return nil, cli.Usage(fmt.Errorf("--since: %s is shorter than the interval, %s", t.since, intervalText(&spec)))
 	case len(times) > maxRounds:

@@ -47,7 +47,7 @@ the newest event last. The API server keeps events for an hour by default.`,
 	cmd.Flags().DurationVar(&since, "since", 0, "show only events newer than this duration, such as 10m; by default all events that the API server keeps")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if since < 0 {
-			return cli.Usage(fmt.Errorf("--since: %s must not be negative", since))
+			return cli.Usage(fmt.Errorf("--since: invalid value %s: must not be negative", since))
 		}
 		q, err := queryOf(f, scope)
 		if err != nil {

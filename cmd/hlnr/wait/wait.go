@@ -63,7 +63,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "wait MICROSERVICE VERSION|RELEASE",
-		Short:   "Wait until a version is active or in a step, for pipelines (CI)",
+		Short:   "Wait until a version is active or has reached a step, for use in CI pipelines",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state of --for, or in a later state. The
 command ends early if the version cannot reach the state. It continues while the API server does not
@@ -106,7 +106,7 @@ var errOver = errors.New("the timeout expired")
 
 func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Duration) error {
 	if timeout <= 0 {
-		return cli.Usage(fmt.Errorf("--timeout: %s must be greater than 0", timeout))
+		return cli.Usage(fmt.Errorf("--timeout: invalid value %s: must be greater than 0", timeout))
 	}
 	if s := w.question.state; s != forActive && s != forCanary && s != forApproval && (!strings.HasPrefix(s, forStep) || s == forStep) {
 		return cli.Usage(fmt.Errorf("--for: %q is not a state: use active, canary, step=NAME or approval", s))

@@ -55,7 +55,7 @@ Press Ctrl-C to stop it. Each page is also available as JSON.`,
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "do not show forms for actions, and reject actions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if port < 0 || port > 65535 {
-			return cli.Usage(fmt.Errorf("--port: %d is not a port: choose 0 to 65535", port))
+			return cli.Usage(fmt.Errorf("--port: invalid value %d: must be from 0 to 65535", port))
 		}
 		title := titleOf(f)
 		if name := cmd.Flags().Lookup("context"); name != nil && name.Value.String() != "" {

@@ -193,7 +193,7 @@ func TestFreeze(t *testing.T) {
 	}
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	r.want("/", "1.1.0 is waiting, frozen until")
-	r.want("/freezes", "1 waits for its end")
+	r.want("/freezes", "1 waits for it to end")
 	if status, page := r.send("/freezes/thaw", r.address, url.Values{"namespace": {namespace}, "name": {"fair"}}); status != http.StatusOK || !strings.Contains(page, "is deleted; waiting releases continue") {
 		t.Errorf("%d %s", status, page)
 	}

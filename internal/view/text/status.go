@@ -36,7 +36,7 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	return p.write(out)
 }
 
-// freezes writes the freezes that apply now, each with the number of services that wait for its end.
+// freezes writes the freezes that apply now, each with the number of services that wait for it to end.
 func (p *page) freezes(list []view.Freeze) {
 	for _, f := range list {
 		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
@@ -44,9 +44,9 @@ func (p *page) freezes(list []view.Freeze) {
 		}
 		text := Clean(f.Sentence) + " (" + f.Kind + " " + Clean(f.Name) + ")"
 		if n := len(f.Effect.Waiting); n == 1 {
-			text += "; 1 service waits for its end"
+			text += "; 1 service waits for it to end"
 		} else if n > 1 {
-			text += fmt.Sprintf("; %d services wait for its end", n)
+			text += fmt.Sprintf("; %d services wait for it to end", n)
 		}
 		p.line("", "  ", p.paint(view.Moving, text))
 	}
