@@ -16,7 +16,7 @@ import (
 //	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
 //	    Commit, Releases or Tags, result is Ok or the kind of the error
 //	heighliner_github_poll_duration_seconds
-//	    duration of one poll, without the time in the queue
+//	    duration of one poll, excluding the time in the queue
 //	heighliner_github_polls{state}
 //	    polls that are Waiting in the queue, and that are Running
 //	heighliner_github_rate_limit_remaining{host}
@@ -43,7 +43,7 @@ func newMetrics(registerer prometheus.Registerer, ls *pollCache, pool *github.Po
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_github_poll_duration_seconds",
-			Help:    "Duration of polls of GitHub in seconds, without the time in the queue.",
+			Help:    "Duration of GitHub polls in seconds, excluding the time in the queue.",
 			Buckets: []float64{.02, .1, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{

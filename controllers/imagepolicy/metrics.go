@@ -17,7 +17,7 @@ import (
 //	    operation is List, Resolve, Inspect, Verify or Gone, result is Ok, the kind of
 //	    the error, or, for Verify, NotSigned or Invalid
 //	heighliner_scan_duration_seconds
-//	    duration of one scan, without the time in the queue
+//	    duration of one scan, excluding the time in the queue
 //	heighliner_registry_scans{state}
 //	    scans that are Waiting in the queue, and that are Running
 type metrics struct {
@@ -33,7 +33,7 @@ func newMetrics(registerer prometheus.Registerer, ls *scanCache) (*metrics, erro
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_scan_duration_seconds",
-			Help:    "Duration of scans of registries in seconds, without the time in the queue.",
+			Help:    "Duration of registry scans in seconds, excluding the time in the queue.",
 			Buckets: []float64{.005, .02, .1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
 	}

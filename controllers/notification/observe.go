@@ -23,7 +23,7 @@ const (
 	reasonSuspended           = "Suspended"
 	reasonDeliveryFailing     = "DeliveryFailing"
 	reasonTooManyDeliveries   = "TooManyReleases"
-	namespaceSelectorRejected = "spec.namespaceSelector: it is allowed only in the namespace of the manager: remove it"
+	namespaceSelectorRejected = "spec.namespaceSelector is allowed only in the namespace of the manager: remove it"
 )
 
 // observed is a policy with the input of its plan.

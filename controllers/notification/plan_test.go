@@ -128,7 +128,7 @@ func TestConditionAfterADrop(t *testing.T) {
 	p, o := &plan{}, &observed{policy: &v1alpha1.NotificationPolicy{}}
 	for pending, want := range map[int32]string{
 		1: `receiver "bus": HTTP 400; delivery is retried`,
-		0: `receiver "bus": HTTP 400; the message was dropped, and the next one is sent when there is one`,
+		0: `receiver "bus": HTTP 400; the message was dropped, and the next message is sent as usual`,
 	} {
 		p.status.Receivers = []v1alpha1.ReceiverStatus{{Name: "bus", Failure: "HTTP 400", Pending: pending}}
 		setConditions(p, o, false)

@@ -69,7 +69,7 @@ func setConditions(p *plan, o *observed, full bool) {
 		if s.Failure != "" {
 			next := "delivery is retried"
 			if s.Pending == 0 {
-				next = "the message was dropped, and the next one is sent when there is one"
+				next = "the message was dropped, and the next message is sent as usual"
 			}
 			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; %s", s.Name, s.Failure, next))
 			status.Remove(conditions, v1alpha1.ConditionStalled)
@@ -77,7 +77,7 @@ func setConditions(p *plan, o *observed, full bool) {
 		}
 	}
 	if full {
-		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full with %d entries: more releases are reported when earlier rollouts end; divide the services among several policies", maxDeliveries))
+		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full (%d entries): further releases are reported when earlier rollouts end; divide the services among several policies", maxDeliveries))
 		status.Remove(conditions, v1alpha1.ConditionStalled)
 		return
 	}

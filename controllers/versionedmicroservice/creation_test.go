@@ -62,7 +62,7 @@ func TestCauseOfAPodThatDoesNotStart(t *testing.T) {
 		"a slow image pull": {pod: pending(6*time.Minute, waits("shop", "ContainerCreating")), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"no address, or no volume": {pod: with(pending(6*time.Minute, waits("shop", "ContainerCreating")), noNetwork), want: v1alpha1.FailureContainerCreating,
-			message: "a node has not created the network and volumes of the pod; the events of the pod show the cause"},
+			message: "a node has not set up the network and volumes of the pod; the events of the pod show the cause"},
 		"its node does not respond": {pod: pending(6 * time.Minute), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"the first container after a migration": {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), migrated), requeue: 4 * time.Minute},

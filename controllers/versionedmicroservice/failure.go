@@ -247,7 +247,7 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
 	}) {
-		what = "a node has not created the network and volumes of the pod"
+		what = "a node has not set up the network and volumes of the pod"
 	}
 	return failure{reason: v1alpha1.FailureContainerCreating, message: what + "; the events of the pod show the cause"}
 }

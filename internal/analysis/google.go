@@ -169,7 +169,7 @@ func readServiceAccount(secret string, content []byte, tokenURL string) (account
 	case err != nil:
 		return account, nil, errorf(BadSecret, "Secret %s: the key %s is not JSON", secret, keyServiceAccount)
 	case account.Type != "service_account":
-		return account, nil, errorf(BadSecret, "Secret %s: the key %s must be the key of a service account, with the type service_account", secret, keyServiceAccount)
+		return account, nil, errorf(BadSecret, "Secret %s: the key %s must contain the key of a service account, with the type service_account", secret, keyServiceAccount)
 	case account.Email == "":
 		return account, nil, errorf(BadSecret, "Secret %s: the key %s has no client_email", secret, keyServiceAccount)
 	case account.TokenURI != tokenURL:

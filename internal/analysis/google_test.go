@@ -279,7 +279,7 @@ func TestSecretsOfGoogle(t *testing.T) {
 		"large":         {[]byte(strings.Repeat(" ", maxServiceAccount+1)), "Secret robot: the key key.json must have at most 16 KiB"},
 		"not JSON":      {[]byte("hunter2"), "Secret robot: the key key.json is not JSON"},
 		"a list":        {[]byte(`["hunter2"]`), "Secret robot: the key key.json is not JSON"},
-		"user":          {[]byte(`{"type":"authorized_user","client_secret":"hunter2"}`), "Secret robot: the key key.json must be the key of a service account, with the type service_account"},
+		"user":          {[]byte(`{"type":"authorized_user","client_secret":"hunter2"}`), "Secret robot: the key key.json must contain the key of a service account, with the type service_account"},
 		"no email":      {changed("client_email", ""), "Secret robot: the key key.json has no client_email"},
 		"other address": {changed("token_uri", "https://hunter2.example.com/token"), "Secret robot: the token_uri of key.json must be " + g.url},
 		"no address":    {changed("token_uri", nil), "Secret robot: the token_uri of key.json must be " + g.url},

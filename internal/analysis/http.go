@@ -161,7 +161,7 @@ func value(data []byte) string { return strings.TrimSpace(string(data)) }
 // secret reads the Secret to which a field of a provider refers.
 func (s *sender) secret(ctx context.Context, q query, field, name string) (map[string][]byte, *Error) {
 	if s.secrets == nil {
-		return nil, errorf(BadSecret, "Secret %s: the manager reads no Secrets", name)
+		return nil, errorf(BadSecret, "Secret %s: the manager does not read Secrets", name)
 	}
 	data, err := s.secrets.Secret(ctx, q.namespace, name)
 	if err != nil {

@@ -125,7 +125,7 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
 		return o
 	case starts && job.Status.Failed == 0:
-		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no ready pod yet: if it gets none, see the events of the Job and of its pod", job.Name)
+		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no ready pod yet: if no pod becomes ready, see the events of the Job and of its pod", job.Name)
 		return o
 	case end == nil:
 		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s is running", job.Name)

@@ -58,7 +58,7 @@ func TestJobOutcome(t *testing.T) {
 		log  string
 		want Outcome
 	}{
-		"no pod":  {running, v1alpha1.HookConfirmRollout, "", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc has no ready pod yet: if it gets none, see the events of the Job and of its pod"}},
+		"no pod":  {running, v1alpha1.HookConfirmRollout, "", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc has no ready pod yet: if no pod becomes ready, see the events of the Job and of its pod"}},
 		"running": {started, v1alpha1.HookConfirmRollout, "a", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc is running"}},
 		"success": {endedJob(batchv1.JobComplete, ""), v1alpha1.HookConfirmRollout, "3 tables\n", Outcome{Yes: true, Attempts: 1, Job: running.Name, Log: "3 tables", Message: "Job shop-1-0-0-abc succeeded after 1m30s", Time: end}},
 		"a gate that fails": {endedJob(batchv1.JobFailed, "Job has reached the specified backoff limit"), v1alpha1.HookConfirmPromotion, "a\n\x1b[31mno table orders\x1b[0m\n", Outcome{

@@ -97,7 +97,7 @@ func checkNode(n parse.Node) error {
 		return nil
 	case *parse.IdentifierNode:
 		if !slices.Contains(allowed, n.Ident) {
-			return fmt.Errorf("function %q is not allowed: use %s", n.Ident, strings.Join(allowed, ", "))
+			return fmt.Errorf("function %q is not allowed: use one of %s", n.Ident, strings.Join(allowed, ", "))
 		}
 		return nil
 	case *parse.TextNode, *parse.CommentNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:

@@ -69,7 +69,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that the board uses for the permissions of its users; other groups are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
-	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; its redirect URL is /login/callback of --url")
+	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; the redirect URL is --url, followed by /login/callback")
 	f.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "", "file with the client secret; empty for a public client")
 	f.StringVar(&o.caFile, "oidc-ca-file", "", "file with the CA certificate of the identity provider; defaults to the public CAs")
 	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes to request in addition to openid")

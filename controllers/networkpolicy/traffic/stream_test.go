@@ -206,7 +206,7 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	w.settle()
 	want(t, "condition", w.condition("Programmed"), "False NotSupported")
 	want(t, "group", w.groupTraffic("2-x").Reason, ReasonNotSupported)
-	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix"), true)
+	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "an Ingress routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix"), true)
 	want(t, "revision", w.groupTraffic("2-x").Revision, 0)
 	w.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	w.settle()

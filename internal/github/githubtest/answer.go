@@ -73,7 +73,7 @@ func (s *Server) answer(x *exchange) {
 	case "POST /app/installations/{installation_id}/access_tokens":
 		s.createToken(x)
 	default:
-		s.fail("%s: the server does not support it", x.route.name())
+		s.fail("the server does not support %s", x.route.name())
 		s.refuse(x, "server-error", nil)
 	}
 }

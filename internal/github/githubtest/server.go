@@ -417,7 +417,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 		x.route, x.params, found = s.reference.find(x.r.Method, requested)
 	}
 	if !found {
-		s.fail("%s %s: the reference does not describe it", x.r.Method, x.r.URL.Path)
+		s.fail("the reference does not describe %s %s", x.r.Method, x.r.URL.Path)
 		s.refuse(x, "not-found", nil)
 		return
 	}

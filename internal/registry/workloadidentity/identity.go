@@ -106,7 +106,7 @@ func New(o Options) (*Identity, error) {
 		case Google:
 			i.sources = append(i.sources, newGoogle(services))
 		default:
-			return nil, fmt.Errorf("%q is not a supported cloud: use %s", cloud, strings.Join(Clouds, ", "))
+			return nil, fmt.Errorf("%q is not a supported cloud: use one of %s", cloud, strings.Join(Clouds, ", "))
 		}
 	}
 	return i, nil

@@ -211,7 +211,7 @@ func TestServes(t *testing.T) {
 func TestUnknownCloud(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{Clouds: []string{"aws", "gcp"}, Registries: http.DefaultTransport})
-	if want := `"gcp" is not a supported cloud: use aws, azure, google`; err == nil || err.Error() != want {
+	if want := `"gcp" is not a supported cloud: use one of aws, azure, google`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -46,7 +46,7 @@ type OIDCOptions struct {
 	Issuer, ClientID, ClientSecret string
 	// Scopes are requested in addition to openid.
 	Scopes []string
-	// URL is the URL of the board for readers, without a path: https://board.example.com. The provider redirects to /login/callback of this URL.
+	// URL is the URL of the board for readers, without a path: https://board.example.com. The provider redirects to this URL, followed by /login/callback.
 	URL string
 	// Key is the session key, with [KeyLength] bytes. If it is nil, a random key is used.
 	Key []byte
@@ -249,7 +249,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 // answered returns the session for the provider's response to a login.
 func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
 	if code := q.Get("error"); code != "" {
-		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
+		return session{}, refused("The identity provider rejected the login: %s.", cmp.Or(q.Get("error_description"), code))
 	}
 	if iss := q.Get("iss"); iss != "" && iss != o.Issuer { // RFC 9207
 		return session{}, refused("The response comes from another identity provider, %q.", short(iss))
@@ -284,7 +284,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 	var answer *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &answer) && answer.Response.StatusCode < http.StatusInternalServerError:
-		return session{}, refused("The identity provider refused the code of the login: %s.", cmp.Or(answer.ErrorDescription, answer.ErrorCode, answer.Response.Status))
+		return session{}, refused("The identity provider rejected the code of the login: %s.", cmp.Or(answer.ErrorDescription, answer.ErrorCode, answer.Response.Status))
 	case err != nil:
 		return session{}, o.away(err)
 	}

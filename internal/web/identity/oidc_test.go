@@ -318,7 +318,7 @@ func TestProviderDown(t *testing.T) {
 	s.want("/", 200, "oidc:ana")
 	s.provider.Refuse("access_denied")
 	s.browser = s.person()
-	s.want("/", 403, "The identity provider refused: access_denied")
+	s.want("/", 403, "The identity provider rejected the login: access_denied")
 }
 
 // TestManyTabs checks that tabs that log in at the same time do not affect each other, and that their cookies are limited.

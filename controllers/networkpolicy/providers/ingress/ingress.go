@@ -411,7 +411,7 @@ func (v *view) Secret(host string) string {
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
-			"Ingress %q cannot have this split: it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix: use spec.provider.gateway", r.Name)}
+			"Ingress %q cannot split traffic in this way: an Ingress routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one release without annotationPrefix; use spec.provider.gateway", r.Name)}
 	}
 	if p := v.missingClass(); p != nil {
 		return providers.Verdict{Reason: p.Reason, Message: p.Message}
