@@ -36,7 +36,8 @@ const (
 // AdoptDeployment takes over from an existing Deployment.
 type AdoptDeployment struct {
 	// deploymentName is the name of a Deployment in this namespace. It is scaled to zero once the
-	// first active release receives its traffic, and remains for deletionPolicy Restore.
+	// first active release receives its traffic. It is not deleted, so that deletionPolicy Restore
+	// can scale it up again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -121,7 +121,7 @@ type PrometheusProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query or fragment; put credentials into secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without a user, query or fragment; put credentials into secretRef"
 	Address string `json:"address"`
 
 	// secretRef refers to a Secret in this namespace with the key token, or with the keys username and
@@ -276,7 +276,7 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
 	// body is JSON to send by POST. It can contain the fields of url. Without a body, the request is a

@@ -239,7 +239,7 @@ type AdditionalImage struct {
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName"`
 
-	// image is the repository of the image, without tag or digest.
+	// image is the repository of the image, without a tag or digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255

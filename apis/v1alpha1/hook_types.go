@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HookType defines at which point of a rollout a hook is called, and the effect of its response.
+// HookType defines at which point in a rollout a hook is called, and the effect of its response.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;PostPreview;Rollback;Event
 type HookType string
 
@@ -68,12 +68,13 @@ type Hook struct {
 	// +required
 	Type HookType `json:"type"`
 
-	// url to call, http or https, without a user name or password; use secretRef to sign calls.
+	// url to call, with http or https, and without a user name or password. Use secretRef to sign
+	// calls.
 	// The manager does not call some addresses, such as link-local ones, and reports this in the
 	// message in status. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url,omitempty"`
 
 	// job runs instead of a call.

@@ -14,7 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the build time of their images: omit spec.source and tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
-	// image is the repository of the image, without tag or digest:
+	// image is the repository of the image, without a tag or digest:
 	// "registry.example.com/shop".
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -387,8 +387,8 @@ type CanaryStrategy struct {
 
 	// scale defines how many replicas the canary has before it becomes active. Full means all
 	// replicas from the start. MatchWeight means the share of the active release's replicas that
-	// the canary's next weight requires, but at least one. Defaults to Full, or to MatchWeight with
-	// traffic Pods.
+	// the canary's next weight requires, but at least one replica. Defaults to Full, or to
+	// MatchWeight with traffic Pods.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 

@@ -537,7 +537,7 @@ const (
 	// releases, or it is unknown whether it does.
 	ConditionTrafficDegraded = "TrafficDegraded"
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
-	// message counts them, such as "17 of 20". It is absent if there are no previews.
+	// message shows how many are available, such as "17 of 20". It is absent if there are no previews.
 	ConditionPreviewsReady = "PreviewsReady"
 	// ConditionDeploymentAdopted is True once the Deployment that the Microservice takes over from
 	// is scaled to zero.

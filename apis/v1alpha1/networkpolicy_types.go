@@ -341,7 +341,7 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="urlRewrite.hostname must be a host name in lower case without port, such as shop.example.com"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="urlRewrite.hostname must be a host name in lower case without a port, such as shop.example.com"
 	Hostname string `json:"hostname,omitempty"`
 
 	// replacePrefixMatch replaces the domain's path. It cannot be combined with a
@@ -469,7 +469,7 @@ type Domain struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path; it may contain fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without a scheme, port or path; it may contain fields such as {{.ReleaseGroupName}}"
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Number', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the supported fields are ReleaseGroupName, StreamName, FullName, Name, Version, Number, Microservice and Namespace"
 	Domain string `json:"domain"`
 

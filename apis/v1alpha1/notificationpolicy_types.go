@@ -78,7 +78,7 @@ type NotificationReceiver struct {
 	// store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://chat.example.com/in"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the following keys, all of them optional:
@@ -171,7 +171,7 @@ type NotificationPolicySpec struct {
 	// https://board.example.com. By default messages contain no links.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query or fragment, such as https://board.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without a user name, password, query or fragment, such as https://board.example.com"
 	BoardURL string `json:"boardURL,omitempty"`
 
 	// receivers of the messages. The receivers are independent of each other.

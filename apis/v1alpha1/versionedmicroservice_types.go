@@ -222,7 +222,7 @@ type VersionedMicroserviceStatus struct {
 	Hooks []HookStatus `json:"hooks,omitempty"`
 
 	// activeJobs is the number of hook Jobs that have not ended, excluding those of hooks of type
-	// Rollout. The release is not deleted before they have ended.
+	// Rollout. The release is not deleted until they have ended.
 	// +optional
 	ActiveJobs int32 `json:"activeJobs,omitempty"`
 

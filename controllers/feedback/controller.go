@@ -15,7 +15,7 @@
 //	status.go             records of writes, and the condition
 //	task_queue.go         runs writes in the background
 //	github_repository.go  the previous repository, if a GitHubRepository refers to another one now
-//	comment.go            texts of comments and names of environments
+//	comment.go            text of comments, and names of environments
 //	delete.go             cleanup and the finalizer
 //	events.go             constructors of events
 //	index.go              indexes, watches and predicates

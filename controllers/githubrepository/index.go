@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// indexReaders indexes ImagePolicies by "namespace/name" of their GitHubRepository.
+// indexReaders indexes ImagePolicies by the "namespace/name" of their GitHubRepository.
 const indexReaders = "githubrepository.imagepolicy.repositoryRef"
 
 // repositoryKeys returns the index function of indexReaders.

@@ -288,7 +288,7 @@ func TestLateDate(t *testing.T) {
 }
 
 // TestOfferedVersionsAreRetained checks that a pull request that an ImagePolicy offers is kept, regardless of
-// the number of newer pull requests and of the texts of other users.
+// the number of newer pull requests and of text from other users.
 func TestOfferedVersionsAreRetained(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {

@@ -200,7 +200,7 @@ func (o *observed) repositoryChanged() bool {
 	return was != "" && o.github.id != "" && was != o.github.id
 }
 
-// checksum returns a checksum of a scan's input. A change to the checksum requests a scan.
+// checksum returns a checksum of a scan's input. If the checksum changes, a scan starts.
 func (g *github) checksum(o *observed) string {
 	type head struct {
 		Number     int64

@@ -133,7 +133,7 @@ func conflict(object *v1alpha1.VersionedMicroservice, cause string) error {
 }
 
 // create creates the object of a release, and reports whether it did. The name is derived from the
-// content. Therefore an existing object of this name that the Microservice owns is the same release,
+// content. Therefore, an existing object with this name that the Microservice owns is the same release,
 // and is added to the release objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]

@@ -108,7 +108,7 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 }
 
 // TestConfigurationIsARelease checks that a change to a ConfigMap creates a release of the same version,
-// which takes the steps, and that another version or the previous content starts the earlier release again.
+// which goes through the steps, and that another version or the previous content starts the earlier release again.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
@@ -167,7 +167,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 		same(t, "release", s.active().Name, was.Name)
 		for _, e := range s.events[events:] {
 			if strings.HasPrefix(e, "Step:") {
-				t.Errorf("a previously active release takes steps again: %s", e)
+				t.Errorf("a previously active release goes through steps again: %s", e)
 			}
 		}
 	})

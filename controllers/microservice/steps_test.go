@@ -341,7 +341,7 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 }
 
 // TestFailedReleaseWithoutItsRecord checks that, when the Microservice's status is lost, a failed release
-// takes its steps again and does not count as active, because its own status shows the failure.
+// goes through its steps again and does not count as active, because its own status shows the failure.
 func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}}}}))

@@ -26,7 +26,7 @@ func (s *story) offerMajors(versions ...string) {
 }
 
 // TestNewestDomainsMoveToANewerGroup tests the first release of a newer group on the API
-// server: it takes the steps, a failing release changes nothing else, and a manager that
+// server: it goes through the steps, a failing release changes nothing else, and a manager that
 // restarts during the rollout continues.
 func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	s := begin(t)

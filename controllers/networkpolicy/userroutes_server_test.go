@@ -211,8 +211,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	want(t, "the additional rule", refs(p.readWeb(), "more"), "users-more=1")
 }
 
-// TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while a policy that
-// is being deleted waits for their previous backends.
+// TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while the deletion
+// of a policy waits until the previous backends of the rules are ready.
 func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -79,7 +79,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestDropped checks that waits grow up to a bound, and that messages are dropped if they are rejected, or not accepted for a day.
+// TestDropped checks that waits grow up to a bound, and that messages are dropped if they are rejected, or are not accepted within a day.
 func TestDropped(t *testing.T) {
 	t.Parallel()
 	rejects := newLine(t, func(string) *notify.Error { return failure(true) })

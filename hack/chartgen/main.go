@@ -158,7 +158,7 @@ func copyObjects(root, dir string, files map[string][]byte) error {
 }
 
 // keep adds the annotation with which Helm keeps a CRD, and thus all objects of its kind, on uninstall. It
-// returns nil if the text does not begin in the format of controller-gen.
+// returns nil if the text does not start like the output of controller-gen.
 func keep(definition []byte) []byte {
 	const annotations = "\nmetadata:\n  annotations:\n"
 	before, after, ok := bytes.Cut(definition, []byte(annotations))

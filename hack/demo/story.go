@@ -120,7 +120,7 @@ var scripts = map[string]script{
 			{"Open a pull request, before its image exists", (*story).opened},
 			{"Push its image", (*story).built},
 			{"Push three more commits, whose images come later", (*story).pushes},
-			{"A pull request from a fork: denied, until a maintainer approves its commit", (*story).fork},
+			{"A pull request from a fork: denied until a maintainer approves its commit", (*story).fork},
 			{"Close both pull requests", (*story).closed},
 		},
 		judge: (*story).reported,

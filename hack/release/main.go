@@ -76,7 +76,7 @@ func run(in input, out string, install bool) error {
 		return fmt.Errorf("-version: %q must be a semantic version such as v0.2.0", in.version)
 	}
 	if in.image == "" || strings.Contains(in.image[strings.LastIndex(in.image, "/")+1:], ":") || strings.Contains(in.image, "@") {
-		return fmt.Errorf("-image: %q must be a repository without tag or digest, such as registry.example.com/heighliner", in.image)
+		return fmt.Errorf("-image: %q must be a repository without a tag or digest, such as registry.example.com/heighliner", in.image)
 	}
 	if install {
 		text, err := installYAML(in)

@@ -29,7 +29,7 @@ func checkLatency(latency time.Duration) error {
 	return nil
 }
 
-// Duration is a time.Duration whose JSON is text, such as "200ms".
+// Duration is a time.Duration that is encoded in JSON as a string, such as "200ms".
 type Duration time.Duration
 
 // MarshalText formats the duration as time.Duration does.

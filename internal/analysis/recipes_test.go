@@ -259,7 +259,7 @@ func TestRecipesOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for recipe, answers := range map[string][]string{
-		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200, and may contain values that were
+		// https://github.com/influxdata/influxdb/issues/6724: InfluxDB 1 and 2 respond with status 200, and the response may contain values that were
 		// read before the error.
 		"influxdb": {`{"results":[{"statement_id":0,"error":"database not found: shop"}]}`, `{"results":[{"statement_id":0,"series":[{"name":"requests","columns":["time","sum"],"values":[[1699999940,0.02]]}],"error":"timeout"}]}`},
 		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: Complete, InternalError, PartialData or Forbidden.

@@ -98,7 +98,7 @@ type Writer struct {
 // ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of the
 // write. If the precondition does not match, the error is a conflict.
 //
-// The error is a *ForeignError if owner's UID does not control an existing object of that name, and
+// The error is a *ForeignError if owner's UID does not control an existing object with that name, and
 // a *TerminatingError if that object is being deleted.
 func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
 	digest, err := w.Matches.digest(owner, desired)

@@ -35,7 +35,7 @@ const (
 // concurrent requests.
 const maxConcurrent = 4
 
-// reserve is the divisor of the hourly limit that reads leave for writes: one tenth.
+// reserve is the divisor that determines which part of the hourly limit reads leave for writes: one tenth.
 const reserve = 10
 
 // Budget contains the limits that GitHub last reported for a credential.

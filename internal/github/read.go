@@ -201,7 +201,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	return converted, nil
 }
 
-// Text returns the size of the texts of the pull request in bytes.
+// Text returns the size of the text of the pull request in bytes.
 func (p *PullRequest) Text() int {
 	n := len(p.Title) + len(p.Author) + len(p.Association) + len(p.HeadRef) + len(p.HeadSHA) + len(p.HeadRepo) + len(p.BaseRef) + len(p.MergeCommitSHA) + len(p.URL)
 	for _, label := range p.Labels {

@@ -53,7 +53,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub converts a GitHub error. The texts of such errors contain no secrets.
+// errorOfGitHub converts a GitHub error. The text of such an error contains no secrets.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

@@ -133,7 +133,7 @@ func (p *Slots) Taken() int {
 	return 0
 }
 
-// HostOf returns the host of a URL, without port: its name in lower case without the trailing
+// HostOf returns the host of a URL, without the port: its name in lower case without the trailing
 // dot, or its address in the shortest form. Text that is not a URL with a host is returned
 // unchanged.
 func HostOf(address string) string {

@@ -282,7 +282,7 @@ func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
 }
 
-// prefixOf returns the normal form of a key: without scheme and API version, with the host in lower case, and with one name for Docker Hub.
+// prefixOf returns the normal form of a key: without the scheme and API version, with the host in lower case, and with one name for Docker Hub.
 func prefixOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(key), "https://"), "http://")
 	host, path, _ := strings.Cut(key, "/")

@@ -111,7 +111,7 @@ func TestFindCredential(t *testing.T) {
 		"empty basic":  {repository: "ghcr.io/org/web", secrets: []Secret{{Name: "s", Type: TypeBasicAuth}}, err: "set both keys"},
 		"a match next to a broken secret": {repository: "ghcr.io/org/web", secrets: []Secret{dockerConfig("a", `{`), user("b", map[string]string{"ghcr.io": "robot"})},
 			want: Match{true, login("robot"), "b"}, err: `secret "a"`},
-		"no repository": {repository: "https://ghcr.io/org/web", err: "without tag"},
+		"no repository": {repository: "https://ghcr.io/org/web", err: "without a tag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := FindCredential(tc.repository, tc.secrets...)

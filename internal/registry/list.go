@@ -94,7 +94,7 @@ type tagLimit struct {
 
 func (l tagLimit) counted(tag string) bool { return l.counts == nil || l.counts(tag) }
 
-// apply truncates a shared list after the last tag that may count. It does not change the shared list.
+// apply returns the scan without the tags that exceed the limit. It does not change the list of tags, which is shared.
 func (l tagLimit) apply(scan Scan) Scan {
 	if len(scan.Tags) <= l.max {
 		return scan

@@ -26,7 +26,7 @@ import (
 
 // Request defines the repository to scan, the credential, and how fresh the result must be.
 type Request struct {
-	// Repository is the name of the repository without tag or digest, such as "ghcr.io/acme/web".
+	// Repository is the name of the repository without a tag or digest, such as "ghcr.io/acme/web".
 	Repository string
 	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect with the workload identity,
 	// whose credential is sent only over HTTPS.
@@ -255,7 +255,7 @@ func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 		err = errors.New("too long")
 	}
 	if err != nil || strings.Contains(text, "//") || !addressable(repo.RegistryStr()) {
-		return name.Repository{}, badName(op, clip(text), "not a valid repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
+		return name.Repository{}, badName(op, clip(text), "not a valid repository", "write spec.image as host/path, in lower case, without a tag, digest or scheme")
 	}
 	return repo, nil
 }

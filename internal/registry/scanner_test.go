@@ -169,11 +169,11 @@ func TestErrorsAreTyped(t *testing.T) {
 		wantText string
 	}{
 		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, wantText: "404 Not Found (NAME_UNKNOWN)"},
-		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, wantText: "without tag, digest and scheme"},
-		"invalid host":       {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, wantText: "without tag, digest and scheme"},
+		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, wantText: "without a tag, digest or scheme"},
+		"invalid host":       {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, wantText: "without a tag, digest or scheme"},
 		"empty":              {request: func(r *Request) { r.Repository = "" }, want: BadName},
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
-		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, wantText: "without tag"},
+		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, wantText: "without a tag"},
 		"no login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "hunter2") },
 			want: Unauthorized, wantText: "add a Secret to spec.imagePullSecrets"},
 		"wrong basic login": {setup: func(s *registrytest.Server) { s.RequireBasic("robot", "other") },

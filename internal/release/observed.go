@@ -64,7 +64,7 @@ type Spec struct {
 	Previews Previews
 	// Analysis reports whether measurements must pass in each step in which the canary can get traffic.
 	Analysis bool
-	// Gates are the points of a rollout, in addition to ConfirmTrafficIncrease, at which hooks
+	// Gates are the points in a rollout, in addition to ConfirmTrafficIncrease, at which hooks
 	// must agree. ConfirmRollout and PreRollout also apply to the first release of a group.
 	Gates []Point
 	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
@@ -112,10 +112,10 @@ func (f *Freeze) over(now time.Time) bool {
 	return f == nil || !f.Until.IsZero() && !now.Before(f.Until)
 }
 
-// Point is a point of a rollout at which hooks are called.
+// Point is a point in a rollout at which hooks are called.
 type Point string
 
-// The points of a rollout. Hooks of other types are called, but the rollout does not wait for them.
+// The points in a rollout. Hooks of other types are called, but the rollout does not wait for them.
 const (
 	// ConfirmRollout is the point before the release gets its pods.
 	ConfirmRollout Point = "ConfirmRollout"

@@ -37,7 +37,7 @@ func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is recovered next to an active release takes its steps again, because it
+// unproven reports whether a release that is recovered next to an active release goes through its steps again, because it
 // may have failed, or may never have been active. The status of its object shows this. Otherwise a version above the active
 // version counts as never active. Commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {

@@ -113,7 +113,7 @@ func (s *scope) opensAgain() bool {
 
 // resume makes a release of a closing group active again: the last active release that can still serve. A
 // release can serve if an object still refers to it, if it has an available pod, or if its pods ended because
-// the group is exclusive. A newer version takes its steps afterwards, or while this release is active.
+// the group is exclusive. A newer version goes through its steps afterwards, or while this release is active.
 func (s *scope) resume() {
 	var next *Row
 	for i := range s.g.Releases {

@@ -34,7 +34,7 @@ const (
 	Expired Phase = "Expired"
 )
 
-// preview is the level of groups that are pull requests: they take no canary steps
+// preview is the level of groups that are pull requests: they skip the canary steps
 // and keep one release (rule 25).
 const preview = "Preview"
 

@@ -222,7 +222,7 @@ func promoteFirst(s *scope) {
 	s.promote(r, First)
 }
 
-// promoteRetained makes a previously active release active again. It takes no steps, but needs as many replicas as the
+// promoteRetained makes a previously active release active again. It skips the steps, but needs as many replicas as the
 // release that it replaces, unless that release is dead (rule 27).
 func promoteRetained(s *scope) {
 	run, r, c := s.rollout()

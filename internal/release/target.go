@@ -126,7 +126,7 @@ func (s *scope) below(version string) bool {
 }
 
 // comeback returns the retained release of a version, with the configuration that it had, if the
-// active release is withdrawn. Otherwise it returns nil. The retained release takes no steps.
+// active release is withdrawn. Otherwise it returns nil. The retained release skips the steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
 	if a == nil || !s.free(a) {

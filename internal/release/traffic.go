@@ -70,8 +70,8 @@ func (l load) equal(m load) bool {
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
 // confirmed reports whether the routes have a revision. At least one policy must confirm the revision. Every
-// policy that ever confirmed the group must confirm it too, except policies that did not confirm for the
-// duration of the deadline while the group was stable. Without policies there is nothing to confirm
+// policy that ever confirmed the group must also confirm the revision, except policies that lagged for longer
+// than the deadline while the group was stable. If there are no policies, there is nothing to confirm
 // (rule 10).
 func (s *scope) confirmed(revision int64) bool {
 	some, behind := s.confirmations(revision)
@@ -181,7 +181,7 @@ func (s *scope) undrained(r Row) *wait {
 // leaving returns the wait of a release to which no route refers. Every policy that ever confirmed the group must
 // confirm the revision that removes the release, and the drain delay after that must be over.
 func (s *scope) leaving(r Row) *wait {
-	if s.unreported() { // A release of this name may have been in the routes of that policy.
+	if s.unreported() { // A release with this name may have been in the routes of that policy.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
 		return s.zeroWait(r)
 	}

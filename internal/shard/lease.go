@@ -18,14 +18,14 @@ type patient struct {
 	lease time.Duration
 	// keep is how long this replica keeps the shard after the beginning of its last successful renewal. It is shorter than lease.
 	keep time.Duration
-	// lost is called when the keep time has passed, or when another replica has the Lease of this shard, as after a manual edit.
+	// lost is called when the keep time has passed, or when another replica holds the Lease of this shard, as after a manual edit.
 	lost func()
 	// idle reports whether all reconciles of this replica have ended and no other reconcile can begin.
 	idle func() bool
 	// expiry calls lost; nil before the first write.
 	expiry *time.Timer
 	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if
-	// another replica had the Lease after the first write. seen is the last time at which another replica was found to
+	// another replica held the Lease after the first write. seen is the last time at which another replica was found to
 	// hold the Lease.
 	held, taken bool
 	seen        time.Time
@@ -62,7 +62,7 @@ func (p *patient) Update(ctx context.Context, r resourcelock.LeaderElectionRecor
 
 // These errors are the reasons why renew does not write.
 var (
-	errTaken = errors.New("another replica has the Lease")
+	errTaken = errors.New("another replica holds the Lease")
 	errBusy  = errors.New("a reconcile may be running: the Lease is not released, but expires later")
 )
 

@@ -352,7 +352,7 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	go reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1], Name: "shop"}})
 	<-begun
 	a.stop()
-	time.Sleep(300 * time.Millisecond) // This is longer than a write of the Leases. A release in this time would be a fault.
+	time.Sleep(300 * time.Millisecond) // This is longer than a write of the Leases. A release during this time would be a fault.
 	for i := range 3 {
 		if holder := holderOf(t, namespace, i); holder != "a" {
 			t.Errorf("shard %d is held by %q during a reconcile", i, holder)
@@ -457,9 +457,9 @@ func TestReleaseIsRefused(t *testing.T) {
 		idle   bool
 		want   string
 	}{
-		"when another replica has the Lease": {"b", true, "b"},
-		"while a reconcile may run":          {"a", false, "a"},
-		"but not afterwards":                 {"a", true, ""},
+		"when another replica holds the Lease": {"b", true, "b"},
+		"while a reconcile may run":            {"a", false, "a"},
+		"but not afterwards":                   {"a", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &record{}

@@ -235,7 +235,7 @@ func (s State) StepText() string {
 	return text + ", "
 }
 
-// age returns how long the state has lasted, after a separator.
+// age returns a separator and the time that the state has lasted. It returns an empty string if this time is not known.
 func (s State) age(before string, now time.Time) string {
 	if s.Since == nil {
 		return ""

@@ -21,7 +21,7 @@ import (
 )
 
 // TestConfigurationRollback changes the content of a ConfigMap. The change creates a release of the same
-// version, which takes the canary steps. A pin to an older release restores the content with which that
+// version, which goes through the canary steps. A pin to an older release restores the content with which that
 // release ran: its pods serve this content although the ConfigMap has changed.
 func TestConfigurationRollback(t *testing.T) {
 	s := newService(t, "configuration").steps(pausing(50, 2*time.Second))

@@ -22,7 +22,7 @@ import (
 
 // TestSecretRollback makes the content of a Secret part of the release. Without the optional component,
 // nothing starts, and the status shows the fix. With the component, a rotation creates a release of the same
-// version, which takes the canary steps, and a pin to an older release restores the content with which that
+// version, which goes through the canary steps, and a pin to an older release restores the content with which that
 // release ran. No status, event, or log contains the content, whether plain or encoded.
 func TestSecretRollback(t *testing.T) {
 	s := newService(t, "secrets").steps(pausing(50, 2*time.Second))

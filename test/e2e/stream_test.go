@@ -51,7 +51,7 @@ func TestNewerGroup(t *testing.T) {
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50%", "2.0.1", 50)
 
-	// A fix in the older group takes the steps on its own domain, and gets half of that group's share here.
+	// A fix in the older group goes through the steps on its own domain, and gets half of that group's share here.
 	s.push("1.1.0")
 	s.routesTo(older, "1.0.0=90 1.1.0=10")
 	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")

@@ -63,7 +63,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.title, "title", "cluster", "name of the cluster that the board shows")
 	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which is read again when it changes; without it the board is served over HTTP, behind a Gateway that terminates TLS")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board; the file is read again when it changes. Without this flag, the board is served over HTTP, and a Gateway must terminate TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
 	f.BoolVar(&o.readOnly, "read-only", false, "show no actions, and reject them; the permission to impersonate is not required")
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that the board uses for the permissions of its users; other groups are ignored; defaults to all")

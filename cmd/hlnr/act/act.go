@@ -73,7 +73,7 @@ type Done struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are the effects that a dry run predicts, in order.
 	Effects []string `json:"effects,omitempty"`
-	// Unplayed is the reason why Effects are not known: the user has the permission for the action, but may not read all objects
+	// Unplayed is the reason why Effects are not known: the user is allowed to perform the action, but not to read all of the objects
 	// that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 

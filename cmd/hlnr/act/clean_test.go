@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestHostileResult checks that texts from the API, such as names of other users and responses of hooks, cannot control the
+// TestHostileResult checks that text from the API, such as names of other users and responses of hooks, cannot control the
 // terminal.
 func TestHostileResult(t *testing.T) {
 	t.Parallel()

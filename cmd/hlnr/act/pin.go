@@ -111,7 +111,7 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to an earlier release, with its configuration. Without --to, this is the most
 recently active of the retained releases that have a lower version than the active release. A
-retained release takes no canary steps. The group stays at that release until the pin ends or is
+retained release skips the canary steps. The group stays at that release until the pin ends or is
 removed with unpin. To stop a canary, use deprecate. The pin records your name, unless it is
 printed as a patch for Git.`,
 		Example: `  # Return to the previous release, until Monday morning
@@ -146,8 +146,8 @@ func newUnpinCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Let a release group follow the newest version again",
 		GroupID: cli.GroupAct,
 		Long: `unpin removes the pin of a group from spec.updateStrategy.manual. The group moves to the newest
-version that is offered and has not failed. A new release takes the canary steps, and a retained
-release returns without them.`,
+version that is offered and has not failed. A new release goes through the canary steps, and a
+retained release returns without them.`,
 		Example: `  hlnr unpin shop
   hlnr unpin shop --group 1.x --wait`,
 		Args:              cobra.ExactArgs(1),

@@ -142,7 +142,7 @@ func TestLintTakesDocuments(t *testing.T) {
 	}
 }
 
-// TestHostileTexts checks that texts of files and objects can neither control the terminal nor add lines.
+// TestHostileTexts checks that text from files and objects can neither control the terminal nor add lines.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{

@@ -569,7 +569,7 @@ func (r *Report) writeDiff(out io.Writer) error {
 // page collects the lines of an output.
 type page struct{ b strings.Builder }
 
-// line adds one line. It removes line breaks and control characters, which texts of objects and files can contain.
+// line adds one line. It removes line breaks and control characters, which text from objects and files can contain.
 func (p *page) line(indent, line string) { p.b.WriteString(indent + text.Clean(line) + "\n") }
 
 func (p *page) write(out io.Writer) error {

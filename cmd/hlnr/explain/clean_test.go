@@ -10,7 +10,7 @@ import (
 // hostile is a text from the API that would control a terminal, begin a new line and reverse the following text.
 const hostile = "a\x1b[2J\u009b31m\r\nb\tc\u202e"
 
-// TestHostileStatus checks that texts in the status of a policy can neither control the terminal nor add lines or columns.
+// TestHostileStatus checks that text in the status of a policy can neither control the terminal nor add lines or columns.
 func TestHostileStatus(t *testing.T) {
 	t.Parallel()
 	for form, lines := range map[string]int{"": 5, outputJSON: 0, outputYAML: 0} {

@@ -234,7 +234,7 @@ func (s scene) reader(name string) string {
 	return name
 }
 
-// TestServiceElsewhere checks that the error about an unknown service lists other namespaces with a service of this name.
+// TestServiceElsewhere checks that the error about an unknown service lists other namespaces with a service with this name.
 func TestServiceElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")

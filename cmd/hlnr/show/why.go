@@ -323,7 +323,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has or is offered version %s: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
-// askPod answers a question about a pod of the namespace, or of the only namespace that has a pod of this name.
+// askPod answers a question about a pod in the namespace, or in the only namespace that has a pod with this name.
 func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	for i := range in.Pods {
 		if in.Pods[i].Name == name && namespace == "" {

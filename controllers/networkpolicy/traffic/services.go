@@ -138,7 +138,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 	live := d.Adopted
 	if live == nil {
-		wait(ReasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: create the Service, or delete and re-create this networkpolicies.hlnr.io, because the field is immutable", name)
+		wait(ReasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: create the Service, or delete and re-create this NetworkPolicy, because the field is immutable", name)
 		return
 	}
 	if cause := unsuitable(live, d.Policy.Name); cause != "" {
@@ -146,7 +146,7 @@ func (d *planner) addAdopted(out *Decision) {
 		return
 	}
 	if d.Policy.DeletionTimestamp != nil && d.Selected(name) == "" {
-		wait(ReasonAdoptionWaits, "this networkpolicies.hlnr.io is being deleted")
+		wait(ReasonAdoptionWaits, "this NetworkPolicy is being deleted")
 		return // The Service was restored, or its selector was never changed.
 	}
 	if !resources.Marked(live, d.Policy.Name) && d.Microservice.DeletionTimestamp == nil {

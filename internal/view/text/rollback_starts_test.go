@@ -10,7 +10,7 @@ import (
 )
 
 // TestRollbackThatStarts covers a group that is pinned to a retained release, which starts pods before it gets the traffic. Until then, the
-// active release is not the pinned release, and the retained release takes no canary steps.
+// active release is not the pinned release, and the retained release skips the canary steps.
 func TestRollbackThatStarts(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")

@@ -67,7 +67,7 @@ var analysisRows = map[string]row{
 	"analysis address without scheme": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "prometheus:9090"}}`), refused: "prometheus.address must be a URL such as"},
 	"analysis address of a file":      {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "file:///etc/passwd"}}`), refused: "prometheus.address must be a URL such as"},
 	"analysis address with a user":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://me:secret@prometheus"}}`), refused: "put credentials into secretRef"},
-	"analysis address with a query":   {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://prometheus/?a=b"}}`), refused: "without user, query or fragment"},
+	"analysis address with a query":   {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://prometheus/?a=b"}}`), refused: "without a user, query or fragment"},
 	"analysis secret without name":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", secretRef: {name: ""}}}`), refused: "provider.prometheus.secretRef.name"},
 	"analysis authority without name": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", caSecretRef: {name: ""}}}`), refused: "provider.prometheus.caSecretRef.name"},
 
@@ -144,7 +144,7 @@ var analysisRows = map[string]row{
 	"web URL absent":                  {kind: "Microservice", patch: webPatch(`value: body`), refused: "web.url: Required value"},
 	"web URL empty":                   {kind: "Microservice", patch: webPatch(`url: "", value: body`), refused: "metrics[0].web.url"},
 	"web URL of another scheme":       {kind: "Microservice", patch: webPatch(`url: "gopher://a", value: body`), refused: "web.url must be an http or https URL"},
-	"web URL with a user":             {kind: "Microservice", patch: webPatch(`url: "http://me@a", value: body`), refused: "web.url must be an http or https URL without user"},
+	"web URL with a user":             {kind: "Microservice", patch: webPatch(`url: "http://me@a", value: body`), refused: "web.url must be an http or https URL without a user"},
 	"web URL with an unknown field":   {kind: "Microservice", patch: webPatch(`url: "http://a/{{.Secret}}", value: body`), refused: "the supported fields are {{.Release}}"},
 	"web URL too long":                {kind: "Microservice", patch: webPatch(`url: "http://` + long(1024) + `", value: body`), refused: "metrics[0].web.url: Too long"},
 	"web body empty":                  {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, body: ""`), refused: "metrics[0].web.body"},

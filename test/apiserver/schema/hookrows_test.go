@@ -38,7 +38,7 @@ func job(fields string) string {
 func url(value string) string { return hook(`url: "` + value + `"`) }
 
 const (
-	badURL      = "url must be an absolute http or https URL without user name, password or fragment"
+	badURL      = "url must be an absolute http or https URL without a user name, password or fragment"
 	badInterval = "interval must be between 1s and 1h"
 	badTimeout  = "timeout must be between 1s and 1m"
 	hookField   = "spec.updateStrategy.canary.hooks[0]."

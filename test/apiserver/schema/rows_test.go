@@ -422,7 +422,7 @@ var networkPolicyRows = map[string]row{
 	"hnp domain empty":                      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: ""}]}`, refused: "spec.domains[0].domain"},
 	"hnp domain too long":                   {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: ` + long(254) + `}]}`, refused: "spec.domains[0].domain: Too long"},
 	"hnp domain in upper case":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: Shop.example.com}]}`, refused: "spec.domains[].domain must be a host name in lower case"},
-	"hnp domain with a scheme":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "https://shop.example.com"}]}`, refused: "without scheme"},
+	"hnp domain with a scheme":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "https://shop.example.com"}]}`, refused: "without a scheme"},
 	"hnp domain with a port":                {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "shop.example.com:80"}]}`, refused: "spec.domains[].domain must be a host name"},
 	"hnp domain with a function":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{lower .Name}}.example.com"}]}`, refused: "spec.domains[].domain must be a host name"},
 	"hnp domain's field unknown":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: "{{.Branch}}.example.com"}]}`, refused: "the supported fields are ReleaseGroupName, StreamName"},

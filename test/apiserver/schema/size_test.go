@@ -127,8 +127,8 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 	return m
 }
 
-// fullPreviews returns an object with the maximum number of pull requests. A pull request with a slot has a release
-// that serves and a next release.
+// fullPreviews returns an object with the maximum number of pull requests. A pull request with a slot has an
+// active release and a pending release.
 func fullPreviews(t *testing.T, name string, slots int) client.Object {
 	m := typed[hlnr.Microservice](t, "Microservice", name)
 	now := metav1.NewMicroTime(time.Now())
