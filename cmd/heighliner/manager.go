@@ -16,10 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -46,6 +43,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy"
 	"github.com/heighliner/heighliner/controllers/notification"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
+	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -290,15 +288,13 @@ func managerOptions(o options) ctrl.Options {
 // controllers read.
 func cacheOptions(o options) cache.Options {
 	opts := cache.Options{
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            compact.Transform,
 		ReaderFailOnMissingInformer: true,
 		ByObject:                    versionedmicroservice.CacheByObject(),
 	}
 	maps.Copy(opts.ByObject, microservice.CacheByObject())
 	maps.Copy(opts.ByObject, follower.CacheByObject())
-	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
-		opts.ByObject[routed] = cache.ByObject{Label: labelled(v1alpha1.LabelPolicy)}
-	}
+	maps.Copy(opts.ByObject, networkpolicy.CacheByObject())
 	if len(o.namespaces) > 0 {
 		opts.DefaultNamespaces = map[string]cache.Config{}
 		for _, ns := range o.namespaces {
@@ -306,15 +302,6 @@ func cacheOptions(o options) cache.Options {
 		}
 	}
 	return opts
-}
-
-// labelled returns a selector for objects that have a label with any value.
-func labelled(key string) labels.Selector {
-	has, err := labels.NewRequirement(key, selection.Exists, nil)
-	if err != nil {
-		panic(err) // This cannot happen, because the keys are constant.
-	}
-	return labels.NewSelector().Add(*has)
 }
 
 // newShards returns the shards that the manager runs, or nil without --shards.

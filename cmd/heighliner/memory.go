@@ -13,10 +13,22 @@ import (
 // cgroup v1.
 var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// limitMemory sets a soft memory limit just below the memory limit of the container, so that the garbage collector runs
+const (
+	// gcPercent is how much the heap grows, in percent of the objects in use, before the garbage collector runs. With
+	// Go's default, the manager would use half as much processor time to collect garbage, but a third more memory,
+	// because most of its memory is its cache.
+	gcPercent = 50
+	// goDefault is Go's default for the same.
+	goDefault = 100
+)
+
+// limitMemory sets gcPercent, and a soft memory limit just below the memory limit of the container, so that the garbage collector runs
 // more often when the memory usage is near it. Otherwise, garbage from many large responses, for example, could exceed
-// the container's limit. GOMEMLIMIT takes precedence.
+// the container's limit. GOGC and GOMEMLIMIT take precedence.
 func limitMemory() {
+	if set := debug.SetGCPercent(gcPercent); set != goDefault {
+		debug.SetGCPercent(set)
+	}
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // No limit is set.
 		debug.SetMemoryLimit(memoryLimit("/"))
 	}

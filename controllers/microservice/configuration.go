@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -37,24 +38,9 @@ const (
 // fields of this version, regardless of the version that wrote the status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&corev1.ConfigMap{}:      {Transform: trimConfigMap},
-		&v1alpha1.Microservice{}: {Transform: convertMicroservice},
+		&corev1.ConfigMap{}:      {Transform: compact.Trimmed(resources.TrimConfigMap)},
+		&v1alpha1.Microservice{}: {Transform: compact.Trimmed(func(ms *v1alpha1.Microservice) { convertStatus(&ms.Status) })},
 	}
-}
-
-func convertMicroservice(obj any) (any, error) {
-	if ms, ok := obj.(*v1alpha1.Microservice); ok {
-		ms.ManagedFields = nil
-		convertStatus(&ms.Status)
-	}
-	return obj, nil
-}
-
-func trimConfigMap(obj any) (any, error) {
-	if c, ok := obj.(*corev1.ConfigMap); ok {
-		resources.TrimConfigMap(c)
-	}
-	return obj, nil
 }
 
 // observeConfiguration reads the hashes of the configuration that is part of a release. An object that is

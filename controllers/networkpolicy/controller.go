@@ -12,6 +12,7 @@
 //	status.go      status writes
 //	events.go      events about status changes
 //	watch.go       watches of kinds that the API server serves now or later
+//	cached.go      the content of the cache
 //	index.go       indexes of policies, and the policies that a change affects
 //	reconciler.go  the type Reconciler
 //	userroutes.go  the cache of user-managed routes, and clients that revert them

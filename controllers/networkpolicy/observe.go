@@ -1,7 +1,6 @@
 package networkpolicy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -81,14 +80,6 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 		f.Endpoints[name] = e
 	}
 	return nil
-}
-
-// identity returns the identity of an endpoint: its pod, regardless of the address family.
-func identity(e discoveryv1.Endpoint) string {
-	if e.TargetRef != nil && e.TargetRef.UID != "" {
-		return string(e.TargetRef.UID)
-	}
-	return cmp.Or(slices.Concat(e.Addresses, []string{""})...)
 }
 
 // serving reports whether gateways send requests to an endpoint: it is ready and not terminating.

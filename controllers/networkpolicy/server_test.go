@@ -16,11 +16,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -37,6 +35,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
@@ -151,17 +150,9 @@ var startServer = sync.OnceValue(func() error {
 func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, done chan<- error) error {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorded{next} })
-	made, err := labels.Parse(v1alpha1.LabelPolicy)
-	if err != nil {
-		return err
-	}
-	ours := cache.ByObject{Label: made} // The cache of the manager has the same selector.
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache: cache.Options{
-			ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours},
-		},
+		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: compact.Transform, ByObject: CacheByObject()},
 	})
 	if err != nil {
 		return err

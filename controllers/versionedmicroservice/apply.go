@@ -74,16 +74,10 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	if p.deleteAutoscaler != nil && done.autoscaler != nil {
 		p.scale = nil
 	}
-	moved, err := r.applyDeployment(ctx, o, p)
+	moved, template, err := r.applyDeployment(ctx, o, p)
 	done.deploymentWritten, done.deployment = moved, classify(err)
-	switch {
-	case err != nil:
-	case p.create != nil:
-		if c, ok := r.created.Load(client.ObjectKeyFromObject(o.release)); ok {
-			done.template = c.(createdDeployment).hash
-		}
-	case p.restore != nil:
-		done.template = p.restore.Annotations[resources.AnnotationTemplate]
+	if err == nil {
+		done.template = template
 	}
 	if p.create != nil && err == nil {
 		done.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
@@ -92,50 +86,51 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	return done
 }
 
-func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (bool, error) {
+// applyDeployment writes the Deployment. It reports whether it sent a write, and returns the hash of the pod
+// template if it wrote the template.
+func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (moved bool, template string, err error) {
 	if p.create != nil {
-		return true, r.createDeployment(ctx, o.release, p.create)
+		template, err = r.createDeployment(ctx, o.release, p.create)
+		return true, template, err
 	}
 	live := o.deployment
 	if err := r.writer.Claim(o.release, live); err != nil {
-		return false, err
+		return false, "", err
 	}
-	moved := false
-	if p.restore != nil {
-		if err := r.restoreTemplate(ctx, o, p.restore); err != nil {
-			return true, err
+	if p.restore {
+		if live, err = r.restoreTemplate(ctx, o); err != nil {
+			return true, "", err
 		}
-		live, moved = p.restore, true
+		moved, template = true, live.Annotations[resources.AnnotationTemplate]
 	}
 	if p.update != nil {
 		if err := r.patch(ctx, p.update, live); err != nil {
-			return true, err
+			return true, "", err
 		}
 		live, moved = p.update, true
 	}
 	if p.scale != nil {
-		return true, r.scale(ctx, live, *p.scale)
+		return true, template, r.scale(ctx, live, *p.scale)
 	}
-	return moved, nil
+	return moved, template, nil
 }
 
 // createDeployment creates the Deployment, and does not change an existing Deployment with the same name. The
 // response contains the template as the server stores it. The template's hash is kept in memory until
 // status.templateHash contains it. If the process exits before that, the hash is not known, and
 // restoreTemplate compares the templates with a dry run.
-func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
+func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) (hash string, err error) {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
-		return fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
+		return "", fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
 	}
 	if err := r.client.Create(ctx, d, client.FieldOwner(fieldOwner)); err != nil {
-		return r.createFailed(ctx, release, d, err)
+		return "", r.createFailed(ctx, release, d, err)
 	}
-	hash, err := apply.Hash(d.Spec.Template)
-	if err != nil {
-		return fmt.Errorf("hash template of Deployment %q: %w", d.Name, err)
+	if hash, err = apply.Hash(d.Spec.Template); err != nil {
+		return "", fmt.Errorf("hash template of Deployment %q: %w", d.Name, err)
 	}
 	r.created.Store(client.ObjectKeyFromObject(release), createdDeployment{d.UID, hash, r.clock.Now()})
-	return nil
+	return hash, nil
 }
 
 // createdDeployment records a Deployment that this process created: its UID, its creation time, and the hash
@@ -201,25 +196,49 @@ func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.Version
 
 // restoreTemplate restores the release's template if the Deployment was edited. It first compares the
 // templates with a dry run. New defaults of the server or of client libraries, and changes by admission, are
-// not edits and must not restart pods.
-func (r *reconciler) restoreTemplate(ctx context.Context, o *observed, restored *appsv1.Deployment) error {
+// not edits and must not restart pods. It returns the Deployment as the server stores it.
+func (r *reconciler) restoreTemplate(ctx context.Context, o *observed) (*appsv1.Deployment, error) {
+	live, err := r.untrimmed(ctx, o.deployment)
+	if err != nil {
+		return nil, err
+	}
+	restored := resources.Restore(live, o.release)
 	trial := restored.DeepCopy()
-	err := r.client.Patch(ctx, trial, client.MergeFrom(o.deployment), client.DryRunAll, client.FieldOwner(fieldOwner))
+	err = r.client.Patch(ctx, trial, client.MergeFrom(live), client.DryRunAll, client.FieldOwner(fieldOwner))
 	if err != nil && !dryRunUnsupported(err) {
-		return fmt.Errorf("dry-run template of Deployment %q: %w", restored.Name, err)
+		return nil, fmt.Errorf("dry-run template of Deployment %q: %w", restored.Name, err)
 	}
 	if err != nil {
-		trial.Spec.Template = o.deployment.Spec.Template
+		trial.Spec.Template = live.Spec.Template
 	}
-	if equality.Semantic.DeepEqual(trial.Spec.Template, o.deployment.Spec.Template) {
-		restored.Spec.Template = *o.deployment.Spec.Template.DeepCopy()
+	if equality.Semantic.DeepEqual(trial.Spec.Template, live.Spec.Template) {
+		restored.Spec.Template = *live.Spec.Template.DeepCopy()
 	} else {
 		r.events.Record(o.release, templateRestoredEvent(restored.Name))
 	}
 	if err := annotateTemplate(restored, trial); err != nil {
-		return err
+		return nil, err
 	}
-	return r.patch(ctx, restored, o.deployment)
+	return restored, r.patch(ctx, restored, live)
+}
+
+// errOutdated is the cause of a conflict error if the Deployment in the cache is outdated.
+var errOutdated = errors.New("it has changed since it was read")
+
+// untrimmed returns a Deployment with its pod template, which it reads from the API server if the cache has trimmed it. If
+// the Deployment has changed in the meantime, the error is a conflict.
+func (r *reconciler) untrimmed(ctx context.Context, d *appsv1.Deployment) (*appsv1.Deployment, error) {
+	if !trimmed(d) {
+		return d, nil
+	}
+	live, err := get(ctx, r.live, client.ObjectKeyFromObject(d), &appsv1.Deployment{})
+	if err != nil {
+		return nil, err
+	}
+	if live == nil || live.ResourceVersion != d.ResourceVersion {
+		return nil, apierrors.NewConflict(appsv1.SchemeGroupVersion.WithResource("deployments").GroupResource(), d.Name, errOutdated)
+	}
+	return live, nil
 }
 
 // annotateTemplate records, in an annotation, the hash of the template as the server stores it.

@@ -12,7 +12,8 @@
 //	apply.go             writes child objects and the status
 //	status.go            status and conditions, pure
 //	events.go            constructors of events
-//	index.go             watches, predicates, and the content of the cache
+//	cached.go            the content of the cache
+//	index.go             watches and predicates
 //	metrics.go           metrics of hook calls
 //	check_inputs.go      input of analyses and hooks
 //	rollout_state.go     the rollout state that a release copies from its Microservice

@@ -3,18 +3,12 @@ package versionedmicroservice
 import (
 	"context"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -25,43 +19,6 @@ import (
 )
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
-// CacheByObject configures a manager's cache for this controller. The cache contains only objects with the
-// label of a release, and only those fields of pods that explain why the pods are not ready.
-func CacheByObject() map[client.Object]cache.ByObject {
-	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
-	if err != nil {
-		return nil // cannot happen: the label is a constant
-	}
-	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: trimPod},
-		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours)},
-		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours)},
-		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
-		&batchv1.Job{}:                           {Label: labels.NewSelector().Add(*ours), Transform: trimJob},
-	}
-}
-
-// trimPod keeps a pod's names, labels, and status.
-func trimPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	pod.ManagedFields, pod.Annotations = nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	return pod, nil
-}
-
-// trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
-func trimJob(obj any) (any, error) {
-	if job, ok := obj.(*batchv1.Job); ok {
-		timeout := job.Spec.Template.Spec.ActiveDeadlineSeconds
-		job.ManagedFields, job.Spec = nil, batchv1.JobSpec{}
-		job.Spec.Template.Spec.ActiveDeadlineSeconds = timeout
-	}
-	return obj, nil
-}
 
 // changed admits all events except resyncs. It also admits writes of the release's own status,
 // because a reconcile with a stale cache waits for them.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -105,7 +106,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 		Scheme:                 scheme,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
-		Cache:                  cache.Options{ByObject: CacheByObject(), ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                  cache.Options{ByObject: CacheByObject(), ReaderFailOnMissingInformer: true, DefaultTransform: compact.Transform},
 		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
 			base, err := client.NewWithWatch(config, options)
 			if err != nil {

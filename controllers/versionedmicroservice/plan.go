@@ -12,7 +12,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
-	"github.com/heighliner/heighliner/internal/apply"
 )
 
 // plan contains the writes of a reconcile to child objects. The zero plan writes nothing.
@@ -21,9 +20,9 @@ type plan struct {
 	create *appsv1.Deployment
 	// update is the desired Deployment, except for its template and replicas.
 	update *appsv1.Deployment
-	// restore is the Deployment with the release's template. It is written only if a dry run shows that it
-	// changes the stored template.
-	restore *appsv1.Deployment
+	// restore means that the pod template may have been edited. It is compared with the release's template by a dry
+	// run, and restored if it differs.
+	restore bool
 	// retryAt is the time at which to request the next retry of the ReplicaSet; zero if it is not known yet.
 	retryAt time.Time
 	// scale is the number of replicas to set.
@@ -57,14 +56,14 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 		return // apply reports the reason
 	}
 	if edited(cmp.Or(o.release.Status.TemplateHash, o.template), live) {
-		p.restore = resources.Restore(live, o.release)
+		p.restore = true
 	}
 	amended := resources.Amend(live, o.release)
 	due, retryAt := planRetry(o, now)
 	if p.retryAt = retryAt; due != nil {
 		resources.Annotate(amended, resources.AnnotationRetry, due.String())
 	}
-	if p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
+	if !p.restore && !equality.Semantic.DeepEqual(live, amended) {
 		p.update = amended
 	}
 	if want := o.release.Spec.Replicas; o.predecessor == nil && !hasReplicas(o.release, live) {
@@ -79,7 +78,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 // The annotation contains the hash if the template was restored, or if an earlier version of
 // Heighliner created the Deployment.
 func edited(known string, live *appsv1.Deployment) bool {
-	hash, err := apply.Hash(live.Spec.Template)
+	hash, err := templateHash(live)
 	annotated := live.Annotations[resources.AnnotationTemplate]
 	return err != nil || hash != cmp.Or(annotated, hash) || hash != cmp.Or(known, annotated)
 }

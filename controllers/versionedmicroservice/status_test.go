@@ -311,7 +311,7 @@ func TestDecide(t *testing.T) {
 			p := newPlan(test.seen, noon)
 			var got []string
 			for word, there := range map[string]bool{
-				"create": p.create != nil, "amend": p.update != nil, "restore": p.restore != nil, "budget": p.budget != nil, "retire": p.deleteBudget != nil,
+				"create": p.create != nil, "amend": p.update != nil, "restore": p.restore, "budget": p.budget != nil, "retire": p.deleteBudget != nil,
 				"autoscaler": p.autoscaler != nil, "unscale": p.deleteAutoscaler != nil,
 			} {
 				if there {

@@ -1,0 +1,51 @@
+package networkpolicy
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/compact"
+)
+
+// CacheByObject configures a manager's cache for this controller. The cache contains only Services and EndpointSlices
+// with the label of a policy, and only those fields of endpoints that the controller reads. NewCache does the same for
+// the kinds of routes.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	if err != nil {
+		return nil // cannot happen: the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Service{}:            {Label: labels.NewSelector().Add(*ours)},
+		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimEndpoints)},
+	}
+}
+
+// trimEndpoints keeps an EndpointSlice's metadata, and the identity and conditions of its endpoints.
+func trimEndpoints(s *discoveryv1.EndpointSlice) {
+	s.Ports = nil
+	for i, e := range s.Endpoints {
+		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: e.Conditions}
+		if id := identity(e); e.TargetRef != nil && string(e.TargetRef.UID) == id {
+			s.Endpoints[i].TargetRef = &corev1.ObjectReference{UID: e.TargetRef.UID}
+		} else if id != "" {
+			s.Endpoints[i].Addresses = []string{id}
+		}
+	}
+}
+
+// identity returns the identity of an endpoint: its pod, regardless of the address family.
+func identity(e discoveryv1.Endpoint) string {
+	if e.TargetRef != nil && e.TargetRef.UID != "" {
+		return string(e.TargetRef.UID)
+	}
+	return cmp.Or(slices.Concat(e.Addresses, []string{""})...)
+}

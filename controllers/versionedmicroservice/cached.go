@@ -1,0 +1,71 @@
+package versionedmicroservice
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/compact"
+)
+
+// CacheByObject configures a manager's cache for this controller. The cache contains only objects with the
+// label of a release, and only those of their fields that the controllers read.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
+	if err != nil {
+		return nil // cannot happen: the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimPod)},
+		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimDeployment)},
+		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimBudget)},
+		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
+		&batchv1.Job{}:                           {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimJob)},
+	}
+}
+
+// trimPod keeps a pod's names, labels, status, and node.
+func trimPod(pod *corev1.Pod) {
+	pod.Annotations, pod.Spec = nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
+}
+
+// trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
+func trimJob(job *batchv1.Job) {
+	timeout := job.Spec.Template.Spec.ActiveDeadlineSeconds
+	job.Spec = batchv1.JobSpec{}
+	job.Spec.Template.Spec.ActiveDeadlineSeconds = timeout
+}
+
+// trimBudget drops the status of a PodDisruptionBudget, which no controller reads.
+func trimBudget(budget *policyv1.PodDisruptionBudget) {
+	budget.Status = policyv1.PodDisruptionBudgetStatus{}
+}
+
+// trimDeployment replaces the pod template of a Deployment with its hash, as the template's name. The API server accepts
+// no template without containers, so a template of this form can only be a trimmed one. If the template cannot be
+// hashed, it is kept.
+func trimDeployment(d *appsv1.Deployment) {
+	if hash, err := templateHash(d); err == nil {
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hash}}
+	}
+}
+
+// templateHash returns the hash of the pod template of a Deployment from the cache or from the API server.
+func templateHash(d *appsv1.Deployment) (string, error) {
+	if trimmed(d) {
+		return d.Spec.Template.Name, nil
+	}
+	return apply.Hash(d.Spec.Template)
+}
+
+// trimmed reports whether a Deployment contains the hash of its pod template instead of the template.
+func trimmed(d *appsv1.Deployment) bool { return len(d.Spec.Template.Spec.Containers) == 0 }
