@@ -186,7 +186,8 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if before == nil || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	object := before.DeepCopy()
+	object := new(*before) // The copy shares all fields with the object, until a difference shows that it is written.
+	object.Annotations = maps.Clone(before.Annotations)
 	object.Spec.Replicas = int32(replicas)
 	// The routes follow the rollout state later. Until the traffic of a release is gone, the release
 	// keeps its autoscaler and the pods that the autoscaler added.
@@ -204,6 +205,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if r.resizes.Behind(before) { // The API server would reject the write with the same error.
 		return fmt.Errorf("resize release %q: %w", name, conflict(before, "the cache does not contain its last resize yet"))
 	}
+	object = object.DeepCopy() // Patch decodes the response into it.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, object, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("resize release %q: %w", name, err)

@@ -23,8 +23,9 @@ import (
 
 // observed is one Microservice with the input of its plan.
 type observed struct {
-	ms      *v1alpha1.Microservice
-	policy  *v1alpha1.ImagePolicy
+	ms     *v1alpha1.Microservice
+	policy *v1alpha1.ImagePolicy
+	// objects are the releases, by name. They belong to the cache: copy one before you change it.
 	objects map[string]*v1alpha1.VersionedMicroservice
 	// offered contains the offered releases, by name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
@@ -138,7 +139,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 		// cache, releases would be missing permanently.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
-		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})
+		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name}, client.UnsafeDisableDeepCopy)
 	}
 	if err != nil {
 		return fmt.Errorf("list releases: %w", err)

@@ -55,7 +55,7 @@ func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) erro
 // Services.
 func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) error {
 	var list discoveryv1.EndpointSliceList
-	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
+	if err := r.Client.List(ctx, &list, append(ownObjects(f), client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	f.Endpoints = map[string]traffic.Endpoints{}

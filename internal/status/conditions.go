@@ -79,6 +79,9 @@ func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.
 
 // Remove removes the condition of a type, and reports whether it existed.
 func Remove(conds *[]metav1.Condition, kind string) bool {
+	if meta.FindStatusCondition(*conds, kind) == nil {
+		return false // RemoveStatusCondition would allocate a copy.
+	}
 	return meta.RemoveStatusCondition(conds, kind)
 }
 

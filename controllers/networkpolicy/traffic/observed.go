@@ -201,7 +201,7 @@ func WrittenKinds() []providers.Kind {
 
 // Written reports whether objects of a kind are written.
 func Written(kind string) bool {
-	return slices.ContainsFunc(WrittenKinds(), func(k providers.Kind) bool { return k.Kind == kind })
+	return kind == certmanager.Kind.Kind || slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
 }
 
 // writesKind reports whether a provider writes objects of a kind.

@@ -52,8 +52,11 @@ var (
 // Name returns "gateway".
 func (Provider) Name() string { return "gateway" }
 
+// writtenKinds are the kinds of routes, and ListenerSets. An append to it copies it, because it has no spare capacity.
+var writtenKinds = slices.Clip(append(slices.Clone(routeKinds), listenerSetKind))
+
 // Writes returns the kinds of routes, and ListenerSets.
-func (Provider) Writes() []providers.Kind { return append(slices.Clone(routeKinds), listenerSetKind) }
+func (Provider) Writes() []providers.Kind { return writtenKinds }
 
 // Reads returns Gateways.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{gatewayKind} }
