@@ -45,8 +45,8 @@ type CanaryScale string
 const (
 	// ScaleFull gives a canary all replicas from the start.
 	ScaleFull CanaryScale = "Full"
-	// ScaleMatchWeight gives a canary the share of the active release's replicas that its next
-	// weight requires, but at least one.
+	// ScaleMatchWeight gives a canary as many replicas as its next weight requires, as a share of
+	// the active release's replicas, but at least one replica.
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 

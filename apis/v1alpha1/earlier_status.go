@@ -68,7 +68,8 @@ func (s *MicroserviceStatus) Convert() {
 }
 
 // Sequence returns the sequence number of the last write of the rollout state, or 0 if there was no
-// write. The number never decreases, even if an earlier version wrote last.
+// write. The number never decreases, even if the last write was made by an earlier version of the
+// manager.
 func (s *MicroserviceStatus) Sequence() int64 {
 	switch {
 	case s.Internal == nil:

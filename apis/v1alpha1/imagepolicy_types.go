@@ -168,7 +168,7 @@ type PinnedSource struct {
 
 // TagFilter selects tags by regular expressions (RE2). Signatures, attestations and bills
 // of materials are always excluded.
-// +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract requires spec.tagFilter.pattern, whose groups it uses"
+// +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract requires spec.tagFilter.pattern, because extract uses the groups of the pattern"
 type TagFilter struct {
 	// pattern that a tag must match, for example "^v(?P<version>.+)$".
 	// +optional
@@ -471,7 +471,7 @@ type ImagePolicyStatus struct {
 	// +optional
 	Offered string `json:"offered,omitempty"`
 
-	// releases are the offered versions, sorted from the newest group and version to the oldest.
+	// releases lists the offered versions, sorted from the newest group and version to the oldest.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024

@@ -399,7 +399,7 @@ type ReleaseGroup struct {
 	DeprecatedRun *DeprecatedRun `json:"run,omitempty"`
 }
 
-// PreviewEnd is the wait for the hooks of type PostPreview.
+// PreviewEnd describes a preview that is waiting for its hooks of type PostPreview.
 type PreviewEnd struct {
 	// release that calls the hooks, by the name of its VersionedMicroservice.
 	// +required
@@ -574,8 +574,8 @@ func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended
 	return next, next != nil
 }
 
-// Successor returns the release in a rollout of an exclusive group for which the pods of the active
-// release were stopped. It returns nil if the active release keeps its pods.
+// Successor returns the release that is being rolled out in an exclusive group, if the active
+// release's pods were stopped for it. It returns nil if the active release keeps its pods.
 func (ms *Microservice) Successor(g *ReleaseGroup) *Release {
 	if !ms.Spec.Availability.Exclusive || g.Rollout == nil || g.Rollout.Gate == GateConfirmRollout {
 		return nil

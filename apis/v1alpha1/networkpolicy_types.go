@@ -62,8 +62,8 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
 
-	// listeners of Gateways whose connections and datagrams are routed to releases. They are for
-	// ports with protocol TCP or UDP.
+	// listeners are the Gateway listeners from which connections and datagrams are routed to
+	// releases. They require ports with protocol TCP or UDP.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -758,8 +758,8 @@ type Listener struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: the name of the Gateway's listener"
 	ParentRef ParentReference `json:"parentRef"`
 
-	// groups that the listener can route to: the newest group, or the first named group that has
-	// an active release. Defaults to the newest.
+	// groups defines the group that the listener routes to: the newest group, or the first named
+	// group that has an active release. Defaults to the newest group.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -915,9 +915,9 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
-	// newest is true when domains or listeners that route to the newest group route to this group.
-	// While the first release of a newer group is a canary, that group receives the canary's weight
-	// of their traffic.
+	// newest is true when this group is the target of the domains or listeners that follow the newest
+	// group. While the first release of a newer group is a canary, that group receives the canary's
+	// weight of their traffic.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
 	// canaryDomains is true when domains or listeners with release.status canary apply to the

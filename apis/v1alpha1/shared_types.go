@@ -132,8 +132,8 @@ const (
 	LabelLevel        = "hlnr.io/level"
 	LabelRelease      = "hlnr.io/release"
 	LabelPolicy       = "hlnr.io/policy"
-	// LabelFollow on a CronJob is the name of the Microservice whose active release it follows. Users
-	// set it.
+	// LabelFollow is the name of the Microservice whose active release a CronJob follows. Users set
+	// this label on the CronJob.
 	LabelFollow = "hlnr.io/follow"
 	// LabelPullRequest is the number of the pull request, on previews.
 	LabelPullRequest = "hlnr.io/pull-request"

@@ -85,7 +85,7 @@ type poll struct {
 	incomplete bool
 	// err is the first error.
 	err error
-	// webhook is the problem of the webhook's Secret at the start of the poll, or nil.
+	// webhook is the problem with the webhook's Secret at the start of the poll, or nil.
 	webhook *status.Error
 }
 
@@ -329,10 +329,10 @@ const (
 	continueDelay = time.Second
 )
 
-// finish sets the time at which the next poll is due: after the interval, but up to 10% earlier so that not
-// all polls happen in the same second, and soon if the poll is incomplete. After a failure, the next poll is
-// due at the time that GitHub reports, or earlier than the interval if the failure is transient, or otherwise
-// after the interval.
+// finish sets the time at which the next poll is due. Normally, this is after the interval, but up to 10%
+// earlier, so that not all polls happen in the same second. An incomplete poll continues after continueDelay.
+// After a poll that failed because of a rate limit, the next poll is due when requests are allowed again.
+// After any other failure, it is due after the interval, or earlier if the failure is transient.
 func (l *poll) finish(now time.Time) {
 	l.findMissing()
 	interval := l.query.interval

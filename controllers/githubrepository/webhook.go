@@ -66,9 +66,9 @@ const (
 // therefore concerns each GitHubRepository of the namespace that refers to the same Secret and
 // to the repository of the delivery.
 //
-// A delivery without a valid signature costs a hash, and at most one read of a Secret in five
-// seconds. It does not count against the limits of valid deliveries, and its response does not
-// reveal whether there is a webhook at the path.
+// For a delivery without a valid signature, the handler computes only one hash, and reads a Secret at
+// most once every five seconds. Such a delivery does not count against the limits of valid deliveries,
+// and its response does not reveal whether there is a webhook at the path.
 //
 // Every replica accepts deliveries, because a Service sends them to any replica. The leader polls
 // immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as

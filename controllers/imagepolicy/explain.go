@@ -18,7 +18,7 @@ import (
 type Explanation struct {
 	// Result contains the decision for each tag.
 	version.Result
-	// Images are the offered images by tag; empty without a scan of the registry.
+	// Images contains the offered images by tag. It is empty if the registry was not scanned.
 	Images map[string]v1alpha1.ReleaseImage
 	// Tags is the number of tags. Cut reports whether there are more than spec.limits.tags.
 	Tags int

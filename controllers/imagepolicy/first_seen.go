@@ -67,8 +67,8 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 //
 // Tags in the very first list count as old enough. Otherwise, no version could start within minAge. After a
 // restart, offered versions count as old enough, and versions that are too young according to the status keep
-// their time. The age of all other tags counts from the last change to the list if the list is still the
-// same, and otherwise from now. A restart may therefore delay a version, but never causes an early offer.
+// their time. The age of all other tags starts at the last change to the list if the list is still the
+// same, and otherwise starts now. A restart may therefore delay a version, but never causes an early offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before

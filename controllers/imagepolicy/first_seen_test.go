@@ -69,7 +69,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		p, _ = s.pass("shop")
 		same(t, "latest", p.Status.Latest, "1.1.0")
 	})
-	t.Run("versions pushed while the manager was down count from now", func(t *testing.T) {
+	t.Run("the age of versions pushed while the manager was down starts now", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
 		s.clock.Step(time.Hour)

@@ -195,7 +195,7 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfReleases checks that the age counts from the first of GitHub's lists that contains a release,
+// TestMinAgeOfReleases checks that a release's age starts with the first of GitHub's lists that contains it,
 // and that the releases in the very first list are old enough.
 func TestMinAgeOfReleases(t *testing.T) {
 	s := begin(t)

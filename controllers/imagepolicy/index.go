@@ -96,8 +96,8 @@ func usageChanged() builder.WatchesOption {
 	})
 }
 
-// versionsInUse returns the versions of the releases and pins of a Microservice, and the head
-// commits of previews without releases, which remain until their pull request is closed.
+// versionsInUse returns the versions that a Microservice runs or pins, and the head commits of its
+// previews without releases. Such a preview remains until its pull request is closed.
 func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	var held []version.Held
 	for _, g := range ms.Status.ReleaseGroups {

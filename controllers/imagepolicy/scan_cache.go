@@ -223,7 +223,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 	}()
 }
 
-// finish releases the slots, and reports whether the policy still waits for the scan.
+// finish releases the slots, and reports whether the policy is still waiting for the scan.
 func (ls *scanCache) finish(t *scanTask) bool {
 	t.record.measure()
 	ls.mu.Lock()

@@ -64,7 +64,7 @@ type selection struct {
 	untagged []string
 	// gone are the versions in use whose absence was proved twice.
 	gone []version.Held
-	// excluded are the offered versions that the specification withdraws because of the content
+	// excluded contains the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.
 	excluded []version.Held
 	// keys identifies the keys of spec.verify in the scan; empty if there are none. keysChanged

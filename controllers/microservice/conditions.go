@@ -268,7 +268,7 @@ func failed(w *pass) state {
 	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
 }
 
-// failureOf returns the reason of a failed release, and the cause in the status of its object.
+// failureOf returns the reason why a release failed, and the cause in the status of its object.
 func failureOf(w *pass, r *v1alpha1.Release) string {
 	for i := range w.facts.Objects {
 		if c := &w.facts.Objects[i]; c.Release == r.VersionedMicroservice && c.Message != "" && (c.Failure == "" || string(c.Failure) == r.Reason) {
@@ -293,7 +293,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 // user take precedence over waits for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits maps the waits of a plan to reasons of Progressing.
+// waits maps the reasons why a plan waits to reasons of the condition Progressing.
 var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",

@@ -118,8 +118,8 @@ func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.ActiveJobs > others
 }
 
-// readEndHooks combines the answers of the hooks for the end of a preview. It returns nil if the release does
-// not call these hooks.
+// readEndHooks combines the answers of the hooks that are called at the end of a preview. It returns nil if
+// the release does not call these hooks.
 func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
 	canary := ms.Spec.UpdateStrategy.Canary
 	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.End != nil && g.End.Release == c.Name })
@@ -161,8 +161,8 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 	return nil
 }
 
-// readGate combines the answers of the hooks of the gate at which a rollout waits. The gate is open if
-// all hooks agree. Answers for another wait do not count.
+// readGate combines the answers of the hooks at the gate where a rollout waits. The gate is open if all
+// hooks agree. Answers that belong to another wait at a gate do not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{

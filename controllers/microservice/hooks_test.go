@@ -182,7 +182,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestJobsOfAFailure checks that the Jobs of a failed release's hooks count from the time of the hook calls,
+// TestJobsOfAFailure checks that the Jobs of a failed release's hooks count as soon as the hooks are called,
 // even while a quota rejects the Jobs.
 func TestJobsOfAFailure(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTogether checks that a Microservice passes its steps together with the Microservices that have the same
-// together.name, whose rollout states it reads, and independently of all other Microservices.
+// TestTogether checks that a Microservice reads the rollout states of the Microservices with the same
+// together.name and passes its steps together with them, and independently of all other Microservices.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

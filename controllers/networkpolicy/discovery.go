@@ -197,7 +197,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	return &seenKind{kind.Kind, gvk, how}, nil
 }
 
-// problem returns the problem of the first kind that cannot be read, or nil.
+// problem returns the problem with the first kind that cannot be read, or nil.
 func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -165,8 +165,8 @@ func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error
 	return nil
 }
 
-// unread checks the kinds of the objects that a policy has or needs, and returns the problem of a
-// kind that cannot be read, or nil. A reconcile that does not see the live objects would treat them
+// unread checks the kinds of the objects that a policy has or needs. It returns a problem if a kind
+// cannot be read, or nil. A reconcile that does not see the live objects would treat them
 // as deleted.
 func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	kinds := traffic.ReadKinds(policy)

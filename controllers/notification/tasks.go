@@ -285,7 +285,7 @@ func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.No
 	return t.send(ctx, receiver, c, j.message, j.edit)
 }
 
-// backOff returns the wait after a number of failures. The wait starts at minBackoff, doubles with each
+// backOff returns the delay after a number of failures. The delay starts at minBackoff, doubles with each
 // failure, and is extended by up to a quarter, so that receivers that failed together are not retried
 // together.
 func backOff(failures int) time.Duration {

@@ -25,8 +25,8 @@ type rollout struct {
 	podsDue time.Time
 }
 
-// pointOf returns the wait during which the release is measured, or nil if there is nothing to
-// measure. A release is measured while it is healthy and receives, or can receive, requests.
+// pointOf identifies the current wait, in which the release is measured. It returns nil if there is
+// nothing to measure. A release is measured while it is healthy and receives, or can receive, requests.
 func pointOf(place *hook.Rollout) *analysis.Point {
 	run, row := place.Rollout, place.Row
 	canary := place.Microservice.Spec.UpdateStrategy.Canary

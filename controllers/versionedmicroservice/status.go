@@ -139,7 +139,7 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 }
 
 // setReplicas sets the replica counts. While replicas start, it reports no partial progress, because no
-// decision depends on the progress and each change would cost a write. The exception is the first replica of
+// decision depends on the progress and each change would require a write. The exception is the first replica of
 // a previously active release: a rollback from an unavailable release begins with this replica (protocol rule
 // 27).
 func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicroserviceStatus) {

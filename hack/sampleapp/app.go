@@ -36,7 +36,7 @@ type App struct {
 	visits *visits
 }
 
-// NewApp returns the application. The delays of the configuration count from this call.
+// NewApp returns the application. The delays in the configuration start with this call.
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",

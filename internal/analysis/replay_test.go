@@ -78,7 +78,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRequests checks the number of requests of a release according to the counters of its source.
+// TestRequests checks that Requests reads the number of requests that a release received from the counters of its source.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 10)

@@ -42,7 +42,7 @@ func (t *Template) String() string { return fmt.Sprintf("%s/%s@%d", t.Kind, t.Na
 
 // Error reports why a reference cannot be resolved.
 type Error struct {
-	// Missing is true if the template does not exist or is not offered to the namespace. The error ends when the template is created or
+	// Missing is true if the template does not exist or cannot be used in the namespace. The error ends when the template is created or
 	// changed.
 	Missing bool
 	// Message contains the field and the fix.
@@ -74,7 +74,7 @@ func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Templ
 	case t == nil:
 		return nil, absent(ref, namespace)
 	case t.Namespaces != nil && !slices.Contains(t.Namespaces, namespace):
-		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q is not offered to namespace %s: its operator can add the namespace to spec.namespaces", place, t.Kind, t.Name, namespace)}
+		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q cannot be used in namespace %s: ask an administrator to add the namespace to the template's spec.namespaces", place, t.Kind, t.Name, namespace)}
 	}
 	args, err := arguments(ref, t)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestResolveErrors(t *testing.T) {
 		want    string
 		missing bool
 	}{
-		"not offered":     {func(_ *v1alpha1.AnalysisTemplateReference, t *Template) { t.Namespaces = []string{"bank"} }, `ClusterAnalysisTemplate "http" is not offered to namespace shop: its operator can add`, true},
+		"not offered":     {func(_ *v1alpha1.AnalysisTemplateReference, t *Template) { t.Namespaces = []string{"bank"} }, `ClusterAnalysisTemplate "http" cannot be used in namespace shop: ask an administrator to add`, true},
 		"without a value": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) { r.Args = nil }, `needs a value for "route"`, false},
 		"unknown argument": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
 			r.Args[0].Name = "path"

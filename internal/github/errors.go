@@ -38,7 +38,7 @@ const (
 	Blocked Kind = "Blocked"
 	// Locked means that the conversation of one issue or pull request is locked (403). Other conversations are not affected.
 	Locked Kind = "Locked"
-	// Denied means that GitHub rejects this request for another or an unknown reason (403). Other requests may not be affected.
+	// Denied means that GitHub rejects this request for some other reason, or for an unknown reason (403). Other requests may not be affected.
 	Denied Kind = "Denied"
 	// NotFound means that the object does not exist, or that the credential cannot access it (404, 410).
 	NotFound Kind = "NotFound"

@@ -37,8 +37,8 @@ func jobTTL(j *v1alpha1.HookJob) time.Duration {
 // maxJobName is the maximum length of the name of a Job, because a label of its pods contains the name.
 const maxJobName = 63
 
-// JobName returns the name of the Job for a call. It depends only on the call, so that another
-// or restarted manager finds the Job and does not run it again.
+// JobName returns the name of the Job for a call. The name depends only on the call. Therefore a manager that
+// restarted, or another manager, finds the existing Job and does not run it again.
 func JobName(q Call) string {
 	suffix := "-" + q.Body.ID[:min(10, len(q.Body.ID))]
 	release := q.Body.Release

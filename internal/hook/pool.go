@@ -40,8 +40,8 @@ type Options struct {
 	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait returns the wait before a retry, counted from 1, and the wait before an unanswered check is repeated.
-	// Defaults to 1, 2, 4, 8 and 16 seconds, plus up to a quarter.
+	// Wait returns the delay before a retry, given the number of the retry, starting at 1. The same delay applies
+	// before an unanswered check is repeated. Defaults to 1, 2, 4, 8 and 16 seconds, plus up to a quarter.
 	Wait func(retry int) time.Duration
 }
 

@@ -102,7 +102,7 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
 }
 
-// ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release that gave its traffic back begins
+// ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release whose traffic was removed begins
 // another rollout of the same attempt: gates that it has passed count until they are called again. A release that waits for its
 // retry has passed no gate, unless PostRollout hooks, which may revert what a gate did, have not yet been called for
 // its failure.
@@ -155,7 +155,7 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is
 // always recorded. Other messages for the same result are recorded at most once within the duration quiet,
-// because each record costs a write.
+// because each record requires a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// maxWaits is how many waits of a step are recorded.
+// maxWaits is the maximum number of waits that are recorded for a step.
 const maxWaits = 8
 
 // defaultEvents are the events of a receiver that lists none.

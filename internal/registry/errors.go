@@ -176,7 +176,7 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	}
 }
 
-// plain reports whether plain HTTP was also tried, so that the response to HTTPS is not the cause.
+// plain reports whether plain HTTP was also tried. In this case, missing support for HTTPS is not the cause of the error.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
 func (e *Error) set(kind Kind, detail, remedy string) {

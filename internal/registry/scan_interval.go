@@ -8,7 +8,7 @@ const (
 	paceStep = 12
 	// maxStretch is the maximum number of intervals between two scans.
 	maxStretch = 4
-	// maxWait limits the stretched time between two scans. It does not shorten a longer interval.
+	// maxWait is the maximum time between two scans after Pace has increased it. It does not shorten an interval that is longer.
 	maxWait = 24 * time.Hour
 )
 

@@ -6,8 +6,8 @@ import (
 )
 
 // TestReleaseWaitsForTheCanaryThatHasItsDomains covers newest domains that route to the newest group with a ready release. This group may be
-// older than the group from which a canary takes the domains, because the active release of the canary's older group crashes. A release of
-// the group that gave its traffic back waits for the canary, and does not retry repeatedly.
+// older than the group from which a canary takes the domains, because the active release of the canary's older group crashes. If
+// the traffic of a release in the group was removed, the release waits for the canary, and does not retry repeatedly.
 func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -161,7 +161,7 @@ func (st Step) members() string {
 	return " by members of " + strings.Join(st.ApproversFrom, " or ")
 }
 
-// Awaited describes the approvals that a step still waits for, as in "2 approvals (1 so far: ana)".
+// Awaited describes the approvals that a step is still waiting for, as in "2 approvals (1 so far: ana)".
 func (st Step) Awaited(approvals []Approval) string {
 	if !st.signed() {
 		return "approval"

@@ -61,8 +61,8 @@ func (s *scope) exchanged(run *Rollout) bool {
 	return c.Replicas == 0
 }
 
-// beginWait returns the wait before an exchange of pods begins. A freeze, a pause or the end of a window may have come while the objects
-// of the next release were not accepted.
+// beginWait returns why an exchange of pods must not begin yet, or nil. A freeze or a pause may have begun, or a window may have
+// closed, while the objects of the next release were not accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
 // rejected are the causes for which the Deployment of a release does not exist or belongs to another object.
@@ -71,7 +71,7 @@ var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "Name
 // isRejected reports whether a release has no pods because its Deployment is rejected.
 func isRejected(c Object) bool { return c.Available == 0 && rejected[c.Failure] }
 
-// exchangeWait returns the wait of a release of an exclusive group before the pods of the active release end. The same
+// exchangeWait returns why the pods of an exclusive group's active release must not be stopped yet, or nil. The same
 // waits apply as before the first step of a release that has pods.
 func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	switch {

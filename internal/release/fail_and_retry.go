@@ -150,7 +150,7 @@ func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, messag
 	return "", ""
 }
 
-// A release that gave its traffic back more than once waits 10, 20, 40 … minutes before it gets
+// A release whose traffic was removed more than once waits 10, 20, 40 … minutes before it gets
 // traffic again.
 const (
 	retryFirst = 10 * time.Minute
@@ -179,7 +179,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	s.event(r, true, TrafficGivenBack, message+"; it restarts at the first step when this is resolved")
 }
 
-// retryWait returns the wait of a release that gave its traffic back and may not have any yet.
+// retryWait returns why a release whose traffic was removed must not get traffic again yet, or nil.
 func (s *scope) retryWait(r *Row) *wait {
 	if !s.now.Before(r.RetryTime) {
 		return nil

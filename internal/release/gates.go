@@ -23,7 +23,7 @@ func (s *scope) hasGate(p Point, r *Row) bool {
 	return slices.Contains(s.o.Spec.Gates, p) && s.judged(r)
 }
 
-// answer returns the answer of the hooks at the gate at which the rollout waits.
+// answer returns what the hooks have answered at the gate where the rollout waits.
 func (s *scope) answer(run *Rollout, c Object) GateFact {
 	for _, f := range c.Gates {
 		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
@@ -57,7 +57,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 	return points
 }
 
-// podsWait returns the wait of a release that may not have pods yet.
+// podsWait returns why a release must not have pods yet, or nil.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero()) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
@@ -79,10 +79,10 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns the wait of a release whose ConfirmRollout hooks cannot be called yet, because hook Jobs of other releases
-// in the group, which failed or were superseded, have not ended. A migration, its reverse, and the migration of the next
-// version never run at the same time (rule 49). For a release that was active, only gate Jobs count, because a user may have
-// adopted the release while its migration was running.
+// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of other releases in
+// the group, which failed or were superseded, must end first: a migration, its reverse, and the migration of the next version
+// never run at the same time (rule 49). If another release was active before, only its gate Jobs count, because a user may
+// have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w
@@ -98,8 +98,8 @@ func (s *scope) jobsWait(r *Row) *wait {
 	return nil
 }
 
-// reportWait returns the wait of a release that starts again until its controller has reported the restart. Otherwise, if the release
-// ended again, the report of its earlier end would count, and a gate Job could start after that.
+// reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this
+// wait, if the release ended again, the report of its earlier end would count, and a gate Job could start after that.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -163,7 +163,7 @@ func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 	return run.Gate == PreRollout && s.hasGate(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
-// domainsWait returns the wait of a release that hooks cannot reach.
+// domainsWait reports that a release is waiting because hooks cannot reach it.
 func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% before its %s hooks can be called: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
@@ -216,7 +216,7 @@ func (s *scope) reaches(rep Report) bool {
 		slices.ContainsFunc(s.reportsOf(from.Slug), func(x Report) bool { return x.policy == rep.policy && x.counts(from) })
 }
 
-// gateWait returns the wait for hooks that have not agreed yet.
+// gateWait reports that a release is waiting for hooks that have not agreed yet.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }
@@ -258,7 +258,7 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait returns the wait for other Microservices that have not completed the step yet. The last
+// peersWait reports which other Microservices have not completed the step yet, or returns nil. The last
 // peer to arrive continues. Its rollout state shows this, so that the other peers continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {

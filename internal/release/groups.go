@@ -261,9 +261,9 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 	}
 }
 
-// endWait returns the wait of a group that a user ends. Its domains must move to the newer group.
-// If the newer group no longer has a release, the domains would route to nothing, so the group
-// keeps serving.
+// endWait returns why a group in spec.endedGroups has not ended yet, or nil. The group's domains must
+// first move to the newer group. If the newer group no longer has a release, the group keeps serving,
+// because its domains would otherwise route to nothing.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
 		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both groups, list both", s.g.Name, to.Name, to.standing())

@@ -1031,7 +1031,7 @@ var histories = []scene{
 		h.drop("1.0.0")
 		h.remove(h.object("1.0.0"))
 		h.run(time.Hour)
-		h.want("it still waits", map[string]string{"1.1.0": "pending 0"})
+		h.want("it is still waiting", map[string]string{"1.1.0": "pending 0"})
 		h.hooks[ConfirmRollout] = ""
 		h.run(time.Minute)
 		h.want("it becomes active", map[string]string{"1.1.0": "active 100"})
@@ -1090,7 +1090,7 @@ var histories = []scene{
 		h.state("waits", "AwaitingGate", true)
 		h.decideOn("1.1.0", Continue, "1")
 		h.run(time.Hour)
-		h.want("still waits", map[string]string{"1.1.0": "canary 10"})
+		h.want("still waiting", map[string]string{"1.1.0": "canary 10"})
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(time.Hour)

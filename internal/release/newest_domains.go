@@ -109,9 +109,9 @@ func (s *scope) arrives() bool {
 	})
 }
 
-// crossedWait returns the wait of a release that gave its traffic back and shares domains with a
-// canary of another group. If the routes cannot serve both, the release waits until the other rollout ends
-// (rule 32).
+// crossedWait returns why a release whose traffic was removed must wait for a canary of another group,
+// or nil. If the release shares domains with the canary, and the routes cannot serve both, the release
+// waits until the other rollout ends (rule 32).
 func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {
 		return nil
@@ -148,7 +148,8 @@ func (s *scope) hasNewest() bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Newest })
 }
 
-// queueWait returns the wait of a group that starts while the newest domains move to another group.
+// queueWait reports that a group that is starting must wait while the newest domains move to another
+// group, or returns nil.
 func (s *scope) queueWait(r *Row) *wait {
 	for i := range s.groups {
 		g := &s.groups[i]

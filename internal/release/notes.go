@@ -199,7 +199,7 @@ type wait struct {
 	Until time.Time
 }
 
-// newWait returns the wait of a release, or of the group if r is nil.
+// newWait describes why a release waits, or why the whole group waits if r is nil.
 func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *wait {
 	w := &wait{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
 	if r != nil {

@@ -240,7 +240,7 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
 }
 
-// turnWaits returns the wait that prevents a group from starting a release now. The number of
+// turnWaits returns why a group must not start a release now, or nil. The number of
 // previews that start at the same time is limited. A preview that waits for ConfirmRollout has no pods yet and
 // does not count.
 func (s *scope) turnWaits(version string) *wait {
@@ -312,7 +312,8 @@ func endPreview(s *scope) {
 	s.g.End = End{Release: last.Release, Time: s.now}
 }
 
-// endHooksWait reports whether a release is kept for the end hooks of its preview, and returns the wait for their answer.
+// endHooksWait reports whether a release is kept for the end hooks of its preview. w describes what the release is waiting for; it is nil if
+// there is nothing to report.
 func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	c, there := s.object(r.Release)
 	switch end := s.g.End; {

@@ -522,7 +522,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.empty("removed without a delay")
 	}},
-	{"rule 26: the age of a push without a time counts from its first observation", func(h tale) {
+	{"rule 26: the age of a push without a time starts at its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")
@@ -534,7 +534,7 @@ var previews = []scene{
 		h.run(time.Second)
 		h.phase("after the maximum age", "pr-7", "Expired MaxAge")
 	}},
-	{"rule 26: the age of a push with a time in the future counts from its first observation", func(h tale) {
+	{"rule 26: the age of a push with a time in the future starts at its first observation", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: time.Hour})
 		h.push("pr-7-b")

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// restoring returns the wait for the recovery of a lost rollout state, or nil. The Services of a policy select
+// restoring returns why a lost rollout state cannot be recovered yet, or nil. The Services of a policy select
 // the release that served, and the status of an object shows whether the release was active. Both are reported again
 // shortly after a restore without statuses.
 func (b *planner) restoring() *wait {

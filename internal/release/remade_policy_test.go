@@ -83,7 +83,7 @@ var unreported = []scene{
 		h.run(time.Hour)
 		h.want("the policy has a status again", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"the wait of a newer version is reported after a blocked rollout: spec.paused", func(h tale) {
+	{"a newer version is reported as waiting after a blocked rollout: spec.paused", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")
@@ -93,7 +93,7 @@ var unreported = []scene{
 		h.run(time.Minute)
 		h.state("1.2.0 waits", Paused, true)
 	}},
-	{"the wait of a newer version is reported after a blocked rollout: a freeze", func(h tale) {
+	{"a newer version is reported as waiting after a blocked rollout: a freeze", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")

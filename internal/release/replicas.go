@@ -155,7 +155,7 @@ func (s *scope) sizeStray(p *Result, c Object) {
 	}
 }
 
-// strayDraining returns the wait for the drain of a release object without a row. A route may have referred to the
+// strayDraining returns why a release object without a row is not drained yet, or nil. A route may have referred to the
 // release until the last change to the policy.
 func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
@@ -247,7 +247,7 @@ func (s *scope) unused(r Row, c Object) bool {
 }
 
 // pressed reports whether retained releases are scaled down because a rollout waits for capacity in the cluster. This
-// happens after half the deadline (rule 35). pressed also returns the wait for that time.
+// happens after half the deadline (rule 35). pressed also returns a wait until that time.
 func (s *scope) pressed() (bool, *wait) {
 	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {

@@ -36,8 +36,8 @@ func (s *scope) retained() []string {
 	return kept
 }
 
-// replacedLeaving returns the wait until the release that the active release replaced has left the routes. Until then,
-// no older release may be deleted.
+// replacedLeaving returns why the release that the active release replaced is not drained yet, or nil if it is drained.
+// Until then, no older release may be deleted.
 func (s *scope) replacedLeaving() *wait {
 	var last *Row
 	for i := range s.g.Releases {
@@ -147,7 +147,7 @@ func (s *scope) forget() bool {
 }
 
 // forgettable reports whether a row is a failure that can be dropped. If a route may still refer to the release, forgettable
-// returns the wait for its drain.
+// returns why the release is not drained yet.
 func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
@@ -193,8 +193,8 @@ func (s *scope) startsJobs(r *Row, c Object) bool {
 	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
 }
 
-// endWaitsForJobs returns the wait of a group that is ending for the hook Jobs of a release, or
-// nil.
+// endWaitsForJobs reports that a group that is ending waits for the hook Jobs of a release. It returns
+// nil for a live group.
 func (s *scope) endWaitsForJobs(r *Row) *wait {
 	if s.g.Phase == Live {
 		return nil

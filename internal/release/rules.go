@@ -284,7 +284,7 @@ func countHealthyTime(s *scope) {
 	s.block(run, r, obstacle, c)
 	switch {
 	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
-		// The wait has lasted long enough to count from its start.
+		// The wait has lasted long enough, and is recorded from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false
 	case run.WaitsFor != "":

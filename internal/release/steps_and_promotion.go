@@ -250,8 +250,8 @@ func promoteRetained(s *scope) {
 	}
 }
 
-// promoteAdopted makes a release whose steps a user skipped active, once it is available at full
-// size.
+// promoteAdopted promotes a release after a user skipped its steps, as soon as the release is available
+// at full size.
 func promoteAdopted(s *scope) {
 	run, r, c := s.rollout()
 	from, active := s.rival()

@@ -294,7 +294,7 @@ var streams = []scene{
 		h.run(5 * time.Minute)
 		h.crash(0)
 		h.run(4 * time.Minute)
-		h.newestDomains("still waits", "1.0.0=90 2.0.0=10")
+		h.newestDomains("still waiting", "1.0.0=90 2.0.0=10")
 		h.run(90 * time.Second)
 		h.newestDomains("after the pause", "2.0.0=100")
 	}},

@@ -142,7 +142,7 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed reports whether a release is in error. A release with a retry time gave its traffic back because
+// failed reports whether a release is in error. A release with a retry time lost its traffic because
 // of a cause outside of it, and has not failed (rule 29). An older rollout state may still list such a
 // release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }

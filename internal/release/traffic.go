@@ -168,9 +168,9 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained returns the wait for the drain of a release, or nil if the release is drained. A release is drained
+// undrained returns why a release is not drained yet, or nil if it is drained. A release is drained
 // when no route refers to it, policies confirm this, and the drain delay after the confirmation is over (rules 11
-// and 12). The wait has no limit.
+// and 12). This wait has no time limit.
 func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)
@@ -178,8 +178,8 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving returns the wait of a release to which no route refers. Every policy that ever confirmed the group must
-// confirm the revision that removes the release, and the drain delay after that must be over.
+// leaving returns why a release to which no route refers is not drained yet, or nil. Every policy that ever
+// confirmed the group must confirm the revision that removes the release, and the drain delay after that must be over.
 func (s *scope) leaving(r Row) *wait {
 	if s.unreported() { // A release with this name may have been in the routes of that policy.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
@@ -211,7 +211,7 @@ func (b *planner) unreported() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return p.Unreported })
 }
 
-// zeroWait returns the wait for the confirmation that a release is in no route. The wait is shown to users
+// zeroWait reports that it is not yet confirmed that no route refers to a release. This is shown to users
 // only after the deadline.
 func (s *scope) zeroWait(r Row) *wait {
 	if r.Zero == nil {

@@ -13,7 +13,7 @@ func (s *scope) judged(r *Row) bool {
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
-// startWaits returns the wait of the target before it starts. The target may have no row yet.
+// startWaits returns why the target cannot start yet, or nil. r is nil if the target has no row yet.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
 		return s.haltWait(r, "%s is waiting", s.versionOf(target))
@@ -34,8 +34,8 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 // stopped reports whether spec.paused or a freeze keeps new releases from starting.
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
-// haltWait returns the wait of a release for which spec.paused or a freeze prevents the next action. The
-// release may have no row yet. format describes the state of the release during the wait.
+// haltWait reports that spec.paused or a freeze prevents the next action of a release. r is nil if the
+// release has no row yet. format describes the state of the release during the wait.
 func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	does := fmt.Sprintf(format, args...)
 	f := s.o.Spec.Freeze
@@ -47,7 +47,7 @@ func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	return w
 }
 
-// frozen returns the wait of a release that a freeze prevents from becoming active, or nil. While the
+// frozen reports that a freeze prevents a release from becoming active, or returns nil. While the
 // release is healthy, its clock is stopped.
 func (s *scope) frozen() *wait {
 	run, r, c := s.rollout()
@@ -67,7 +67,7 @@ func (s *scope) halted(r *Row) bool {
 	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }
 
-// stepWaits returns the waits of a healthy canary that must end before the pods and hooks of its next step are
+// stepWaits returns what a healthy canary must wait for before the pods and hooks of its next step are
 // needed.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() && !s.exchanged(run) {
@@ -89,8 +89,8 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 	return nil
 }
 
-// firstStepWait returns the wait of a release before its first traffic, in addition to the waits
-// of every step.
+// firstStepWait returns why a release must not get its first traffic yet, or nil. The waits of every
+// step apply in addition.
 func (s *scope) firstStepWait(r *Row) *wait {
 	if w := s.retryWait(r); w != nil {
 		return w
@@ -104,7 +104,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 	return nil
 }
 
-// passageWaits returns the waits that the current step defines: an approval, a pause, or the
+// passageWaits returns what the current step is waiting for: an approval or the end of a pause, and the
 // result of the measurements.
 func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	steps := s.steps()
@@ -129,7 +129,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	return ws
 }
 
-// verdictWait returns the wait for the measurements of the current step, or nil if they passed.
+// verdictWait describes the measurements that the current step is waiting for. It returns nil if they passed.
 func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
@@ -150,8 +150,8 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
 }
 
-// windowWait returns the wait for a time window. A step begins in its window, and the release
-// becomes active in the window of the last step.
+// windowWait reports that a release must wait for a time window, or returns nil. A step begins in its
+// window, and the release becomes active in the window of the last step.
 func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	steps := s.steps()
 	if len(steps) == 0 {
@@ -199,7 +199,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
-	// Creating an object, confirming routes and answering hooks take a while. A release that gave its traffic back
+	// Creating an object, confirming routes and answering hooks take a while. A release whose traffic was removed
 	// because its routes were not programmed does not get this time again.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
@@ -221,7 +221,8 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// stepClock returns the time from which a step has been unhealthy, not counting its waits.
+// stepClock returns the time at which a step began, moved forward by the time that the step has waited. The
+// deadline of the step is measured from the result.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
 // block records the cause outside of a release that blocks its rollout. An empty cause unblocks the rollout.

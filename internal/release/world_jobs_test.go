@@ -54,8 +54,8 @@ func (w *world) startJob(o *object, kind string) {
 	o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv = kind, true, kind == "migrate", w.now.Add(jobTime), w.id()
 }
 
-// answerAt returns the answer of the hooks at the gate of a rollout. A running Job has not answered. A new Job starts when no other
-// Job of the release must end first.
+// answerAt returns what the hooks answer at the gate of a rollout. Hooks do not answer while their Job is running. A new Job starts only
+// after the release's other Jobs have ended.
 func (w *world) answerAt(o *object, run *Rollout) string {
 	answer := w.hooks[run.Gate]
 	if !w.jobs || run.Gate != ConfirmRollout || run.GateTime.IsZero() {

@@ -262,8 +262,8 @@ func (s starts) later(g view.GroupState, i, other int) bool {
 	return again(y) && !created(x).Before(created(y))
 }
 
-// leadTime returns the time from the publication of the version until its release became active. If the time of publication is unknown, it
-// counts from the creation of the release. ok is false if the release became active again, or if its start is unknown.
+// leadTime returns the time from the publication of the version until its release became active. If the time of publication is unknown, the
+// lead time starts at the creation of the release. ok is false if the release became active again, or if its start is unknown.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false

@@ -66,9 +66,9 @@ var (
 	errBusy  = errors.New("a reconcile may be running: the Lease is not released, but expires later")
 )
 
-// renew writes a Lease. The keep time counts from the beginning of the request, because other replicas count from the time at which they see
-// the write. renew never overwrites the Lease of another replica: an elector that failed to renew releases the Lease that it reads next, even
-// if another replica holds it, before it reports that it lost the Lease.
+// renew writes a Lease. The keep time starts at the beginning of the request, because other replicas measure the age of the Lease from the
+// time at which they see the write. renew never overwrites the Lease of another replica: an elector that failed to renew releases the Lease that
+// it reads next, even if another replica holds it, before it reports that it lost the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:

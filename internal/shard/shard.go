@@ -53,8 +53,8 @@ func Of(namespace string, count int) int {
 
 // Options configure Shards.
 type Options struct {
-	// Count is the number of shards, from 1 to Max. It must be the same for all replicas, and may change only while no replica runs, because
-	// the shard of a namespace depends on the count.
+	// Count is the number of shards, from 1 to Max. All replicas must use the same number. Change it only while no replica is
+	// running, because the shard of a namespace depends on it.
 	Count int
 	// Namespace is the namespace of the Leases.
 	Namespace string

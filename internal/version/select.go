@@ -75,7 +75,7 @@ type Count struct {
 
 // Result is the result of a selection. It does not depend on the order of the tags.
 type Result struct {
-	// Offered are the offered versions, the newest group first, and within a group the newest version first.
+	// Offered contains the offered versions, sorted from the newest group to the oldest and, within a group, from the newest version to the oldest.
 	Offered []Release
 	// Rejected are all rejected tags. Tags with a version come first, the newest version first. All other
 	// tags follow, sorted by name. The caller truncates the list.

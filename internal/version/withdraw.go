@@ -23,7 +23,7 @@ const (
 type Withdrawal struct {
 	// Group is the slug of the group.
 	Group string
-	// Version is the held version in normal form. It is empty for the whole group.
+	// Version is the held version in normal form. It is empty if the whole group is withdrawn.
 	Version string
 	Reason  Reason
 }

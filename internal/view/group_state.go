@@ -61,7 +61,7 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// downState returns the state of a group whose active release has no ready pod. The state includes the wait of a rollout in progress.
+// downState returns the state of a group whose active release has no ready pod. The state also describes a rollout in progress.
 func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
 	x := s.activeState(g, active)
 	x.Version = active.SemVer.Version

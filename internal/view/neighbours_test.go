@@ -216,8 +216,8 @@ func TestScanOfGitHub(t *testing.T) {
 	}
 }
 
-// TestReleaseOfAPreviewThatEnds checks that the last release of a preview, whose pods are gone, shows that it waits for the hooks of type
-// PostPreview in places that do not show the state of the group: hlnr why for its commit, hlnr tree, and the pages of the board.
+// TestReleaseOfAPreviewThatEnds checks the last release of a preview, after its pods are gone. Places that do not show the state of the
+// group must show that the release waits for the hooks of type PostPreview: hlnr why for its commit, hlnr tree, and the pages of the board.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "previews")

@@ -55,7 +55,7 @@ func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	return text
 }
 
-// activeJobs describes the wait of a draining release for Jobs of its hooks. It returns "" if there are none.
+// activeJobs describes a draining release that waits for Jobs of its hooks. It returns "" if there are no such Jobs.
 func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	o := s.release(row.VersionedMicroservice)
 	switch {

@@ -289,7 +289,7 @@ func (r *rollout) activeDenied() bool {
 	return Denied(r.images[key(r.ms.Namespace, r.ms.Spec.ImagePolicyRef.Name)], r.group, r.group.Active)
 }
 
-// retries returns the state of a rollout that gave its traffic back and must wait before it gets traffic again.
+// retries returns the state of a rollout whose canary lost its traffic and must wait before it gets traffic again.
 func (r *rollout) retries() *State {
 	at := micro(r.row.RetryTime)
 	if r.step > 0 || !at.After(r.now) {
@@ -320,7 +320,8 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	return out
 }
 
-// userWait returns the wait of the current step for a user, for time, or for measurements.
+// userWait returns the state of a rollout whose current step is waiting for a user, for time, or for
+// measurements. It returns nil if the step waits for none of these.
 func (r *rollout) userWait() *State {
 	st := r.present()
 	if st == nil || r.continued == r.step {

@@ -19,7 +19,7 @@ type Versions struct {
 	Name            string      `json:"name"`
 	// Discovery is the discovery result. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Offered are the offered versions. The newest group and the newest version come first.
+	// Offered contains the versions that the ImagePolicy offers, sorted from the newest group and version to the oldest.
 	Offered []Offered `json:"offered"`
 	// Rejected contains the numbers of rejected tags by verdict. Discovery contains the newest rejected tags.
 	Rejected []VerdictCount `json:"rejected,omitempty"`

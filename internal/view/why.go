@@ -535,7 +535,7 @@ func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	}
 }
 
-// blocked adds the problem of the service that a user must fix in the specification, and returns it. It returns nil if there is none.
+// blocked adds the service's problem that a user must fix in the specification, and returns it. It returns nil if there is no such problem.
 func (s *service) blocked(a *Answer) *State {
 	own := s.problem()
 	if own == nil {

@@ -59,7 +59,7 @@ func result(s view.State) string {
 	return s.Sentence
 }
 
-// problemsOf returns the problems of a service. Of several problems with the same object and reason, it returns only the most detailed message.
+// problemsOf returns a service's problems. If several problems have the same object and reason, it returns one of them, with the most detailed message.
 func problemsOf(x view.Service) (out []view.Problem) {
 	for _, p := range x.Problems {
 		i := slices.IndexFunc(out, func(other view.Problem) bool { return other.Object == p.Object && other.Reason == p.Reason })

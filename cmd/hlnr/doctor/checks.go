@@ -319,10 +319,10 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 			return
 		case all:
 			d.add(Problem, "Manager", fmt.Sprintf("run kubectl create namespace %s if the namespace does not exist; then run helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
-				"the manager should watch namespace %s, and has no permissions there: it does not reconcile the objects there", namespace)
+				"the manager is configured to watch namespace %s, but has no permissions in it, and does not reconcile its objects", namespace)
 		case len(missing) > 0:
 			d.add(Problem, "Manager", "run helm upgrade with the same values and the chart version of the manager; this restores the Role heighliner-manager",
-				"the manager should watch namespace %s, and cannot list and watch %s there: since its last start, it has not reconciled the objects there", namespace, strings.Join(missing, ", "))
+				"the manager is configured to watch namespace %s, but cannot list and watch %s in it: since its last start, the manager has not reconciled the objects in the namespace", namespace, strings.Join(missing, ", "))
 		}
 	}
 }

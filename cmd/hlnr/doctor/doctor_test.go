@@ -134,7 +134,7 @@ func TestDoctor(t *testing.T) {
 	for _, want := range []string{
 		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager queries http://(removed)@prometheus.example:9090",
 		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
-		"Warning Freeze: " + namespace + "/fair: applies until ", " to 0 Microservices, which start no new release: trade fair",
+		"Warning Freeze: " + namespace + "/fair: applies until ", "; no new release starts in 0 Microservices: trade fair",
 		"Problem Credentials: Secret " + namespace + "/missing, referenced by ImagePolicy shop, does not exist", "OK Credentials: 1 Secret that objects refer to is present",
 	} {
 		if !has(all, want) {
@@ -153,7 +153,7 @@ func TestDoctor(t *testing.T) {
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
-	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager should watch namespace "+namespace+", and has no permissions there") {
+	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is configured to watch namespace "+namespace+", but has no permissions in it") {
 		t.Errorf("findings for a namespace in which the manager lacks permissions:\n%s", strings.Join(all, "\n"))
 	}
 	code, all = findings(t, namespace, "--as", "bob")

@@ -144,7 +144,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns the time from which a release has lacked ready pods, according to its condition or, without one, to the condition of its
+// unavailableSince returns the time since which a release has lacked ready pods, according to its condition or, without one, to the condition of its
 // Microservice.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {
@@ -291,7 +291,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	if !state.Until.IsZero() {
 		end = "until " + state.Until.UTC().Format(time.RFC3339)
 	}
-	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
+	return finding(Warning, "", "applies %s; no new release starts in %s: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
 }
 
 // changed returns the time of the last known write of the specification.

@@ -65,7 +65,7 @@ func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	return text
 }
 
-// judgeGateway returns the problems of a Gateway for its policies.
+// judgeGateway returns findings about problems that a Gateway causes for its policies.
 func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (found []Finding) {
 	name := g.Namespace + "/" + g.Name
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {

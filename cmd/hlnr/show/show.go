@@ -32,7 +32,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// NewCommands returns the commands of this package. acts are further commands that keys of a live tree can run.
+// NewCommands returns the commands of this package. acts are other commands that users can run with keys in a live tree.
 func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 	commands := []cli.NewCommand{newStatus, newWhy, newHistory, newPreviews, newEvents, newLogs}
 	tree := func(f *cli.Factory) *cobra.Command { return newTree(f, slices.Concat(commands, acts)) }

@@ -259,7 +259,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	return q.stopped(s)
 }
 
-// stopped returns the answer about a pause or a freeze during which the Microservice starts no new release. The answer is nil if new releases
+// stopped returns the answer if the Microservice does not start new releases because of a pause or a freeze. The answer is nil if new releases
 // start, or if the command waits through approvals.
 func (q question) stopped(s snapshot) *answer {
 	switch {

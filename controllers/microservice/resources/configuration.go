@@ -33,7 +33,7 @@ const AnnotationSource = "hlnr.io/source"
 // was deleted and created again. It is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
-// Source is a ConfigMap or Secret to whose content a pod template refers.
+// Source is a ConfigMap or Secret whose content a pod template uses.
 type Source struct {
 	// Kind is ConfigMap or Secret.
 	Kind string

@@ -161,9 +161,9 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// Identity returns a release's identity. It is computed from the group, the version, the images by digest
-// with their containers, the configuration, and whether the release belongs to a fork, in which case it runs
-// with fewer permissions. The group of a pull request contains the pull request's number.
+// Identity returns a release's identity. It is computed from the group, the version, the configuration, each
+// image's repository, digest and container name, and whether the release belongs to a fork. A release from a
+// fork runs with fewer permissions. The group of a pull request contains the pull request's number.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {

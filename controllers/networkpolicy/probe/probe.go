@@ -333,7 +333,7 @@ func failure(err error) string {
 	return "its response is not HTTP, or its header is too large"
 }
 
-// judge returns the result of a response, and the problem of an incorrect response.
+// judge returns the result of a response, and describes what is wrong with an incorrect response.
 func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	to, err := url.Parse(response.Header.Get("Location"))
 	switch _, domain, _ := strings.Cut(probe.Answer, "."); {

@@ -57,7 +57,7 @@ type Switcher interface {
 // Limited is a View that cannot express all Routes.
 type Limited interface {
 	// Splits reports whether weights have an effect. If not, all traffic of a group moves in one
-	// step, and routes route only to the active release of the group.
+	// step, and routes target only the active release of the group.
 	Splits() bool
 	// Apart reports whether each host and path has its own route, which is updated in place, so that
 	// two routes never have the same host and path.
@@ -73,9 +73,9 @@ type Configurable interface {
 
 // Dependent is a View whose routes depend on objects of other owners.
 type Dependent interface {
-	// Referent returns the problem of an object to which the policy refers, or nil.
+	// Referent returns the problem with an object to which the policy refers, or nil.
 	Referent() *Problem
-	// Health returns the problem of an object that serves no traffic even though it has accepted
+	// Health returns the problem with an object that serves no traffic even though it has accepted
 	// all routes, or nil.
 	Health() *Problem
 }
@@ -164,7 +164,7 @@ func Apart(v View) bool {
 	return ok && l.Apart()
 }
 
-// Unapplied returns the problem of a setting that has no effect on these routes, or nil. Views that
+// Unapplied returns a problem if a setting has no effect on these routes, or nil. Views that
 // are not Configurable apply all settings.
 func Unapplied(v View, routes []Route) *Problem {
 	if c, ok := v.(Configurable); ok {
@@ -173,7 +173,7 @@ func Unapplied(v View, routes []Route) *Problem {
 	return nil
 }
 
-// Referent returns the problem of an object to which the policy refers, or nil. Only Dependent
+// Referent returns the problem with an object to which the policy refers, or nil. Only Dependent
 // views have such objects.
 func Referent(v View) *Problem {
 	if d, ok := v.(Dependent); ok {
@@ -182,7 +182,7 @@ func Referent(v View) *Problem {
 	return nil
 }
 
-// Health returns the problem of an object that serves no traffic, or nil. Only Dependent views have
+// Health returns the problem with an object that serves no traffic, or nil. Only Dependent views have
 // such objects.
 func Health(v View) *Problem {
 	if d, ok := v.(Dependent); ok {

@@ -51,7 +51,7 @@ type Builder interface {
 	// Missing returns a problem if the API server lacks the kind for a protocol, or if the provider
 	// does not support the protocol; otherwise, it returns nil.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported returns the problem of a route that this provider cannot express, or nil. Such a
+	// Unsupported returns a problem if this provider cannot express the route, or nil. Such a
 	// route is not written, because it would route requests to the wrong release. The message
 	// begins with the path of the field, relative to the domain or listener.
 	Unsupported(Route) *Problem
@@ -67,7 +67,7 @@ type Observer interface {
 	// Verdict reports whether the objects that Build returned for a route are written as decided, and
 	// whether the route is programmed.
 	Verdict(route Route, built []resources.Object) Verdict
-	// Serves returns the URL of a host, and the problem of a host that is accepted but not served.
+	// Serves returns the URL of a host, and a problem if the host is accepted but not served.
 	Serves(route Route, host string) (url string, problem *Problem)
 }
 
@@ -304,7 +304,7 @@ func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	return resources.StampOf(l.Objects[0])
 }
 
-// Group returns the slug of the group to whose releases the route routes.
+// Group returns the slug of the group whose releases are the targets of the route.
 func (l *Live) Group() string {
 	if l.User {
 		stamp, _ := l.Stamp()

@@ -195,7 +195,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return nil
 }
 
-// samePast returns the problem of the previous condition Programmed, or nil if it was True. Without
+// samePast returns the problem that the previous condition Programmed reported, or nil if it was True. Without
 // a Microservice, nothing is written, so the condition stays.
 func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)

@@ -95,9 +95,9 @@ type Decision struct {
 // RouteDecision is the decision about one route.
 type RouteDecision struct {
 	providers.Route
-	// slug is the slug of the group to whose releases the route routes.
+	// slug is the slug of the group whose releases are the targets of the route.
 	slug string
-	// answers reports whether the route routes as the rollout state requires.
+	// answers reports whether the route distributes requests as the rollout state requires.
 	answers bool
 	// Objects are the objects of the route as they are applied, in the order of writing.
 	Objects []resources.Object

@@ -225,7 +225,7 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 }
 
 // ReadKinds returns the kinds of the objects that a policy has or needs. Objects of all these kinds
-// must be read; otherwise, the releases to which the routes route are unknown.
+// must be read; otherwise, it is unknown which releases the routes target.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
 	from := []string{p.Status.Provider}

@@ -171,8 +171,8 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 }
 
 // unwantedVerdict reports whether routes without a row, which stay until other routes have replaced
-// them, no longer route to these releases. If the gateway has not accepted a route's last change,
-// the route may still route to its previous releases.
+// them, no longer target these releases. If the gateway has not accepted a route's last change,
+// the gateway may still send requests to the route's previous releases.
 func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]

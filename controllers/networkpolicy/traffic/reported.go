@@ -37,8 +37,8 @@ func (r *reporter) routeOf(want *Row) *RouteDecision {
 	return nil
 }
 
-// refused returns the problem of an object on which a host depends and that could not be written,
-// or nil.
+// refused returns a problem if the host depends on an object that could not be written, and nil
+// otherwise.
 func (r *reporter) refused(host string) *providers.Problem {
 	for _, s := range r.out.Shared {
 		if err := r.writes.Refused[SharedKey(s)]; err != nil && slices.Contains(s.Hosts, host) {
@@ -129,7 +129,7 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	})
 }
 
-// tests returns, by route name, whether the route routes only to the group's release that
+// tests returns, by route name, whether the only target of the route is the group's release that
 // PreRollout hooks test.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)

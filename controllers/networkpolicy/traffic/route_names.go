@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// currentGroup returns the slug of the group to which a live route routes the host of a shared
-// domain. If the host itself depends on the group, the first group whose host has a live route
+// currentGroup returns the slug of the group to which a live route sends requests for the host of a
+// shared domain. If the host itself depends on the group, the first group whose host has a live route
 // decides.
 func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path

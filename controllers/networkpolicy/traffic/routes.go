@@ -183,7 +183,7 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	return out
 }
 
-// carriesSame reports whether a live route routes to the same releases with the same weights. A
+// carriesSame reports whether a live route targets the same releases with the same weights. A
 // route that splits traffic between two groups must not keep the stamp of another state of either
 // group.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {

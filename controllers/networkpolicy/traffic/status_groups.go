@@ -15,8 +15,8 @@ import (
 
 // groupReports returns the reports of all groups of the rollout state, and of other groups to which
 // live objects still belong. While no group is known, because the rollout state was lost, all
-// previous reports stay: a gateway may still route to releases to which a route referred before the
-// route moved to another group.
+// previous reports stay: a gateway may still send requests to releases that a route targeted
+// before it moved to another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {

@@ -88,7 +88,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// unsupported returns the problem of a row that the provider does not support, or nil.
+// unsupported returns a problem if the provider does not support the row, or nil.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.tlsByHost()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {

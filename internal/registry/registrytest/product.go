@@ -72,7 +72,7 @@ func named(variable string) func(testing.TB) string {
 		t.Helper()
 		program := os.Getenv(variable)
 		if program == "" {
-			t.Skipf("%s is not set: make test-registries builds the program", variable)
+			t.Skipf("%s is not set: run make test-registries, which builds the program and sets the variable", variable)
 		}
 		return program
 	}

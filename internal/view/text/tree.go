@@ -317,7 +317,7 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 // shownByStates are reasons of problems that are already in the sentences of releases.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
-// problems writes the problems of a service that are not in a sentence of a group.
+// problems writes a service's problems, except those that the states above already show.
 func (p *page) problems(s view.Service) {
 	first := true
 	for _, x := range s.Problems {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// brokenListener returns the problem of a Gateway listener that should serve a host of the route,
+// brokenListener returns the problem with a Gateway listener that should serve a host of the route,
 // or nil.
 func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	for _, host := range r.Hostnames {
@@ -134,7 +134,7 @@ func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	return !shut
 }
 
-// Health returns the problem of a Gateway that reports that it is not programmed.
+// Health returns a problem if a Gateway reports that it is not programmed, or nil.
 func (v *view) Health() *providers.Problem {
 	for _, p := range allParents(v.Policy) {
 		g := v.gateway(p.ParentReference)

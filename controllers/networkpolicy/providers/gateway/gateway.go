@@ -116,8 +116,8 @@ func (Provider) NewView(s providers.Input) providers.View {
 // depends on the protocol.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Referent returns the problem of the first Gateway that does not exist, or of the Gateway kind if
-// the API server does not serve it.
+// Referent returns a problem that names the first Gateway that does not exist, or the Gateway kind if
+// the API server does not serve it. It returns nil if there is no such problem.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[gatewayKind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)

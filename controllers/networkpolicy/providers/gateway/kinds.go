@@ -174,7 +174,7 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 	return "/"
 }
 
-// sameRules reports whether two routes route the same requests to the same backends. It compares
+// sameRules reports whether two routes send the same requests to the same backends. It compares
 // only the fields that this package writes. Otherwise, a field that a server adds after each write,
 // such as a default for timeouts, would prevent the route from ever being accepted.
 func sameRules(old, want resources.Object) bool {

@@ -73,10 +73,11 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 	return out
 }
 
-// take returns a route in which the held rules, by index with their recorded names, route to the
-// backends, and records their previous backendRefs. The other rules that the policy managed before
-// are restored, but the records of wanted rules that do not exist are retained. A rule that another
-// policy manages is taken over from that policy, together with its record.
+// take returns a route in which the held rules route to the backends, and records the previous backendRefs
+// of these rules. held contains the recorded name of each rule by the index of the rule. The other
+// rules that the policy managed before are restored, but the records of wanted rules that do not exist
+// are retained. A rule that another policy manages is taken over from that policy, together with its
+// record.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())

@@ -109,7 +109,7 @@ type userView struct {
 	name string
 	// held contains the names of the rules that the policy manages or should manage, by rule index.
 	held map[int]string
-	// problem is the problem of the route or of one of its rules, or nil.
+	// problem is the problem with the route or with one of its rules, or nil.
 	problem *providers.Problem
 }
 
@@ -464,7 +464,7 @@ func (v *userView) path(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// Referent returns the problem of the route or of one of its rules, or nil.
+// Referent returns the problem with the route or with one of its rules, or nil.
 func (v *userView) Referent() *providers.Problem {
 	if missing := v.Missing(""); missing != nil {
 		return missing

@@ -244,7 +244,7 @@ var (
 	plainValue = regexp.MustCompile(`^[A-Za-z0-9._~/-]+$`)
 )
 
-// Unsupported returns the problem of matches that the annotations cannot express, or nil. The
+// Unsupported returns a problem if the annotations cannot express the matches, or nil. The
 // annotations allow one header and one cookie for each host and path. Either of them selects the
 // canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
