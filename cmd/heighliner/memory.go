@@ -24,7 +24,7 @@ const (
 
 // limitMemory sets gcPercent, and a soft memory limit just below the memory limit of the container, so that the garbage collector runs
 // more often when the memory usage is near it. Otherwise, garbage from many large responses, for example, could exceed
-// the container's limit. GOGC and GOMEMLIMIT take precedence.
+// the container's limit. GOMEMLIMIT, and a GOGC other than 100, take precedence.
 func limitMemory() {
 	if set := debug.SetGCPercent(gcPercent); set != goDefault {
 		debug.SetGCPercent(set)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 )
 
@@ -36,5 +37,19 @@ func TestMemoryLimit(t *testing.T) {
 				t.Errorf("limit %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestGarbageCollection checks that the manager collects garbage earlier than by default, unless GOGC is set. The test is not
+// parallel, because the setting belongs to the process.
+func TestGarbageCollection(t *testing.T) {
+	before := debug.SetGCPercent(goDefault)
+	defer debug.SetGCPercent(before)
+	for set, want := range map[int]int{goDefault: gcPercent, 200: 200, -1: -1} {
+		debug.SetGCPercent(set)
+		limitMemory()
+		if got := debug.SetGCPercent(set); got != want {
+			t.Errorf("with GOGC=%d, the percentage is %d, want %d", set, got, want)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	return done
 }
 
-// applyDeployment writes the Deployment. It reports whether it sent a write, and returns the hash of the pod
+// applyDeployment writes the Deployment. moved reports whether it may have sent a write. template is the hash of the pod
 // template if it wrote the template.
 func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (moved bool, template string, err error) {
 	if p.create != nil {

@@ -1,14 +1,23 @@
 // Package compact reduces the memory that objects use in a cache. Its functions are transforms of the cache: they run
-// once for each object that a watch reports, before any reader gets the object.
+// for each object that a watch reports, before any reader gets the object. For the objects that exist when a watch starts, they
+// run twice.
+//
+//	compact.go  the transforms
+//	table.go    strings that share memory
 package compact
 
 import (
-	"unique"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// metadata contains strings of the metadata of objects. All caches of a process share it.
+var metadata table
+
+// shared returns a string with the same content that shares memory with equal strings.
+func shared(s string) string { return metadata.shared(s) }
 
 // Transform compacts an object: it drops the managed fields, and shares equal strings of the metadata with other objects.
 // It returns values that are not objects, such as those that the cache uses for deleted objects, as they are.
@@ -56,7 +65,7 @@ func shareMetadata(o client.Object) {
 
 func shareOwner(owner *metav1.OwnerReference) {
 	owner.APIVersion, owner.Kind, owner.Name = shared(owner.APIVersion), shared(owner.Kind), shared(owner.Name)
-	owner.UID = unique.Make(owner.UID).Value()
+	owner.UID = types.UID(shared(string(owner.UID)))
 }
 
 // sharedStrings returns a copy of a map with shared keys. It does not change the map, because an assignment to a key that
@@ -70,12 +79,4 @@ func sharedStrings(m map[string]string, value func(string) string) map[string]st
 		out[shared(k)] = value(v)
 	}
 	return out
-}
-
-// shared returns a string with the same content, whose memory all equal strings share while one of them is in use.
-func shared(s string) string {
-	if s == "" {
-		return ""
-	}
-	return unique.Make(s).Value()
 }

@@ -1,6 +1,8 @@
 package compact
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -91,6 +93,7 @@ func TestMetadataShareMemory(t *testing.T) {
 		if _, err := Transform(o); err != nil {
 			t.Fatal(err)
 		}
+		runtime.GC() // Strings are shared for longer than until the next garbage collection.
 	}
 	key := func(m map[string]string) string {
 		for k := range m {
@@ -128,5 +131,21 @@ func TestTrimmed(t *testing.T) {
 		if p, ok := got.(*corev1.Pod); ok && p.Spec.NodeName != "" {
 			t.Error("the pod is not trimmed")
 		}
+	}
+}
+
+// TestTableIsBounded checks that a table forgets strings that are not used, and keeps those that are used.
+func TestTableIsBounded(t *testing.T) {
+	t.Parallel()
+	var table table
+	used := table.shared(fmt.Sprint("used"))
+	for i := range 5 * tableSize {
+		table.shared(fmt.Sprint(i))
+		if again := table.shared(fmt.Sprint("used")); unsafe.StringData(again) != unsafe.StringData(used) {
+			t.Fatalf("after %d strings, a string that is used does not share memory", i)
+		}
+	}
+	if n := len(table.recent) + len(table.earlier); n > 2*tableSize {
+		t.Errorf("the table contains %d strings, at most %d", n, 2*tableSize)
 	}
 }

@@ -216,7 +216,7 @@ func TestScanOfGitHub(t *testing.T) {
 	}
 }
 
-// TestReleaseOfAPreviewThatEnds checks the last release of a preview, after its pods are gone. Places that do not show the state of the
+// TestReleaseOfAPreviewThatEnds checks the last release of a preview, after its pods are gone. Output that does not show the state of the
 // group must show that the release waits for the hooks of type PostPreview: hlnr why for its commit, hlnr tree, and the pages of the board.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()

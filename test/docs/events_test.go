@@ -22,7 +22,7 @@ var deliverable = map[string]string{
 
 // chosen matches the events of a webhook in the guide.
 var (
-	chosen = regexp.MustCompile(`(?s)On GitHub, create the webhook.*?Select the\s+events (.*?)\.`)
+	chosen = regexp.MustCompile(`(?s)On GitHub, create the webhook.*?Select the\s+events (.*?)\n\n`)
 	named  = regexp.MustCompile(`\*([A-Z][^*]+)\*`)
 )
 

@@ -362,8 +362,8 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 		want string
 	}{
 		"all permissions":        {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
-		"no permissions":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions there"},
-		"no permission to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io there"},
+		"no permissions":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions in it"},
+		"no permission to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io in it"},
 		"two kinds of later versions": {func(r *authorizationv1.ResourceAttributes) bool {
 			return r.Resource != "analysistemplates" && r.Resource != "jobs"
 		}, "analysistemplates.hlnr.io, jobs.batch"},
