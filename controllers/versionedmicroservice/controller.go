@@ -94,6 +94,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
+	// Load recognizes that the controllers have much work, so that reports of progress are delayed; nil means never.
+	Load *queue.Load
 }
 
 type reconciler struct {
@@ -114,7 +116,9 @@ type reconciler struct {
 	differs sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues
-	clock    clock.PassiveClock
+	// load delays reports of progress while the controllers have much work.
+	load  *queue.Load
+	clock clock.PassiveClock
 }
 
 // SetupWithManager adds the controller to the manager. Configure the manager's cache with
@@ -138,6 +142,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		journal: &status.Journal{Interval: statusInterval},
 		checks:  pools,
 		clock:   opts.Clock,
+		load:    opts.Load,
 	}
 	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.VersionedMicroserviceList{})
 	err = ctrl.NewControllerManagedBy(mgr).
@@ -158,6 +163,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.ClusterAnalysisTemplate{}, r.templateToReleases()).
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
+		WatchesRawSource(opts.Load).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))

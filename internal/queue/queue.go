@@ -1,4 +1,7 @@
-// Package queue sets the priority of requests in the work queues of controllers.
+// Package queue sets the priority of requests in the work queues of controllers, and recognizes long queues.
+//
+//	queue.go  priorities
+//	load.go   long queues
 package queue
 
 import (
