@@ -29,9 +29,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimEndpoints keeps an EndpointSlice's metadata, and the identity and conditions of its endpoints.
+// trimEndpoints keeps an EndpointSlice's names and labels, and the identity and conditions of its endpoints.
 func trimEndpoints(s *discoveryv1.EndpointSlice) {
-	s.Ports = nil
+	s.Annotations, s.GenerateName, s.OwnerReferences, s.Ports = nil, "", nil, nil
 	for i, e := range s.Endpoints {
 		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: e.Conditions}
 		if id := identity(e); e.TargetRef != nil && string(e.TargetRef.UID) == id {

@@ -33,9 +33,21 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimPod keeps a pod's names, labels, status, and node.
+// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready.
 func trimPod(pod *corev1.Pod) {
-	pod.Annotations, pod.Spec = nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	s := &pod.Status
+	*s = corev1.PodStatus{
+		Phase: s.Phase, Reason: s.Reason, Message: s.Message, StartTime: s.StartTime, Conditions: s.Conditions,
+		InitContainerStatuses: s.InitContainerStatuses, ContainerStatuses: s.ContainerStatuses,
+	}
+	for _, containers := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i, c := range containers {
+			containers[i] = corev1.ContainerStatus{
+				Name: c.Name, Image: c.Image, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready, RestartCount: c.RestartCount, Started: c.Started,
+			}
+		}
+	}
 }
 
 // trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
@@ -50,10 +62,11 @@ func trimBudget(budget *policyv1.PodDisruptionBudget) {
 	budget.Status = policyv1.PodDisruptionBudgetStatus{}
 }
 
-// trimDeployment replaces the pod template of a Deployment with its hash, as the template's name. The API server accepts
-// no template without containers, so a template of this form can only be a trimmed one. If the template cannot be
-// hashed, it is kept.
+// trimDeployment drops the selector of a Deployment, and replaces its pod template with the template's hash, as the name of the
+// template. The API server accepts no template without containers, so a template of this form can only be a trimmed one. If the
+// template cannot be hashed, it is kept.
 func trimDeployment(d *appsv1.Deployment) {
+	d.Spec.Selector = nil
 	if hash, err := templateHash(d); err == nil {
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hash}}
 	}
