@@ -3,6 +3,7 @@ package compact
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -138,10 +139,10 @@ func TestTrimmed(t *testing.T) {
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
 	var table table
-	used := table.shared(fmt.Sprint("used"))
+	used := table.shared(strings.Clone("used"))
 	for i := range 5 * tableSize {
 		table.shared(fmt.Sprint(i))
-		if again := table.shared(fmt.Sprint("used")); unsafe.StringData(again) != unsafe.StringData(used) {
+		if again := table.shared(strings.Clone("used")); unsafe.StringData(again) != unsafe.StringData(used) {
 			t.Fatalf("after %d strings, a string that is used does not share memory", i)
 		}
 	}
