@@ -11,17 +11,17 @@
 //	apply.go                 applied: the writes in addition to the status
 //	status.go                the only write of the status, and its summary
 //	conditions.go            conditions from the observed state and the plan; pure
-//	events.go                all events
+//	events.go                events, whose texts are in internal/release if the planner decides about them
 //	delete.go                the finalizer and the deletionPolicy
 //	index.go                 indexes of the cache, and the Microservices that a change affects
 //	metrics.go               metrics of releases
 //
 //	spec.go                  converts the specification for the planner
 //	state.go                 converts the rollout state in the status for the planner and back
-//	hooks.go                 the analysis of a canary, and the results of hooks and measurements
+//	hook_answers.go          which answers of hooks count, and which results of measurements
 //	preview_status.go        the number of available previews
 //	peers.go                 the Microservices that are rolled out together
-//	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/waits.go enforces them
+//	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_waits.go enforces them
 //	fork_secrets.go          Secrets that releases of forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
 //	configuration_copies.go  copies of ConfigMaps and Secrets for a release

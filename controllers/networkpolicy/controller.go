@@ -7,17 +7,17 @@
 //
 //	controller.go  options, permissions, setup, and Reconcile
 //	delete.go      deletion policies
-//	apply.go       writes
+//	apply.go       plans, applies and reports; writes
 //	observe.go     reads
-//	status.go      status writes
-//	events.go      events about status changes
+//	status.go      status writes, and the status while objects cannot be read
+//	events.go      events, and the status changes that they report
 //	watch.go       watches of kinds that the API server serves now or later
 //	cached.go      the content of the cache
 //	index.go       indexes of policies, and the policies that a change affects
 //	reconciler.go  the type Reconciler
 //	userroutes.go  the cache of user-managed routes, and clients that revert them
 //	domainlist.go  the list of domains that namespaces may use
-//	discovery.go   discovery of the kinds that providers use
+//	discovery.go   discovery of the kinds that providers use, and their cache
 //	lost.go        a cache that reports kinds that the API server no longer serves
 //	journal.go     times of writes and conflicts
 //	metrics.go     metrics

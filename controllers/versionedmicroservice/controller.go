@@ -8,17 +8,17 @@
 //
 //	controller.go        setup, RBAC, Reconcile
 //	observe.go           the input of a reconcile
-//	plan.go              the writes to child objects, pure
-//	apply.go             writes child objects and the status
+//	plan.go              the writes to child objects, except Jobs; pure
+//	apply.go             writes child objects, except Jobs, and the status
 //	status.go            status and conditions, pure
-//	events.go            constructors of events
+//	events.go            events, and when they are recorded
 //	cached.go            the content of the cache
-//	index.go             watches and predicates
+//	index.go             handlers and predicates of watches
 //	metrics.go           metrics of hook calls
 //	check_inputs.go      input of analyses and hooks
 //	rollout_state.go     the rollout state that a release copies from its Microservice
 //	checks.go            results of analyses and hooks
-//	jobs.go              hook Jobs
+//	jobs.go              hook Jobs: observed, planned and written
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           causes of unavailable pods

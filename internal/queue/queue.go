@@ -1,7 +1,7 @@
 // Package queue sets the priority of requests in the work queues of controllers, and recognizes long queues.
 //
 //	queue.go  priorities
-//	load.go   long queues
+//	load.go   long queues, and how much longer reports of progress may be delayed
 package queue
 
 import (

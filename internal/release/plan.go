@@ -4,8 +4,9 @@
 // [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an
 // error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
 // rules that decide the status of a release, in the order in which they apply. Each rule changes one
-// group. A rule calls functions without side effects. These return a value, or a wait that the rule
-// records.
+// group. Functions return what a release waits for as a wait, which the rule records. If a function also
+// changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, the passes in
+// plan.go assign slots to previews, end previews, and close excluded groups.
 //
 //	plan.go                 Plan and its Result, and the passes over all groups
 //	rules.go                the named rules of one group, in the order in which they apply
@@ -16,19 +17,19 @@
 //
 //	recovery.go             rules for a lost rollout state and for missing objects
 //	decisions.go            what users decide about a release
-//	groups.go               which groups exist, and when they end
+//	groups.go               which groups exist, and when they end; withdrawn and denied versions
 //	previews.go             which pull requests have a slot, and when a preview ends
 //	target.go               which release a group moves to
 //	pins.go                 which release a pin selects
-//	waits.go                what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; causes outside of its release
-//	gates.go                points at which hooks must agree, and steps that other Microservices must reach first
+//	freezes_and_waits.go    what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; causes outside of its release
+//	hook_gates.go           points at which hooks must agree, and steps that other Microservices must reach first
 //	steps_and_promotion.go  rules that begin a step and set its weight, and rules that make a release active
 //	fail_and_retry.go       whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go       domains that move from one group to a newer one
 //	traffic.go              the required content of routes, and whether it is confirmed and releases are drained
 //	exclusive.go            which release of an exclusive group has the pods, when the pods end, and when they start again
 //	replicas.go             how many replicas a release has and needs for its next step, and when it is scaled down or deleted
-//	retain.go               which releases are retained, and how many rows a group has
+//	retain.go               which releases are retained, for example because of running hook Jobs, and how many rows a group has
 //
 // docs/explanation/protocol.md contains the rules and the histories that require them. "Rule N" in
 // a comment refers to that document.

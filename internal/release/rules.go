@@ -25,7 +25,7 @@ var rules = []rule{
 
 	// Decisions and the target.
 	{"Apply decisions", decide},     // pending or canary to error (Deprecate), error to pending (Retry)
-	{"Close the group", closeGroup}, // any to deprecated: the group ends
+	{"Close the group", closeGroup}, // any to deprecated: the group ends; deprecated to active: the group is offered again
 	{"Choose the target", chooseTarget},
 	{"Finish first", finishFirst},
 	{"Supersede", supersede}, // pending or canary to deprecated: another release is the target
@@ -34,7 +34,7 @@ var rules = []rule{
 	// Gates and failures.
 	{"Open the gate", openGate},
 	{"Count healthy time", countHealthyTime},
-	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a cause outside of the release
+	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a cause outside of the release; deprecated to error: a rollback failed
 
 	// The next step, and active: steps_and_promotion.go.
 	{"Apply edited steps", editedSteps},
@@ -49,9 +49,9 @@ var rules = []rule{
 	{"Raise the traffic revision", raiseRevision},
 
 	// Rows that are dropped.
-	{"Forget failures", forgetFailures},      // error to none: the failure cannot be chosen again
+	{"Forget failures", forgetFailures},      // error to none: the failure cannot be chosen again; error to deprecated: hooks of type PostPreview have not ended
 	{"End preview", endPreview},              // previews.go
-	{"Drop drained releases", dropDrained},   // deprecated to none: the release is drained, and not retained
+	{"Drop drained releases", dropDrained},   // deprecated to none: the release is drained, and not retained; error to none: only failed releases remain
 	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event is an event of an object. The events.go file of each controller contains one constructor
-// for each of its events.
+// Event is an event of an object. The events.go file of a controller contains a constructor for each of its events. The
+// exception are events about releases: the notes of package release contain their texts.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string

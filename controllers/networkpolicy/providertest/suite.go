@@ -60,12 +60,12 @@ type Case struct {
 	// Whole reports whether the provider cannot split traffic, and Bare whether it has only
 	// Services.
 	Whole, Bare bool
-	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if all kinds are kinds
-	// of the project.
+	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if networkpolicy.AddToScheme
+	// registers them.
 	AddToScheme func(*runtime.Scheme) error
-	// Same reports whether a live object of a kind that is not one of the project's kinds is as decided. Serve sets the
-	// status of such an object as its controller does when it serves the current generation. Both are nil if all kinds are
-	// kinds of the project.
+	// Same reports whether a live object of a kind that answer.go does not handle is as decided. Serve sets the
+	// status of such an object as its controller does when it serves the current generation. Both are nil if answer.go and
+	// write.go handle all kinds, as they do for the Gateway API, Ingress and APISIX.
 	Same  func(live, decided resources.Object) bool
 	Serve func(live resources.Object)
 }
