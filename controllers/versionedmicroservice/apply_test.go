@@ -16,7 +16,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -34,7 +33,7 @@ func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reco
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.VersionedMicroservice{}).WithInterceptorFuncs(down).Build()
+	c := newFake(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.VersionedMicroservice{}).WithInterceptorFuncs(down).Build()
 	return &reconciler{
 		client: c, live: c, writer: apply.Writer{Client: c, Live: c, Owner: fieldOwner}, events: status.Recorder{Events: events.NewFakeRecorder(10)},
 		journal: &status.Journal{}, checks: &answers{}, clock: testingclock.NewFakePassiveClock(noon),

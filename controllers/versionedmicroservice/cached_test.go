@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -69,4 +70,13 @@ func TestUntrimmed(t *testing.T) {
 	if got, err := (&reconciler{live: client.Reader(nil)}).untrimmed(t.Context(), complete); got != complete || err != nil {
 		t.Errorf("%v, error %v", got, err)
 	}
+}
+
+// newFake returns the builder of a client that has the indexes of the cache.
+func newFake(scheme *runtime.Scheme) *fake.ClientBuilder {
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for _, o := range indexed() {
+		b = b.WithIndex(o, indexRelease, releaseOf)
+	}
+	return b
 }

@@ -13,7 +13,7 @@
 //	status.go            status and conditions, pure
 //	events.go            events, and when they are recorded
 //	cached.go            the content of the cache
-//	index.go             handlers and predicates of watches
+//	index.go             the index of the cache; handlers and predicates of watches
 //	metrics.go           metrics of hook calls
 //	check_inputs.go      input of analyses and hooks
 //	rollout_state.go     the rollout state that a release copies from its Microservice
@@ -143,6 +143,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		checks:  pools,
 		clock:   opts.Clock,
 		load:    opts.Load,
+	}
+	for _, o := range indexed() {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, indexRelease, releaseOf); err != nil {
+			return fmt.Errorf("index %T: %w", o, err)
+		}
 	}
 	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.VersionedMicroserviceList{})
 	err = ctrl.NewControllerManagedBy(mgr).

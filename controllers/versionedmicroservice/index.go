@@ -4,6 +4,7 @@ import (
 	"context"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,23 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
+
+// indexRelease is the index of a release's pods, Jobs and Services. Without it, a list would read all objects of the
+// namespace, and its cost would grow with the number of services.
+const indexRelease = "versionedmicroservice.release"
+
+// indexed are the kinds that are indexed by release.
+func indexed() []client.Object {
+	return []client.Object{&corev1.Pod{}, &batchv1.Job{}, &corev1.Service{}}
+}
+
+// releaseOf returns the name of the release in the label of an object.
+func releaseOf(o client.Object) []string {
+	if name := o.GetLabels()[v1alpha1.LabelRelease]; name != "" {
+		return []string{name}
+	}
+	return nil
+}
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 

@@ -16,7 +16,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/hook"
@@ -32,7 +31,7 @@ func fakeReconciler(t *testing.T, now time.Time, objects ...client.Object) *reco
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	c := newFake(scheme).WithObjects(objects...).Build()
 	return &reconciler{client: c, live: c, clock: clocktesting.NewFakePassiveClock(now)}
 }
 

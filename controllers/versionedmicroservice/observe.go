@@ -83,7 +83,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	state := rolloutStateOf(o.microservice, release.Name)
 	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {
 		var pods corev1.PodList
-		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: release.Name}); err != nil {
+		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{indexRelease: release.Name}); err != nil {
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items
@@ -248,7 +248,7 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: row.VersionedMicroservice}); err != nil {
+	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingFields{indexRelease: row.VersionedMicroservice}); err != nil {
 		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
 	}
 	t := analysis.Target{
