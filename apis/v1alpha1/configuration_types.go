@@ -12,8 +12,8 @@ const (
 	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets for registries and
 	// bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes only the template part of a release. Pods read the current content of
-	// ConfigMaps and Secrets when they start.
+	// TrackNone makes neither ConfigMaps nor Secrets part of a release. Pods read the current
+	// content of ConfigMaps and Secrets when they start.
 	TrackNone ConfigurationTrack = "None"
 )
 
@@ -21,9 +21,11 @@ const (
 // of a release. A change to their content creates a new release of the same version, and each
 // release runs with its own copies.
 type Configuration struct {
-	// track defines which kinds are part of a release: ConfigMaps; All for ConfigMaps and Secrets,
-	// which requires the permissions of config/components/secrets in the namespace; or None for
-	// neither, so that pods read the current content when they start. Defaults to ConfigMaps.
+	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of
+	// a release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release;
+	// it requires the permissions of config/components/secrets in the namespace. None means that
+	// neither ConfigMaps nor Secrets are part of a release. Pods read the current content of
+	// objects that are not part of a release when they start. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`

@@ -62,9 +62,9 @@ type Hook struct {
 	// before the release has pods. PreRollout is a check before the release receives traffic.
 	// Rollout is a check in each round of the analysis. ConfirmTrafficIncrease is a gate before each
 	// step that increases the traffic. ConfirmPromotion is a gate after the last step. PostRollout
-	// is notified when the release becomes active or fails, and PostPreview when a preview has
-	// ended. Rollback is called periodically, and a yes rolls the release back. Event is notified of
-	// each transition.
+	// is notified when the release becomes active or fails. PostPreview is notified when a preview
+	// has ended. Rollback is called periodically, and a yes rolls the release back. Event is
+	// notified of each transition.
 	// +required
 	Type HookType `json:"type"`
 

@@ -83,9 +83,10 @@ type Rollout struct {
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// gate at which the rollout waits: ConfirmRollout before the release has pods, PreRollout before
-	// it has traffic, Together for Microservices that roll out together, ConfirmTrafficIncrease before
-	// the next step with more traffic, and ConfirmPromotion after the last step.
+	// gate at which the rollout waits. ConfirmRollout means that it waits before the release has pods.
+	// PreRollout means that it waits before the release has traffic. Together means that it waits for
+	// Microservices that roll out together. ConfirmTrafficIncrease means that it waits before the next
+	// step with more traffic. ConfirmPromotion means that it waits after the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -296,12 +297,12 @@ type ReleaseInternal struct {
 
 // FailedVersions records failed versions that are no longer listed in releases.
 type FailedVersions struct {
-	// version is the highest of these versions. Versions up to this version that are not listed in
-	// releases are not started automatically.
+	// version is the highest failed version that is no longer listed in releases. Versions up to
+	// this version that are not listed in releases are not started automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config is the hash of the pod template and configuration with which these versions failed.
-	// With another configuration, all of these versions can start again.
+	// config is the hash of the pod template and configuration with which the versions failed. With
+	// another pod template or configuration, all of the failed versions can start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -316,8 +317,9 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
 
-	// level is the maturity of the group's newest version: Release is a final version, Candidate is
-	// a pre-release, and Preview is a commit of a pull request.
+	// level is the maturity of the group's newest version. Release means that it is a final
+	// version. Candidate means that it is a pre-release. Preview means that it is a commit of a
+	// pull request.
 	// +optional
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
@@ -401,7 +403,7 @@ type ReleaseGroup struct {
 
 // PreviewEnd describes a preview that is waiting for its hooks of type PostPreview.
 type PreviewEnd struct {
-	// release that calls the hooks, by the name of its VersionedMicroservice.
+	// release is the name of the VersionedMicroservice of the release that calls the hooks.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`

@@ -68,9 +68,10 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type is the kind of service that receives the messages: Webhook receives JSON or the output
-	// of template, CloudEvents receives CloudEvents 1.0, Slack, Teams and Discord receive chat
-	// messages, and GitHubStatus sets commit statuses on GitHub.
+	// type is the kind of service that receives the messages. Webhook means an endpoint that
+	// receives JSON or the output of template. CloudEvents means an endpoint that receives
+	// CloudEvents 1.0. Slack, Teams and Discord mean that these services receive chat messages.
+	// GitHubStatus means that commit statuses are set on GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
 
@@ -94,11 +95,14 @@ type NotificationReceiver struct {
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
-	// events about which the receiver is notified: Started, Step (more traffic), Waiting (for a
-	// user), Promoted (became active), Restored (became active again), RolledBack (failed after it
-	// had traffic), Failed (before it had traffic), Aborted (by a user or a gate), Superseded (by
-	// another release), Removed (before its rollout ended), and Deprecated (no longer active).
-	// Defaults to all except Step and Deprecated.
+	// events about which the receiver is notified. Started means that the rollout of a release
+	// started. Step means that the release gets more traffic. Waiting means that the rollout waits
+	// for a user. Promoted means that the release became active. Restored means that it became
+	// active again. RolledBack means that it failed after it had traffic. Failed means that it
+	// failed before it had traffic. Aborted means that a user or a gate aborted its rollout.
+	// Superseded means that another release superseded it. Removed means that it was removed before
+	// its rollout ended. Deprecated means that it is no longer active. Defaults to all except Step
+	// and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

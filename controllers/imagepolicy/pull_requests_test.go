@@ -682,7 +682,7 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: good})
 	same(t, "offered by the first digits", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
 	s.build(path, good, s.clock.Now(), map[string]string{revision: good})
-	same(t, "offered by the full commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
+	same(t, "offered by the full commit SHA", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
 // TestForksNeedAnApprovalNow checks that previews of forks that were offered without an approval are withdrawn when
