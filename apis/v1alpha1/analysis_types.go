@@ -48,10 +48,10 @@ type CanaryAnalysis struct {
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
 
 	// source is the component that counts the requests for the built-in metrics successRate and
-	// latency. Traefik means Traefik as a Gateway. EnvoyGateway means Envoy Gateway. Istio means
-	// Istio. IngressNGINX means ingress-nginx. Application means the pods themselves, with the
-	// metrics http_requests_total and http_request_duration_seconds. EnvoyGateway does not measure
-	// the latency of a release. Defaults to Traefik.
+	// latency. Traefik (as a Gateway), EnvoyGateway, Istio and IngressNGINX mean the proxies with
+	// these names. Application means the pods themselves, which report http_requests_total and
+	// http_request_duration_seconds. EnvoyGateway does not measure the latency of a release.
+	// Defaults to Traefik.
 	// +optional
 	// +kubebuilder:default=Traefik
 	Source MetricsSource `json:"source,omitempty"`

@@ -76,9 +76,9 @@ type ClockTime string
 // DeployWindow is a weekly time window in which a step can start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults
-	// to UTC. If the database does not contain the name, the window is closed, and the condition
-	// Stalled reports this.
+	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults to
+	// UTC. If the database does not contain the name, the window is closed, and the condition
+	// Stalled reports the unknown time zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"

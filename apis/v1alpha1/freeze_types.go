@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
 	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
-	// selects no Microservice, and the condition Stalled reports this.
+	// selects no Microservice, and the condition Stalled reports the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 

@@ -92,7 +92,7 @@ type GitHubPullRequests struct {
 	// repository. Contributor means that the author has committed to the repository before.
 	// FirstTimeContributor means that the author has no earlier commit in the repository.
 	// FirstTimer means that the author has no earlier commit on GitHub. Mannequin means that the
-	// author is a placeholder for an imported user. None means that the author has no association.
+	// author is a placeholder for an imported user. None means that no other value applies.
 	// Defaults to all associations.
 	// +optional
 	// +listType=set

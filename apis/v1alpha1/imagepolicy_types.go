@@ -210,11 +210,10 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes. SemVer means that tags are semantic versions (semver 2.0.0). Tuple means that tags
-// consist of a fixed number of numeric parts. Regexp means that the named groups of
-// tagFilter.pattern match the parts of the version. PushTime means that the tag is ignored, and
-// that the version is the build time of its image, because registries do not report when a tag was
-// pushed.
+// The schemes. SemVer means that the tag is read as a semantic version (semver 2.0.0). Tuple means
+// that the tag is read as a fixed number of numeric parts. Regexp means that the version is read
+// from the named groups of tagFilter.pattern. PushTime means that the tag is ignored, and that the
+// version is the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -229,11 +228,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
-	// scheme defines how a version is read from a tag. SemVer means that tags are semantic versions.
-	// Tuple means that tags consist of a fixed number of numeric parts. Regexp means that the named
-	// groups of tagFilter.pattern match the parts of the version. PushTime means that the tag is
-	// ignored, and that the version is the build time of the image in UTC, such as "2026.1.5.13.7.9".
-	// Defaults to SemVer.
+	// scheme defines how a version is read from a tag. SemVer means that the tag is read as a
+	// semantic version. Tuple means that the tag is read as a fixed number of numeric parts. Regexp
+	// means that the version is read from the named groups of tagFilter.pattern. PushTime means that
+	// the tag is ignored, and that the version is the build time of the image in UTC, such as
+	// "2026.1.5.13.7.9". Defaults to SemVer.
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`

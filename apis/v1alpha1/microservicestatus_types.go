@@ -102,7 +102,7 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
 
-	// waitsFor is the cause outside the release that blocks the rollout. The progress deadline does
+	// waitsFor is the problem outside the release that blocks the rollout. The progress deadline does
 	// not count while it is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -239,12 +239,12 @@ type Release struct {
 	FirstActiveTime *metav1.MicroTime `json:"firstActiveTime,omitempty"`
 
 	// attempt is the number of times that this release was restarted after a failure, plus the
-	// number of times that its traffic was removed because of a cause outside the release.
+	// number of times that its traffic was removed because of a problem outside the release.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
 	// retryTime is the earliest time at which the release can receive traffic again, if its traffic
-	// was removed more than once because of a cause outside the release.
+	// was removed more than once because of a problem outside the release.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
@@ -529,7 +529,7 @@ const (
 	// from receiving more traffic. It is absent if no release is affected.
 	ConditionFrozen = "Frozen"
 	// ConditionBlocked is True while a version does not start or advance, and waiting alone does not
-	// resolve this.
+	// resolve the problem.
 	ConditionBlocked = "Blocked"
 	// ConditionReleaseFailed is True while there are failed versions.
 	ConditionReleaseFailed = "ReleaseFailed"

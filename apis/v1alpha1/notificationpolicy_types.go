@@ -49,7 +49,7 @@ const (
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
 	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
-	// commit of a release is unknown, no status is set, and the event NotificationDropped records this.
+	// commit of a release is unknown, no status is set, and the event NotificationDropped is recorded.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
@@ -70,7 +70,7 @@ type NotificationReceiver struct {
 
 	// type is the kind of service that receives the messages. Webhook means an endpoint that
 	// receives JSON or the output of template. CloudEvents means an endpoint that receives
-	// CloudEvents 1.0. Slack, Teams and Discord mean that these services receive chat messages.
+	// CloudEvents 1.0. Slack, Teams and Discord mean that chat messages are sent to these services.
 	// GitHubStatus means that commit statuses are set on GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
@@ -90,7 +90,7 @@ type NotificationReceiver struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM, for an https url. They replace the certificate authorities of the
+	// authorities, in PEM format, for an https url. They replace the certificate authorities of the
 	// system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
@@ -156,7 +156,7 @@ type NotificationPolicySpec struct {
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
 	// Microservices. An invalid selector selects no Microservice, and the condition Stalled reports
-	// this.
+	// the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 

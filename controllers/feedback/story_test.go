@@ -91,7 +91,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
 		t.Errorf("finalizers %q remain although there is no feedback to remove", ghr.Finalizers)
 	}
-	// If the pull request is removed from the status after this, nothing is reported for it.
+	// If the pull request is later removed from the status, nothing is reported for it.
 	s.server.ResetCounts()
 	s.pulls = 0
 	s.poll()

@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting makes a cause outside the release block a group's rollout.
+// waiting blocks the rollout of a group, because of a problem outside the release.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
