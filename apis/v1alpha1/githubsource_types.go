@@ -264,9 +264,9 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef refers to a Secret in this namespace with public keys in PEM, under keys that
-	// end in ".pub". A signature that was made with any of these keys is accepted. keySecretRef is
-	// required, because keyless signatures are not supported.
+	// keySecretRef refers to a Secret in this namespace with public keys in PEM format, under keys
+	// that end in ".pub". A signature that was made with any of these keys is accepted.
+	// keySecretRef is required, because keyless signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

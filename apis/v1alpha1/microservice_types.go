@@ -41,10 +41,10 @@ type MicroserviceSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or pull
-	// request number. They are drained and removed without affecting other groups, and do not start
-	// again while they are listed. A group whose domains move to a newer group ends only when the
-	// newer group has an active release.
+	// endedGroups lists the release groups to end. Each entry is the name of a group ("1.x"), its
+	// slug ("1-x"), or the number of a pull request. These groups are drained and removed without
+	// affecting other groups, and do not start again while they are listed. A group whose domains
+	// move to a newer group ends only when the newer group has an active release.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -486,9 +486,9 @@ type CanaryApproval struct {
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from lists groups of users, by the names that the API server uses. A user who approves must
-	// be a member of one of these groups, and list it in spec.decision.groups. By default every
-	// user who is allowed to write decisions can approve.
+	// from lists the names of groups of users, as the API server authenticates them. A user who
+	// approves must be a member of one of these groups, and list it in spec.decision.groups. By
+	// default every user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

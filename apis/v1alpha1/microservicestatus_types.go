@@ -546,8 +546,8 @@ const (
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
 
-// EndsGroup reports whether spec.endedGroups contains a group, by its name, its slug or the number
-// of its pull request.
+// EndsGroup reports whether spec.endedGroups contains the name, the slug or the pull request number
+// of a group.
 func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 	return slices.ContainsFunc(ms.Spec.EndedGroups, func(n string) bool {
 		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)

@@ -797,7 +797,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url,omitempty"`
-	// group that the domain routes to, by slug.
+	// group is the slug of the group that the domain routes to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -823,7 +823,7 @@ type ListenerStatus struct {
 	// name of the entry.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// group that the listener routes to, by slug.
+	// group is the slug of the group that the listener routes to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -853,7 +853,7 @@ type RouteStatus struct {
 	// name of the route.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// group that the rules route to, by slug.
+	// group is the slug of the group that the rules route to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
