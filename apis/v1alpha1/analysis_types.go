@@ -40,17 +40,18 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
-	// noTraffic defines what happens when there are no requests to measure: Wait blocks the step until
-	// there are requests, Fail fails the round, and Ignore ignores the metric in this round. Defaults
-	// to Wait.
+	// noTraffic defines what happens when there are no requests to measure. Wait means that the step
+	// is blocked until there are requests. Fail means that the round fails. Ignore means that the
+	// metric is ignored in this round. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
 
 	// source is the component that counts the requests for the built-in metrics successRate and
-	// latency: Traefik as a Gateway, EnvoyGateway, Istio, IngressNGINX, or Application, which is the
-	// pods' own http_requests_total and http_request_duration_seconds. EnvoyGateway does not measure
-	// the latency of a release. Defaults to Traefik.
+	// latency. Traefik (as a Gateway), EnvoyGateway, Istio and IngressNGINX mean the proxies with
+	// these names. Application means the pods themselves, which report http_requests_total and
+	// http_request_duration_seconds. EnvoyGateway does not measure the latency of a release.
+	// Defaults to Traefik.
 	// +optional
 	// +kubebuilder:default=Traefik
 	Source MetricsSource `json:"source,omitempty"`
@@ -190,9 +191,10 @@ type AnalysisMetric struct {
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
-	// baseline compares the value with the same metric of the active release: Ratio is canary /
-	// active, Difference is canary - active. By default the value of the canary is not compared.
-	// While the active release receives no traffic by weight, the metric is skipped.
+	// baseline defines how the value is compared with the same metric of the active release. Ratio
+	// means that the ratio canary / active is used. Difference means that the difference canary -
+	// active is used. By default the value of the canary is not compared. While the active release
+	// receives no traffic by weight, the metric is skipped.
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 

@@ -12,8 +12,8 @@ const (
 	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets for registries and
 	// bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes only the template part of a release. Pods read the current content of
-	// ConfigMaps and Secrets when they start.
+	// TrackNone makes neither ConfigMaps nor Secrets part of a release. Pods read the current
+	// content of ConfigMaps and Secrets when they start.
 	TrackNone ConfigurationTrack = "None"
 )
 
@@ -21,9 +21,11 @@ const (
 // of a release. A change to their content creates a new release of the same version, and each
 // release runs with its own copies.
 type Configuration struct {
-	// track defines which kinds are part of a release: ConfigMaps; All for ConfigMaps and Secrets,
-	// which requires the permissions of config/components/secrets in the namespace; or None for
-	// neither, so that pods read the current content when they start. Defaults to ConfigMaps.
+	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of
+	// a release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release;
+	// it requires the permissions of config/components/secrets in the namespace. None means that
+	// neither ConfigMaps nor Secrets are part of a release. Pods read the current content of
+	// objects that are not part of a release when they start. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
@@ -74,9 +76,9 @@ type ClockTime string
 // DeployWindow is a weekly time window in which a step can start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults
-	// to UTC. If the database does not contain the name, the window is closed, and the condition
-	// Stalled reports this.
+	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults to
+	// UTC. If the database does not contain the name, the window is closed, and the condition
+	// Stalled reports the unknown time zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"

@@ -51,7 +51,7 @@ type DeprecatedRun struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
-	// waitsFor is the cause outside the release that blocks the rollout.
+	// waitsFor is the problem outside the release that blocks the rollout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WaitsFor string `json:"waitsFor,omitempty"`

@@ -2,7 +2,7 @@ package v1alpha1
 
 // The values of a VersionedMicroservice's status.failure, which is the reason why a release is not
 // available. They are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
-// NameConflict, OtherReleaseRunning, QuotaExceeded and Unschedulable are causes outside the
+// NameConflict, OtherReleaseRunning, QuotaExceeded and Unschedulable are problems outside the
 // release; the release itself causes all other failures.
 const (
 	// FailureImageNotFound means that the registry reported that the image does not exist.

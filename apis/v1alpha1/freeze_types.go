@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
 	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
-	// selects no Microservice, and the condition Stalled reports this.
+	// selects no Microservice, and the condition Stalled reports the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -140,12 +140,13 @@ type FreezeStatus struct {
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
 
-	// until is when the freeze ends or, with periods, when the current or next period ends. It is
-	// not set if the freeze has no end.
+	// until is when the freeze ends. If the freeze has periods, it is when the current or next
+	// period ends. It is not set if the freeze has no end.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// reason for the freeze or, with periods, for the current or next period.
+	// reason for the freeze. If the freeze has periods, it is the reason for the current or next
+	// period.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 

@@ -69,8 +69,8 @@ type GitHubRepositorySpec struct {
 // +kubebuilder:validation:Enum=Same;All;Selector
 type NamespacesFrom string
 
-// The sets of namespaces: Same is the namespace of the object, All is every namespace, Selector is
-// every namespace with matching labels.
+// The sets of namespaces. Same means the namespace of the object. All means every namespace.
+// Selector means every namespace with matching labels.
 const (
 	NamespacesSame     NamespacesFrom = "Same"
 	NamespacesAll      NamespacesFrom = "All"
@@ -80,8 +80,8 @@ const (
 // AllowedNamespaces is a set of namespaces.
 // +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: set selector if and only if from is Selector"
 type AllowedNamespaces struct {
-	// from selects namespaces: Same is the namespace of this object, All is every namespace, and
-	// Selector is every namespace whose labels match selector.
+	// from selects namespaces. Same means the namespace of this object. All means every namespace.
+	// Selector means every namespace whose labels match selector.
 	// +required
 	From NamespacesFrom `json:"from"`
 
@@ -141,7 +141,7 @@ type PullRequest struct {
 	// number of the pull request.
 	Number int64 `json:"number"`
 
-	// state of the pull request: Open, or Closed, which includes merged.
+	// state of the pull request: Open or Closed. A merged pull request is Closed.
 	State PullRequestState `json:"state"`
 
 	// headRef is the head branch.

@@ -48,8 +48,8 @@ type GitHubTags struct{}
 // +kubebuilder:validation:Enum=Exclude;Include;Only
 type DraftPolicy string
 
-// The draft policies: Exclude selects no drafts, Include also selects drafts, and Only
-// selects only drafts.
+// The draft policies. Exclude means that no drafts are selected. Include means that drafts are
+// selected as well. Only means that only drafts are selected.
 const (
 	DraftExclude DraftPolicy = "Exclude"
 	DraftInclude DraftPolicy = "Include"
@@ -80,16 +80,20 @@ type GitHubPullRequests struct {
 	// +kubebuilder:validation:MaxLength=256
 	Head string `json:"head,omitempty"`
 
-	// draft defines whether drafts are selected: Exclude selects no drafts, Include also selects
-	// drafts, and Only selects only drafts. Defaults to Exclude.
+	// draft defines whether drafts are selected. Exclude means that no drafts are selected. Include
+	// means that drafts are selected as well. Only means that only drafts are selected. Defaults to
+	// Exclude.
 	// +optional
 	Draft DraftPolicy `json:"draft,omitempty"`
 
-	// associations of authors that are selected: Owner of the repository, Member of its
-	// organization, Collaborator who was invited, Contributor who has committed before,
-	// FirstTimeContributor without an earlier commit in the repository, FirstTimer without an
-	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None for all
-	// other authors. Defaults to all.
+	// associations lists the associations of authors whose pull requests are selected. Owner means
+	// that the author owns the repository. Member means that the author is a member of the
+	// organization that owns the repository. Collaborator means that the author was invited to the
+	// repository. Contributor means that the author has committed to the repository before.
+	// FirstTimeContributor means that the author has no earlier commit in the repository.
+	// FirstTimer means that the author has no earlier commit on GitHub. Mannequin means that the
+	// author is a placeholder for an imported user. None means that no other value applies.
+	// Defaults to all associations.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -146,8 +150,9 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy for pull requests from forks. Deny selects no pull request, Approved selects the
-	// commits that label approves, and Allow selects every pull request.
+	// policy for pull requests from forks. Deny means that no pull request is selected. Approved
+	// means that the commits that label approves are selected. Allow means that every pull request
+	// is selected.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
@@ -259,9 +264,9 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef refers to a Secret in this namespace with public keys in PEM, under keys that
-	// end in ".pub". A signature that was made with any of these keys is accepted. keySecretRef is
-	// required, because keyless signatures are not supported.
+	// keySecretRef refers to a Secret in this namespace with public keys in PEM format, under keys
+	// that end in ".pub". A signature that was made with any of these keys is accepted.
+	// keySecretRef is required, because keyless signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

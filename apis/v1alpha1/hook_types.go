@@ -62,9 +62,9 @@ type Hook struct {
 	// before the release has pods. PreRollout is a check before the release receives traffic.
 	// Rollout is a check in each round of the analysis. ConfirmTrafficIncrease is a gate before each
 	// step that increases the traffic. ConfirmPromotion is a gate after the last step. PostRollout
-	// is notified when the release becomes active or fails, and PostPreview when a preview has
-	// ended. Rollback is called periodically, and a yes rolls the release back. Event is notified of
-	// each transition.
+	// is notified when the release becomes active or fails. PostPreview is notified when a preview
+	// has ended. Rollback is called periodically, and a yes rolls the release back. Event is
+	// notified of each transition.
 	// +required
 	Type HookType `json:"type"`
 
@@ -106,7 +106,7 @@ type Hook struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM, for an https url. They replace the certificate authorities of the
+	// authorities, in PEM format, for an https url. They replace the certificate authorities of the
 	// system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
@@ -117,7 +117,7 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() >= 1 && k.size() <= 63)",message="metadata: keys must have 1 to 63 characters"
 	Metadata map[string]HookMetadataValue `json:"metadata,omitempty"`
 
-	// steps lists, by name, the steps that the hook applies to: the steps in which a Rollout hook
+	// steps lists the names of the steps that the hook applies to: the steps in which a Rollout hook
 	// is called, or before which a ConfirmTrafficIncrease hook is called. Defaults to all steps.
 	// +optional
 	// +listType=set

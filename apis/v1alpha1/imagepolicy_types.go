@@ -90,8 +90,9 @@ type ImagePolicySpec struct {
 	MinAge Duration `json:"minAge,omitempty"`
 
 	// untagged defines what happens to an offered version whose tag is deleted while its image
-	// remains. With Keep, the version remains offered, and the condition Ready reports this. With
-	// Withdraw, the version is withdrawn with reason Gone, after two scans. Defaults to Keep.
+	// remains. Keep means that the version remains offered, and that the condition Ready reports
+	// the missing tag. Withdraw means that the version is withdrawn with reason Gone, after two
+	// scans. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -124,8 +125,8 @@ type ImagePolicySpec struct {
 	AdditionalImages []AdditionalImage `json:"additionalImages,omitempty"`
 
 	// certSecretRef refers to a Secret in this namespace for TLS connections to the registry.
-	// ca.crt contains certificate authorities in PEM, which are trusted in addition to those of the
-	// system; tls.crt and tls.key contain a client certificate.
+	// ca.crt contains certificate authorities in PEM format, which are trusted in addition to those
+	// of the system; tls.crt and tls.key contain a client certificate.
 	// +optional
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
 
@@ -195,8 +196,9 @@ type TagFilter struct {
 // +kubebuilder:validation:Enum=All;Major;Minor;Patch
 type GroupBy string
 
-// The groupings of version 1.2.3: All is one group for all versions, Major is group "1.x", Minor is
-// group "1.2.x", and Patch is group "1.2.3" with its builds.
+// The groupings. All means that there is one group for all versions. Major means that version 1.2.3
+// is in group "1.x". Minor means that it is in group "1.2.x". Patch means that it is in group
+// "1.2.3", together with its builds.
 const (
 	GroupByAll   GroupBy = "All"
 	GroupByMajor GroupBy = "Major"
@@ -208,9 +210,10 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes: SemVer reads semantic versions (semver 2.0.0), Tuple reads a fixed number of numeric
-// parts, and Regexp reads the named groups of tagFilter.pattern. PushTime ignores the tag and uses
-// the build time of its image, because registries do not report when a tag was pushed.
+// The schemes. SemVer means that the tag is read as a semantic version (semver 2.0.0). Tuple means
+// that the tag is read as a fixed number of numeric parts. Regexp means that the version is read
+// from the named groups of tagFilter.pattern. PushTime means that the tag is ignored, and that the
+// version is the build time of its image, because registries do not report when a tag was pushed.
 const (
 	SchemeSemVer   VersionScheme = "SemVer"
 	SchemeTuple    VersionScheme = "Tuple"
@@ -225,10 +228,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
-	// scheme defines how a version is read from a tag. SemVer reads semantic versions, Tuple reads a
-	// fixed number of numeric parts, and Regexp reads the named groups of tagFilter.pattern. PushTime
-	// ignores the tag: the version is the build time of the image in UTC, such as "2026.1.5.13.7.9".
-	// Defaults to SemVer.
+	// scheme defines how a version is read from a tag. SemVer means that the tag is read as a
+	// semantic version. Tuple means that the tag is read as a fixed number of numeric parts. Regexp
+	// means that the version is read from the named groups of tagFilter.pattern. PushTime means that
+	// the tag is ignored, and that the version is the build time of the image in UTC, such as
+	// "2026.1.5.13.7.9". Defaults to SemVer.
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
@@ -246,8 +250,9 @@ type Versioning struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
 	Suffix string `json:"suffix,omitempty"`
 
-	// level is the minimum maturity. Release admits final versions only; Candidate also admits
-	// pre-releases. A pre-release belongs to the group of its final version. Defaults to Release.
+	// level is the minimum maturity. Release means that only final versions are admitted. Candidate
+	// means that pre-releases are admitted as well. A pre-release belongs to the group of its final
+	// version. Defaults to Release.
 	// +optional
 	// +kubebuilder:default=Release
 	// +kubebuilder:validation:Enum=Release;Candidate
@@ -260,15 +265,16 @@ type Versioning struct {
 	// +kubebuilder:validation:MaxLength=256
 	Range string `json:"range,omitempty"`
 
-	// groupBy defines which versions replace each other. All puts all versions into one group. Major
-	// groups 1.2.3 as "1.x", Minor as "1.2.x", and Patch as "1.2.3", together with its builds.
-	// Defaults to All.
+	// groupBy defines which versions replace each other. All means that all versions are in one
+	// group. Major means that version 1.2.3 is in group "1.x". Minor means that it is in group
+	// "1.2.x". Patch means that it is in group "1.2.3", together with its builds. Defaults to All.
 	// +optional
 	// +kubebuilder:default=All
 	GroupBy GroupBy `json:"groupBy,omitempty"`
 
-	// twoParts defines whether "1.2" is a version. Deny requires three numeric parts, so that dates
-	// and numeric commit hashes are not versions; Allow admits two. Defaults to Deny.
+	// twoParts defines whether "1.2" is a version. Deny means that a version must have three
+	// numeric parts, so that dates and numeric commit hashes are not versions. Allow means that a
+	// version can have two numeric parts. Defaults to Deny.
 	// +optional
 	// +kubebuilder:default=Deny
 	// +kubebuilder:validation:Enum=Deny;Allow
@@ -311,8 +317,8 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// level is the maturity of this version: Release is a final version, Candidate is a pre-release,
-	// and Preview is a commit of a pull request.
+	// level is the maturity of this version. Release means that it is a final version. Candidate
+	// means that it is a pre-release. Preview means that it is a commit of a pull request.
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level"`
 

@@ -41,10 +41,10 @@ type MicroserviceSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or pull
-	// request number. They are drained and removed without affecting other groups, and do not start
-	// again while they are listed. A group whose domains move to a newer group ends only when the
-	// newer group has an active release.
+	// endedGroups lists the release groups to end. Each entry is the name of a group ("1.x"), its
+	// slug ("1-x"), or the number of a pull request. These groups are drained and removed without
+	// affecting other groups, and do not start again while they are listed. A group whose domains
+	// move to a newer group ends only when the newer group has an active release.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -68,9 +68,10 @@ type MicroserviceSpec struct {
 	// +optional
 	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy defines what remains after the Microservice is deleted: nothing (Delete, the
-	// default), the Deployments of the releases that have traffic (Orphan), or the adopted
-	// Deployment with its previous number of replicas (Restore).
+	// deletionPolicy defines what remains after the Microservice is deleted. Delete means that
+	// nothing remains. Orphan means that the Deployments of the releases that have traffic remain.
+	// Restore means that the adopted Deployment remains, with its previous number of replicas.
+	// Defaults to Delete.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
@@ -238,10 +239,10 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained is the newest release of the version that was ever active, including its
-	// template. If there is no such release, it is a new release with the current template.
+	// PinRetained means the newest release of the version that was ever active, including its
+	// template. If there is no such release, it means a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
-	// PinCurrent is a release of the version that runs with the current template.
+	// PinCurrent means a release of the version that runs with the current template.
 	PinCurrent PinConfiguration = "Current"
 )
 
@@ -254,16 +255,16 @@ type ManualUpdateStrategy struct {
 	// +optional
 	SemVer *SemVer `json:"semVer,omitempty"`
 
-	// release pins the group that has this release, by the name of its VersionedMicroservice,
-	// including its template and configuration.
+	// release is the name of the VersionedMicroservice of a release. The group that has this
+	// release is pinned to it, including its template and configuration.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs. Retained is the template of
-	// the newest release of the version that was ever active, or the current template if there is
-	// no such release. Current is the current template. Defaults to Retained.
+	// configuration defines the template with which the pinned version runs. Retained means the
+	// template of the newest release of the version that was ever active, or the current template
+	// if there is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -333,15 +334,15 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// release that the group is pinned to, by the name of its VersionedMicroservice.
+	// release is the name of the VersionedMicroservice of the release that the group is pinned to.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs. Retained is the template of
-	// the newest release of the version that was ever active, or the current template if there is
-	// no such release. Current is the current template. Defaults to Retained.
+	// configuration defines the template with which the pinned version runs. Retained means the
+	// template of the newest release of the version that was ever active, or the current template
+	// if there is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -377,11 +378,11 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// traffic defines how the work of a group is split between its active release and the canary:
-	// Routes splits requests by the weights of routes, and Pods divides the pods, of which there are
-	// availability.replicas, between the two releases. Defaults to Routes if a NetworkPolicy routes to
-	// the group or ever did, if scale is Full, or if availability.autoscaling is set, and to Pods
-	// otherwise.
+	// traffic defines how the work of a group is split between its active release and the canary.
+	// Routes means that requests are split by the weights of routes. Pods means that the pods, of
+	// which there are availability.replicas, are divided between the two releases. Defaults to Routes
+	// if a NetworkPolicy routes to the group or ever did, if scale is Full, or if
+	// availability.autoscaling is set, and to Pods otherwise.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
@@ -485,9 +486,9 @@ type CanaryApproval struct {
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from lists groups of users, by the names that the API server uses. A user who approves must
-	// be a member of one of these groups, and list it in spec.decision.groups. By default every
-	// user who is allowed to write decisions can approve.
+	// from lists the names of groups of users, as the API server authenticates them. A user who
+	// approves must be a member of one of these groups, and list it in spec.decision.groups. By
+	// default every user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -549,8 +550,8 @@ type TogetherStrategy struct {
 	Name string `json:"name"`
 
 	// onFailure defines what happens to a canary whose version fails in another Microservice with
-	// the same together.name: Hold keeps the canary in its step until the failure is fixed, and
-	// RollBack rolls the canary back as well. Defaults to Hold.
+	// the same together.name. Hold means that the canary stays in its step until the failure is
+	// fixed. RollBack means that the canary is rolled back as well. Defaults to Hold.
 	// +optional
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }

@@ -83,9 +83,10 @@ type Rollout struct {
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// gate at which the rollout waits: ConfirmRollout before the release has pods, PreRollout before
-	// it has traffic, Together for Microservices that roll out together, ConfirmTrafficIncrease before
-	// the next step with more traffic, and ConfirmPromotion after the last step.
+	// gate at which the rollout waits. ConfirmRollout means that it waits before the release has pods.
+	// PreRollout means that it waits before the release has traffic. Together means that it waits for
+	// Microservices that roll out together. ConfirmTrafficIncrease means that it waits before the next
+	// step with more traffic. ConfirmPromotion means that it waits after the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -101,7 +102,7 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
 
-	// waitsFor is the cause outside the release that blocks the rollout. The progress deadline does
+	// waitsFor is the problem outside the release that blocks the rollout. The progress deadline does
 	// not count while it is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -238,12 +239,12 @@ type Release struct {
 	FirstActiveTime *metav1.MicroTime `json:"firstActiveTime,omitempty"`
 
 	// attempt is the number of times that this release was restarted after a failure, plus the
-	// number of times that its traffic was removed because of a cause outside the release.
+	// number of times that its traffic was removed because of a problem outside the release.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
 	// retryTime is the earliest time at which the release can receive traffic again, if its traffic
-	// was removed more than once because of a cause outside the release.
+	// was removed more than once because of a problem outside the release.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
@@ -296,12 +297,12 @@ type ReleaseInternal struct {
 
 // FailedVersions records failed versions that are no longer listed in releases.
 type FailedVersions struct {
-	// version is the highest of these versions. Versions up to this version that are not listed in
-	// releases are not started automatically.
+	// version is the highest failed version that is no longer listed in releases. Versions up to
+	// this version that are not listed in releases are not started automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config is the hash of the pod template and configuration with which these versions failed.
-	// With another configuration, all of these versions can start again.
+	// config is the hash of the pod template and configuration with which the versions failed. With
+	// another pod template or configuration, all of the failed versions can start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -316,8 +317,9 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
 
-	// level is the maturity of the group's newest version: Release is a final version, Candidate is
-	// a pre-release, and Preview is a commit of a pull request.
+	// level is the maturity of the group's newest version. Release means that it is a final
+	// version. Candidate means that it is a pre-release. Preview means that it is a commit of a
+	// pull request.
 	// +optional
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
@@ -401,7 +403,7 @@ type ReleaseGroup struct {
 
 // PreviewEnd describes a preview that is waiting for its hooks of type PostPreview.
 type PreviewEnd struct {
-	// release that calls the hooks, by the name of its VersionedMicroservice.
+	// release is the name of the VersionedMicroservice of the release that calls the hooks.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
@@ -527,7 +529,7 @@ const (
 	// from receiving more traffic. It is absent if no release is affected.
 	ConditionFrozen = "Frozen"
 	// ConditionBlocked is True while a version does not start or advance, and waiting alone does not
-	// resolve this.
+	// resolve the problem.
 	ConditionBlocked = "Blocked"
 	// ConditionReleaseFailed is True while there are failed versions.
 	ConditionReleaseFailed = "ReleaseFailed"
@@ -544,8 +546,8 @@ const (
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
 
-// EndsGroup reports whether spec.endedGroups contains a group, by its name, its slug or the number
-// of its pull request.
+// EndsGroup reports whether spec.endedGroups contains the name, the slug or the pull request number
+// of a group.
 func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 	return slices.ContainsFunc(ms.Spec.EndedGroups, func(n string) bool {
 		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)

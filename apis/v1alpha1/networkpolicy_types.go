@@ -82,9 +82,10 @@ type NetworkPolicySpec struct {
 	// +optional
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy defines what remains after the policy is deleted: nothing (Delete, the
-	// default), its Services and routes (Orphan), or the adopted Service with its original selector,
-	// or the rules of routeRef with their original backendRefs (Restore).
+	// deletionPolicy defines what remains after the policy is deleted. Delete means that nothing
+	// remains. Orphan means that its Services and routes remain. Restore means that the adopted
+	// Service remains with its original selector, or that the rules of routeRef remain with their
+	// original backendRefs. Defaults to Delete.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
@@ -93,8 +94,9 @@ type NetworkPolicySpec struct {
 // +kubebuilder:validation:Enum=HTTP;HTTPS;GRPC;TLS;TCP;UDP
 type PortProtocol string
 
-// The protocols. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC, and TLS (to pods that
-// terminate TLS, by the server name that the client requests); listeners route TCP and UDP.
+// The protocols. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP. HTTPS means
+// that the pods serve HTTPS. TLS means that the pods terminate TLS, and that connections are routed
+// by the server name that the client requests.
 const (
 	ProtocolHTTP  PortProtocol = "HTTP"
 	ProtocolHTTPS PortProtocol = "HTTPS"
@@ -123,9 +125,9 @@ type NetworkPort struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and not only digits"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
-	// protocol of the port. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC, and TLS (to
-	// pods that terminate TLS, by the server name that the client requests); listeners route TCP and
-	// UDP. Defaults to HTTP.
+	// protocol of the port. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP.
+	// HTTPS means that the pods serve HTTPS. TLS means that the pods terminate TLS, and that
+	// connections are routed by the server name that the client requests. Defaults to HTTP.
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
@@ -241,9 +243,9 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: references to the same Gateway must have different sectionNames"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
-	// confirm defines when a route counts as programmed: when every parent has accepted it (Status,
-	// the default), or when, in addition, the addresses of the Gateways serve it as it was written
-	// (Probe). Probe applies to HTTPRoutes only.
+	// confirm defines when a route counts as programmed. Status means when every parent has
+	// accepted the route. Probe means when, in addition, the addresses of the Gateways serve the
+	// route as it was written. Probe applies to HTTPRoutes only. Defaults to Status.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
@@ -586,8 +588,8 @@ type MatchPath struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	Value string `json:"value"`
 
-	// type of comparison: Exact compares the whole path, and PathPrefix compares its leading
-	// elements. Defaults to PathPrefix.
+	// type of comparison. Exact means that the whole path is compared. PathPrefix means that the
+	// leading elements of the path are compared. Defaults to PathPrefix.
 	// +optional
 	Type PathType `json:"type,omitempty"`
 }
@@ -636,8 +638,8 @@ type MatchValue struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// type of comparison: Exact compares the whole value, and RegularExpression matches a regular
-	// expression in the syntax of the gateway. Defaults to Exact.
+	// type of comparison. Exact means that the whole value is compared. RegularExpression means
+	// that value is a regular expression in the syntax of the gateway. Defaults to Exact.
 	// +optional
 	Type MatchType `json:"type,omitempty"`
 }
@@ -676,9 +678,9 @@ const (
 // DomainGroups selects groups for a domain.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups: set names if and only if policy is Named"
 type DomainGroups struct {
-	// policy that selects the groups: Each gives each group its own domain, Newest routes to the
-	// newest group that has an active release with ready endpoints, and Named routes to the groups
-	// in names.
+	// policy that selects the groups. Each means that each group has its own domain. Newest means
+	// that the domain routes to the newest group that has an active release with ready endpoints.
+	// Named means that the domain routes to the groups in names.
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
@@ -712,8 +714,8 @@ type DomainRelease struct {
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
 	// whenAbsent defines where the domain routes to while the group has no canary with a ready
-	// endpoint. With Active, it routes to the active release. With NotFound, it routes nowhere,
-	// because there is no route. Defaults to Active.
+	// endpoint. Active means that the domain routes to the active release. NotFound means that
+	// there is no route. Defaults to Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
@@ -795,7 +797,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url,omitempty"`
-	// group that the domain routes to, by slug.
+	// group is the slug of the group that the domain routes to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -821,7 +823,7 @@ type ListenerStatus struct {
 	// name of the entry.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// group that the listener routes to, by slug.
+	// group is the slug of the group that the listener routes to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -851,7 +853,7 @@ type RouteStatus struct {
 	// name of the route.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// group that the rules route to, by slug.
+	// group is the slug of the group that the rules route to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
@@ -934,8 +936,8 @@ type GroupTraffic struct {
 	// example because its Gateway was deleted. The confirmed revision is then not served.
 	// +optional
 	Unrouted bool `json:"unrouted,omitempty"`
-	// split is Weighted if traffic is split by weight, and Whole if all of it moves at the same
-	// time.
+	// split defines how traffic moves. Weighted means that traffic is split by weight. Whole means
+	// that all traffic moves at the same time.
 	Split SplitMode `json:"split"`
 	// reason why the revision is not confirmed, as one CamelCase word.
 	// +optional

@@ -49,7 +49,7 @@ const (
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
 	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
-	// commit of a release is unknown, no status is set, and the event NotificationDropped records this.
+	// commit of a release is unknown, no status is set, and the event NotificationDropped is recorded.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
@@ -68,9 +68,10 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type is the kind of service that receives the messages: Webhook receives JSON or the output
-	// of template, CloudEvents receives CloudEvents 1.0, Slack, Teams and Discord receive chat
-	// messages, and GitHubStatus sets commit statuses on GitHub.
+	// type is the kind of service that receives the messages. Webhook means an endpoint that
+	// receives JSON or the output of template. CloudEvents means an endpoint that receives
+	// CloudEvents 1.0. Slack, Teams and Discord mean that chat messages are sent to these services.
+	// GitHubStatus means that commit statuses are set on GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
 
@@ -89,16 +90,19 @@ type NotificationReceiver struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM, for an https url. They replace the certificate authorities of the
+	// authorities, in PEM format, for an https url. They replace the certificate authorities of the
 	// system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
-	// events about which the receiver is notified: Started, Step (more traffic), Waiting (for a
-	// user), Promoted (became active), Restored (became active again), RolledBack (failed after it
-	// had traffic), Failed (before it had traffic), Aborted (by a user or a gate), Superseded (by
-	// another release), Removed (before its rollout ended), and Deprecated (no longer active).
-	// Defaults to all except Step and Deprecated.
+	// events about which the receiver is notified. Started means that the rollout of a release
+	// started. Step means that the release gets more traffic. Waiting means that the rollout waits
+	// for a user. Promoted means that the release became active. Restored means that it became
+	// active again. RolledBack means that it failed after it had traffic. Failed means that it
+	// failed before it had traffic. Aborted means that a user or a gate aborted its rollout.
+	// Superseded means that another release superseded it. Removed means that it was removed before
+	// its rollout ended. Deprecated means that it is no longer active. Defaults to all except Step
+	// and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -152,7 +156,7 @@ type NotificationPolicySpec struct {
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
 	// Microservices. An invalid selector selects no Microservice, and the condition Stalled reports
-	// this.
+	// the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 

@@ -24,12 +24,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway, which uses the certificate of the Gateway's listener; for your own certificate use mode ListenerSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed only with mode ListenerSet: the other modes use the ports of their gateway"
 type DomainTLS struct {
-	// mode is the kind of the object that terminates TLS. With Gateway, this is an HTTPS listener
-	// of the Gateway, with its own certificate. With ListenerSet, the policy creates a ListenerSet
-	// for each host. With Ingress, the Ingress refers to the Secret in spec.tls. With ApisixTls,
-	// the policy creates an ApisixTls. Gateway and ListenerSet require spec.provider.gateway,
-	// Ingress requires spec.provider.ingress, and ApisixTls requires spec.provider.apisix. Defaults
-	// to Gateway, Ingress or ApisixTls, depending on the provider.
+	// mode is the kind of the object that terminates TLS. Gateway means that an HTTPS listener of
+	// the Gateway terminates TLS, with its own certificate. ListenerSet means that the policy
+	// creates a ListenerSet for each host. Ingress means that the Ingress refers to the Secret in
+	// spec.tls. ApisixTls means that the policy creates an ApisixTls. Gateway and ListenerSet
+	// require spec.provider.gateway, Ingress requires spec.provider.ingress, and ApisixTls requires
+	// spec.provider.apisix. Defaults to Gateway, Ingress or ApisixTls, depending on the provider.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
 

@@ -126,7 +126,7 @@ type Decision struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// step that Continue approves, by its name or by its number, counted from 1.
+	// step is the name of the step that Continue approves, or its number, counted from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number from 1"
 	// +kubebuilder:validation:MinLength=1

@@ -56,8 +56,9 @@ const allWritten = "True Succeeded: GitHub is up to date"
 
 func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "feature"} }
 
-// TestLifeOfAPreview tests heighliner-2018 D 17 and D 7: a Deployment is queued, in_progress, a
-// success only when the preview is ready and routed, and inactive when the pull request is closed.
+// TestLifeOfAPreview checks that a Deployment is first queued and then in_progress, becomes a
+// success only when the preview is ready and routed, and becomes inactive when the pull request is
+// closed (heighliner-2018, appendix D, items 7 and 17).
 func TestLifeOfAPreview(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -91,7 +92,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
 		t.Errorf("finalizers %q remain although there is no feedback to remove", ghr.Finalizers)
 	}
-	// If the pull request is removed from the status after this, nothing is reported for it.
+	// If the pull request is later removed from the status, nothing is reported for it.
 	s.server.ResetCounts()
 	s.pulls = 0
 	s.poll()

@@ -94,8 +94,9 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// TestReleasesOfGitHub tests heighliner-2018, appendix D 8 and 15: an empty list withdraws nothing, and a
-// name that does not match or has no image does not prevent the offer of other names.
+// TestReleasesOfGitHub checks that an empty list withdraws no version, and that a name that does not
+// match the pattern or has no image does not keep other names from being offered (heighliner-2018,
+// appendix D, items 8 and 15).
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -276,11 +277,11 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 			other := env.Namespace(s)
 			s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "shop"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"}})
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
-		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or let this namespace use it: set spec.allowedNamespaces.from to All`},
 		"missing in another namespace": {func(s *story) {
 			other := env.Namespace(s)
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Namespace = other })
-		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
+		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or let this namespace use it: set spec.allowedNamespaces.from to All`},
 		"not read yet": {func(s *story) {
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not been polled yet: it has no status yet`},

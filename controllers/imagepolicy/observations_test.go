@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestRefusedVersionsDoNotDelayOthers checks that three new versions that a vulnerability scanner blocks (403 for their manifests) do not prevent the offer of another version.
+// TestRefusedVersionsDoNotDelayOthers checks that three new versions that a vulnerability scanner
+// blocks (403 for their manifests) do not keep another version from being offered.
 func TestRefusedVersionsDoNotDelayOthers(t *testing.T) {
 	for _, code := range []int{403, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {

@@ -70,9 +70,9 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// TestLifeOfAPullRequest tests heighliner-2018, appendix D 6 and 7: after a push, the previous commit remains
-// until the new commit has an image, and the group of a closed pull request is withdrawn. It also tests D 14:
-// the slug is a DNS label.
+// TestLifeOfAPullRequest checks that, after a push, the previous commit remains offered until the new commit
+// has an image, that the group of a closed pull request is withdrawn, and that the slug is a DNS label
+// (heighliner-2018, appendix D, items 6, 7 and 14).
 func TestLifeOfAPullRequest(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now().Add(-time.Minute)
@@ -259,7 +259,8 @@ func TestFiltersWithdraw(t *testing.T) {
 	}
 }
 
-// TestForks tests heighliner-2018, appendix D 16: branches with the same name in two forks result in two groups.
+// TestForks checks that branches with the same name in two forks result in two groups
+// (heighliner-2018, appendix D, item 16).
 func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
@@ -301,8 +302,9 @@ func TestForks(t *testing.T) {
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// TestTwoHundredPullRequests tests heighliner-2018, appendix D 8 and 16: all of two hundred pull requests are
-// found, a bounded number in each scan, and no outage, failing page, or restart loses a pull request.
+// TestTwoHundredPullRequests checks that all of two hundred pull requests are found, with a limited number in
+// each scan, and that no pull request is lost because of an outage, a failing page, or a restart
+// (heighliner-2018, appendix D, items 8 and 16).
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -500,8 +502,8 @@ func TestPullRequestsRespectARateLimit(t *testing.T) {
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
 }
 
-// TestOneBadImageDoesNotBlockOthers tests heighliner-2018, appendix D 15: one head commit with an unusable image does not
-// stop other head commits.
+// TestOneBadImageDoesNotBlockOthers checks that a head commit with an unusable image does not keep other head commits
+// from being offered (heighliner-2018, appendix D, item 15).
 func TestOneBadImageDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
@@ -682,7 +684,7 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: good})
 	same(t, "offered by the first digits", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
 	s.build(path, good, s.clock.Now(), map[string]string{revision: good})
-	same(t, "offered by the full commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
+	same(t, "offered by the full commit SHA", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
 // TestForksNeedAnApprovalNow checks that previews of forks that were offered without an approval are withdrawn when

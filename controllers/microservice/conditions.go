@@ -190,7 +190,8 @@ func frozenBy(w *pass) string {
 	return ""
 }
 
-// blocked describes the cause outside the release that blocks the rollout of a group, or returns "".
+// blocked describes the problem outside the release that blocks the rollout of a group, or returns
+// "".
 func blocked(w *pass, slug string) string {
 	for _, n := range w.plan.Notes {
 		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {

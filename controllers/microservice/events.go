@@ -99,7 +99,7 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 }
 
 // recordFreeze records an event when a freeze begins to prevent releases from starting or from getting more
-// traffic, and when it no longer prevents this.
+// traffic, and when it no longer does so.
 func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrozen)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionFrozen)

@@ -107,7 +107,7 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of an object that changed", "namespace", namespace)
+		ctrl.LoggerFrom(ctx).Error(err, "list the Microservices that a changed object may affect", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

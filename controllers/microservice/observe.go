@@ -44,8 +44,8 @@ type observed struct {
 	// problem is an error in the specification or in a referenced object. While there is a problem, no
 	// new release starts.
 	problem *status.Error
-	// sourceFresh reports that, for less than sourceSilence, the ImagePolicy has had a new specification
-	// without a scan.
+	// sourceFresh is true if the ImagePolicy's specification changed less than sourceSilence ago, and no
+	// scan with the new specification is complete yet.
 	sourceFresh bool
 	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy

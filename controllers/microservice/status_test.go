@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting makes a cause outside the release block a group's rollout.
+// waiting blocks the rollout of a group, because of a problem outside the release.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
@@ -322,8 +322,9 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// TestEventsOfSteps checks that each event has its own key. An event that is combined with an earlier event
-// loses its note, and is written again minutes later. Eventf checks this.
+// TestEventsOfSteps checks how many events steps have. In addition, Eventf fails the test if two events
+// have the same key: the second event would be combined with the first, lose its note, and be written again
+// minutes later.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -82,7 +82,8 @@ func (s *story) rest() {
 	s.Fatalf("the rollout does not become stable: %s", s.rolloutState())
 }
 
-// TestGates checks that each gate stops the rollout at its point until its hooks agree, and reports this.
+// TestGates checks that each gate stops the rollout at its point until its hooks agree, and that
+// the status reports the gate.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	hook := func(kind v1alpha1.HookType) v1alpha1.Hook {

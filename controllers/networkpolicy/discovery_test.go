@@ -145,8 +145,8 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestDiscoveryDoesNotBlockReconciles checks that other reconciles continue without a kind while one reconcile
-// waits for it.
+// TestDiscoveryDoesNotBlockReconciles checks that, while one reconcile waits for the discovery of a kind,
+// other reconciles continue without the kind.
 func TestDiscoveryDoesNotBlockReconciles(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)

@@ -65,7 +65,7 @@ func stepwise(before, now []v1alpha1.DomainBackend) bool {
 
 // announce records the events for the changes in a status that was written. It does not report how
 // the traffic changes during a rollout, because the Microservice's events and status.summary.split
-// show this.
+// show these changes.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
 		status.TransitionRule{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},

@@ -232,7 +232,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 	}()
 }
 
-// one sends one message, and reports whether the next message may be sent.
+// one sends a message, and reports whether the next message may be sent.
 func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
 	called, failure := t.try(ctx, namespace, receiver, j, credentials)
 	if ctx.Err() != nil && failure != nil {

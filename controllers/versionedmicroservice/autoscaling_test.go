@@ -80,8 +80,8 @@ func (s *sizes) mark() {
 	s.seen = s.seen[max(0, len(s.seen)-1):]
 }
 
-// size waits until the Deployment has the wanted number of replicas, all of them are available, and
-// the release reports this.
+// size waits until the Deployment has the wanted number of replicas, and the release reports that
+// all of them are available.
 func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 	t.Helper()
 	d := deploymentOf(release)

@@ -114,7 +114,7 @@ func (r *reconciler) templateToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
 		var list v1alpha1.MicroserviceList
 		if err := r.client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "list Microservices of a template that changed")
+			ctrl.LoggerFrom(ctx).Error(err, "list the Microservices that may use a changed template")
 			return nil
 		}
 		var out []ctrl.Request

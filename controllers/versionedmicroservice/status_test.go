@@ -54,7 +54,7 @@ func autoscaled(least int32) func(*observed) {
 }
 
 // rejected changes a release to one that is being rolled out and whose Deployment was rejected at noon. The
-// current Deployment was created after that.
+// current Deployment was created later, after the given duration.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
 	o.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.FailureForbidden, LastTransitionTime: metav1.NewTime(noon)}}

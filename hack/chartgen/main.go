@@ -248,7 +248,8 @@ func metadata(namespace, name string) map[string]any {
 	return m
 }
 
-// split separates rules that only a ClusterRole can grant from other rules. A subresource is treated like its resource.
+// split returns two lists of rules: the rules that only a ClusterRole can grant, and all other
+// rules. A subresource is treated like its resource.
 func split(rules []rbacv1.PolicyRule, scoped []string) (cluster, within []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		only := func(want bool) rbacv1.PolicyRule {

@@ -115,7 +115,7 @@ func newAuthority(now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	return certificate, key, nil
 }
 
-// sign returns the certificate and the key of an identity in PEM.
+// sign returns the certificate and the key of an identity in PEM format.
 func sign(id identity, authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

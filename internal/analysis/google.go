@@ -180,7 +180,7 @@ func readServiceAccount(secret string, content []byte, tokenURL string) (account
 	case errors.Is(err, certs.ErrTooLarge):
 		return account, nil, errorf(BadSecret, "Secret %s: the private_key of %s has more than %d bits", secret, keyServiceAccount, certs.MaxBits)
 	case err != nil:
-		return account, nil, errorf(BadSecret, "Secret %s: the private_key of %s is not an RSA key in PEM", secret, keyServiceAccount)
+		return account, nil, errorf(BadSecret, "Secret %s: the private_key of %s is not an RSA key in PEM format", secret, keyServiceAccount)
 	}
 	return account, key, nil
 }

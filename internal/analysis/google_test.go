@@ -283,8 +283,8 @@ func TestSecretsOfGoogle(t *testing.T) {
 		"no email":      {changed("client_email", ""), "Secret robot: the key key.json has no client_email"},
 		"other address": {changed("token_uri", "https://hunter2.example.com/token"), "Secret robot: the token_uri of key.json must be " + g.url},
 		"no address":    {changed("token_uri", nil), "Secret robot: the token_uri of key.json must be " + g.url},
-		"no key":        {changed("private_key", "hunter2"), "Secret robot: the private_key of key.json is not an RSA key in PEM"},
-		"bad key":       {changed("private_key", "-----BEGIN PRIVATE KEY-----\naHVudGVyMg==\n-----END PRIVATE KEY-----\n"), "Secret robot: the private_key of key.json is not an RSA key in PEM"},
+		"no key":        {changed("private_key", "hunter2"), "Secret robot: the private_key of key.json is not an RSA key in PEM format"},
+		"bad key":       {changed("private_key", "-----BEGIN PRIVATE KEY-----\naHVudGVyMg==\n-----END PRIVATE KEY-----\n"), "Secret robot: the private_key of key.json is not an RSA key in PEM format"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -126,7 +126,7 @@ func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float
 	if beyond := m.placed(metric, ratio, both); beyond.Result == v1alpha1.MeasurementFailed {
 		return beyond
 	}
-	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is not a number: use baseline Difference", both))
+	return m.failing(errorf(ZeroBaseline, "%s: the ratio to 0 is undefined: use baseline Difference", both))
 }
 
 // compared returns the measurement for a value. A value that is not finite is an error.

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestArgumentsOfAnInlineAnalysis checks that {{.Args.x}} is rejected in an analysis of a Microservice, which has no arguments. The schema accepts it.
-// Without this check, the canary would start and be blocked in its first step until a decision.
+// TestArgumentsOfAnInlineAnalysis checks that {{.Args.x}} is rejected in an analysis of a Microservice, because such an analysis has no arguments. The
+// schema accepts {{.Args.x}} there. Without the rejection, the canary would start and be blocked in its first step until a decision.
 func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 	t.Parallel()
 	spec := &v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{

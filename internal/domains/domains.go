@@ -16,9 +16,10 @@
 // label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such line. Empty
 // lines and lines that begin with "#" are ignored.
 //
-// A host that is listed by name is reserved for domains that contain no field of the group, in the namespaces of its
-// key. No "*." line grants such a host to other namespaces, and no field of a group (the branch of a pull request,
-// for example) can expand to it.
+// A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to
+// use it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use
+// the host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never renders to the host, whatever the
+// branch of a pull request is called.
 package domains
 
 import (
@@ -181,8 +182,8 @@ func (r Rules) For(namespace string, labels map[string]string) Hosts {
 	return h
 }
 
-// Allowed checks whether a namespace with the given labels may use a host. The error contains the fix. rendered is true if a field of the group
-// is part of the host. To check several hosts of a namespace, call For once instead.
+// Allowed checks whether a namespace with the given labels may use a host. The error contains the fix. rendered is true if the domain contains
+// a template field that depends on the group. To check several hosts of a namespace, call For once instead.
 func (r Rules) Allowed(namespace string, labels map[string]string, host string, rendered bool) error {
 	h := r.For(namespace, labels)
 	if rendered {
@@ -191,8 +192,9 @@ func (r Rules) Allowed(namespace string, labels map[string]string, host string, 
 	return h.Literal(host)
 }
 
-// Literal checks a host, or a wildcard such as *.shop.example.com, that contains no field of a group. {{.Name}}, {{.Microservice}} and
-// {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name for other namespaces.
+// Literal checks a host, or a wildcard such as *.shop.example.com, that contains no value that depends on the group. {{.Name}},
+// {{.Microservice}} and {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name
+// for other namespaces.
 func (h Hosts) Literal(host string) error {
 	if h.own[host] {
 		return nil
@@ -200,7 +202,8 @@ func (h Hosts) Literal(host string) error {
 	return h.judge(host, h.foreign)
 }
 
-// Rendered checks a host that contains a field of a group. It rejects hosts that are listed by name, and wildcards that match such a host.
+// Rendered checks a host that contains a value that depends on the group. It rejects hosts that are
+// listed by name, and wildcards that match such a host.
 func (h Hosts) Rendered(host string) error {
 	return h.judge(host, h.named)
 }
@@ -219,8 +222,9 @@ func (h Hosts) judge(host string, reserved map[string]bool) error {
 	return nil
 }
 
-// Template checks a domain that contains only fields of a group, according to the rules of the admission policy. It
-// returns nil if Rendered allows every host to which the domain can expand.
+// Template checks a domain whose template fields all depend on the group, according to the rules of
+// the admission policy. It returns nil if Rendered allows every host to which the domain can
+// expand.
 func (h Hosts) Template(domain string) error {
 	head, _, templated := strings.Cut(domain, "{{")
 	if !templated {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// These are the durations of pauses. GitHub counts requests by the hour. It asks clients to pause for at least a minute after a secondary limit
-// without a time, and longer if the limit is reached again.
+// These are the durations of pauses. GitHub counts requests by the hour. If a response reports a secondary limit but not how long to wait,
+// GitHub asks clients to pause for at least a minute, and for longer if the limit is reached again.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute

@@ -153,9 +153,9 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 	}
 }
 
-// answer updates a status with an outcome. The first answer after an edit of the hook is
-// always recorded. Other messages for the same result are recorded at most once within the duration quiet,
-// because each record requires a write.
+// answer updates a status with an outcome. The first answer after an edit of the hook is always recorded.
+// Answers with the same result but different messages are recorded only when the last record is at least
+// as old as quiet, because each record requires a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)

@@ -39,7 +39,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	case status.SHA == "":
 		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have a commit")
 	case !github.IsCommit(status.SHA):
-		return "", finalf("the revision %q of the release is not a full commit", status.SHA)
+		return "", finalf("the revision %q of the release is not a full commit SHA", status.SHA)
 	}
 	client, err := s.github.Client(github.Config{BaseURL: c.URL, Credential: c.GitHub})
 	if err != nil {

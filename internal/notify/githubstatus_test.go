@@ -90,7 +90,7 @@ func TestGitHubStatus(t *testing.T) {
 		text            string
 	}{
 		"no commit":      {"", token, true, true, "the commit of the release is not known"},
-		"short commit":   {"4be1c02d", token, true, true, "is not a full commit"},
+		"short commit":   {"4be1c02d", token, true, true, "is not a full commit SHA"},
 		"another's":      {strings.Repeat("e", 40), token, true, false, "422"},
 		"wrong token":    {sha, "unknown-token", false, false, "store a new one"},
 		"no permission":  {sha, "reader-token", false, false, "statuses=write"},

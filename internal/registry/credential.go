@@ -58,7 +58,7 @@ func (i identified) Authorization() (*authn.AuthConfig, error) {
 // AuthorizationContext returns the credential.
 func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	if i.identity == nil {
-		return nil, &identityError{errors.New("the workload identity of the manager is not enabled: see its flag --registry-workload-identity")}
+		return nil, &identityError{errors.New("workload identity is not enabled in the manager: see the manager's flag --registry-workload-identity")}
 	}
 	c, err := i.identity.Credential(ctx, i.host)
 	if err != nil {

@@ -160,7 +160,8 @@ func classify(op, object string, t target, err error) *Error {
 	return e
 }
 
-// privateRealm is part of the library's message for a challenge whose realm is a private address. The library has no error type for this.
+// privateRealm is part of the library's message for a challenge whose realm is a private address.
+// The library has no error type for such a challenge.
 const privateRealm = "is a private or link-local address"
 
 // setRefused sets the message about a refused address. If a name has several addresses, the message contains none of them, because their order changes.

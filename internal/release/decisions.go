@@ -88,7 +88,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 			return refuse("the release has status %s; Retry applies only to releases with status error", r.Status)
 		}
 		if why := s.spoiled(r.Release, r.Version); why != "" {
-			return refuse("%s: retry it there first", why)
+			return refuse("%s: retry the version in that Microservice first", why)
 		}
 		switch next := s.passedOver(r); {
 		case next == nil:

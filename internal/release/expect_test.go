@@ -16,9 +16,9 @@ func denied(o Observed, slug, version string) bool {
 	})
 }
 
-// checkOlder checks a write of the rollout state against the expectations of users about older versions. A cause outside of the
-// newer version does not make an older version start or become active. Only a pin, the
-// withdrawal or loss of the newer version, or a failure caused by the newer version does.
+// checkOlder checks a write of the rollout state against the expectations of users about older versions. A problem outside the
+// newer version does not make an older version start or become active. Only a pin, the withdrawal or loss of the newer version,
+// or a failure caused by the newer version does.
 func (w *world) checkOlder(o Observed, g, h *Group) {
 	if h.Level == preview || g.Phase != Live || h.Phase != Live || len(g.Releases) == 0 {
 		return
@@ -27,7 +27,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
 		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) && !o.Spec.Exclusive {
-			w.fail("older: %s fails because of %s, which is a cause outside of it", r.Release, r.Reason)
+			w.fail("older: %s fails because of %s, which is a problem outside the release", r.Release, r.Reason)
 		}
 		ran := g.Rollout != nil && g.Rollout.Release == r.Release
 		starts := h.Rollout != nil && h.Rollout.Release == r.Release && !ran
@@ -46,7 +46,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 }
 
 // newerThan finds a release of a group above a version that could serve. Such a release is offered or
-// in progress, is not withdrawn, and has not failed because of a cause in the release.
+// in progress, is not withdrawn, and has not failed because of a problem in the release itself.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -176,7 +176,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 				return // Neither this release nor an older version starts until a user retries it.
 			}
 			if slices.Contains(outsideCauses, r.Reason) {
-				w.fail("newest: stable %s is in error because of %s, which is a cause outside of it", r.Release, r.Reason)
+				w.fail("newest: stable %s is in error because of %s, which is a problem outside the release", r.Release, r.Reason)
 			}
 		case wanted == "" || g.Level != preview && compare(c.Version, wanted) > 0:
 			wanted = c.Version
@@ -220,7 +220,7 @@ func TestExpectationsCanFail(t *testing.T) {
 		name, want string
 		rules      []rule
 	}{
-		{"a release that is blocked by a cause outside of it fails at its deadline", "older:", instead("Fail", func(s *scope) {
+		{"a release that is blocked by a problem outside the release fails at its deadline", "older:", instead("Fail", func(s *scope) {
 			if fail(s); s.g.Rollout != nil && s.g.Rollout.WaitsFor != "" && !s.now.Before(s.ends(s.g.Rollout)) {
 				s.failRow(s.g.Row(s.g.Rollout.Release), s.g.Rollout.WaitsFor)
 			}

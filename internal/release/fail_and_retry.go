@@ -157,9 +157,9 @@ const (
 	retryMost  = 360 * time.Minute
 )
 
-// giveBack removes the traffic from a canary that is unhealthy because of a cause outside of it. The
-// release stays the target, keeps its pods, and begins its steps again. The first time, it does so as soon as
-// the cause is gone. Later, it does so after a wait.
+// giveBack removes the traffic from a canary that is unhealthy because of a problem outside the release. The
+// release stays the target, keeps its pods, and begins its steps again: the first time as soon as the problem
+// is solved, and later after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
 		// The active release may lack its routes because of the same cause. It gets time until its routes

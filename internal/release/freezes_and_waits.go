@@ -170,8 +170,8 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	return w
 }
 
-// outside describes the causes outside of a release. A rollout that is blocked by such a cause does not make another
-// version the target, because the cause would block that version as well (rule 29).
+// outside describes the problems outside a release. A rollout that is blocked by such a problem does not make
+// another version the target, because the problem would block that version as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
 	"ContainerCreating":    "a node has not created its containers",
@@ -186,9 +186,9 @@ var outside = map[Reason]string{
 	noAnswer:               "a hook does not respond",
 }
 
-// obstacle returns the cause outside of a release that blocks its rollout, or "". For a cause that may still
-// end soon, it returns a wait instead. An unhealthy release with traffic does not wait. It gives the traffic
-// back at its deadline.
+// obstacle returns the problem outside a release that blocks its rollout, or "". For a problem that may
+// still end soon, it returns a wait instead. An unhealthy release with traffic does not wait. It gives the
+// traffic back at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
@@ -225,7 +225,7 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 // deadline of the step is measured from the result.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
-// block records the cause outside of a release that blocks its rollout. An empty cause unblocks the rollout.
+// block records the problem outside a release that blocks its rollout. An empty cause unblocks the rollout.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause

@@ -586,7 +586,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("the other Deployment is deleted", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 29: the clock stops while a rollout waits for a cause outside of the release", func(h tale) {
+	{"rule 29: the clock stops while a rollout is blocked by a problem outside the release", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"
 		h.push("1.1.0")

@@ -275,7 +275,7 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s is waiting at %d%%: it failed in Microservice %s; retry it there, %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
+		return newWait(r, true, TogetherHeld, "%s is waiting at %d%%: it failed in Microservice %s; retry the version where it failed, %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
 	}
 	if len(late) > 0 {
 		return newWait(r, false, AwaitingTogether, "%s is waiting at %d%% for Microservice %s", r.Version, r.Weight, strings.Join(late, ", "))
@@ -310,7 +310,7 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 			continue
 		}
 		if why := s.spoiled(c.Release, c.Version); why != "" && !s.below(c.Version) {
-			notes = append(notes, s.stateOf(nil, true, TogetherHeld, fmt.Sprintf("%s does not start: %s; retry it there, or push another version", c.Version, why)))
+			notes = append(notes, s.stateOf(nil, true, TogetherHeld, fmt.Sprintf("%s does not start: %s; retry the version in that Microservice, or push another version", c.Version, why)))
 		}
 	}
 	return notes

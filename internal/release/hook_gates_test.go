@@ -507,9 +507,9 @@ func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 	}
 }
 
-// TestDomainsOfTheCanaryThatNeverRoute covers canary domains that a gateway rejects, which is a cause outside of the release. The hooks
+// TestDomainsOfTheCanaryThatNeverRoute covers canary domains that a gateway rejects, which is a problem outside the release. The hooks
 // are not called, because they would test another release. After the deadline, the rollout reports its wait, does not block newer
-// versions, and continues when the cause is gone.
+// versions, and continues when the problem is solved.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"

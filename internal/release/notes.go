@@ -50,7 +50,7 @@ const (
 	AnalysisRunning  Reason = "AnalysisRunning"
 	// Unhealthy is the reason of a rollout that is not healthy, and has not exceeded its deadline.
 	Unhealthy Reason = "Unhealthy"
-	// Blocked is the reason of a rollout that is blocked by a cause outside of its release.
+	// Blocked is the reason of a rollout that is blocked by a problem outside its release.
 	Blocked              Reason = "Blocked"
 	AnalysisInconclusive Reason = "AnalysisInconclusive"
 	AnalysisNoTraffic    Reason = "AnalysisNoTraffic"
@@ -139,7 +139,8 @@ type Condition string
 const (
 	// ConditionPinned is true while there are pins. With the reason Pinned, all pins are effective.
 	ConditionPinned Condition = "Pinned"
-	// ConditionBlocked is true while a version does not start or advance, and time alone does not change this.
+	// ConditionBlocked is true while a version does not start or advance, and waiting alone does
+	// not resolve the problem.
 	ConditionBlocked Condition = "Blocked"
 	// ConditionFrozen is true while a freeze prevents a version from starting or from getting more traffic.
 	ConditionFrozen Condition = "Frozen"

@@ -30,8 +30,8 @@ func (b *planner) missingPin() *Pin {
 	return nil
 }
 
-// pinnedAway reports whether a release was never active, and a pin by the name of its group selects
-// another release, which supersedes it.
+// pinnedAway reports whether a release was never active, and a pin that names its group selects
+// another release. The pinned release then supersedes the release.
 func (b *planner) pinnedAway(g *Group, r Row) bool {
 	return r.Promoted == 0 && slices.ContainsFunc(b.o.Spec.Pins, func(p Pin) bool {
 		return !p.Global && p.names(g.Slug, g.Name, g.PullRequest) && !p.means(r.Version, r.Release) && !expired(p, b.now)
@@ -227,7 +227,7 @@ func (s *scope) pinFailed(target string) string {
 		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))
 	}
 	if why := s.spoiled(target, s.versionOf(target)); why != "" {
-		return fmt.Sprintf("group %s is pinned to version %s, which does not start: %s; retry it there", s.g.Name, s.versionOf(target), why)
+		return fmt.Sprintf("group %s is pinned to version %s, which does not start: %s; retry the version in that Microservice", s.g.Name, s.versionOf(target), why)
 	}
 	return ""
 }

@@ -21,7 +21,7 @@
 //	previews.go             which pull requests have a slot, and when a preview ends
 //	target.go               which release a group moves to
 //	pins.go                 which release a pin selects
-//	freezes_and_waits.go    what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; causes outside of its release
+//	freezes_and_waits.go    what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; problems outside its release
 //	hook_gates.go           points at which hooks must agree, and steps that other Microservices must reach first
 //	steps_and_promotion.go  rules that begin a step and set its weight, and rules that make a release active
 //	fail_and_retry.go       whether a rollout is healthy, when it fails, and when it starts again

@@ -140,8 +140,8 @@ func rebuildState(s *scope) {
 		most(routed),
 		most(func(Object) bool { return true }),
 		routed,
-		// The next write would have recorded the release, but a crash interrupted the plan that created it. The release
-		// is just starting.
+		// An object whose stamp is exactly Sequence+1 was created by a plan that crashed before it wrote the rollout
+		// state. Its release is just starting, so it does not count as active.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {

@@ -274,7 +274,8 @@ const (
 	SplitByDefault SplitBy = ""
 	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has all pods.
 	SplitByRoutes SplitBy = "Routes"
-	// SplitByPods splits work by the numbers of pods. Workers that take their work from a queue need this.
+	// SplitByPods splits work by the numbers of pods. Workers that take their work from a queue
+	// require this mode.
 	SplitByPods SplitBy = "Pods"
 )
 

@@ -34,7 +34,7 @@ var rules = []rule{
 	// Gates and failures.
 	{"Open the gate", openGate},
 	{"Count healthy time", countHealthyTime},
-	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a cause outside of the release; deprecated to error: a rollback failed
+	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a problem outside the release; deprecated to error: a rollback failed
 
 	// The next step, and active: steps_and_promotion.go.
 	{"Apply edited steps", editedSteps},
@@ -218,7 +218,7 @@ func start(s *scope) {
 	switch {
 	case r.Status == Error:
 		s.retryRow(r, RetriedAutomatically)
-		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: the cause of the previous failure was outside of the release", r.Attempt+1, r.Version))
+		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: the cause of the previous failure was outside the release", r.Attempt+1, r.Version))
 	case r.Promoted == 0:
 		s.turn(r, Pending, Started)
 	}

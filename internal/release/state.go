@@ -126,7 +126,7 @@ type Rollout struct {
 	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
 	// takes over the traffic of the group that it belongs to.
 	From string
-	// WaitsFor is the cause outside of the release that blocks the rollout and stops its clock. It is
+	// WaitsFor is the problem outside the release that blocks the rollout and stops its clock. It is
 	// empty if there is none (rule 29).
 	WaitsFor Reason
 }

@@ -143,8 +143,8 @@ func (s *scope) comeback(version string) *Row {
 }
 
 // failed reports whether a release is in error. A release with a retry time lost its traffic because
-// of a cause outside of it, and has not failed (rule 29). An older rollout state may still list such a
-// release with the status error.
+// of a problem outside the release, and has not failed (rule 29). An older rollout state may still
+// list such a release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
 // maxSuperseded is how many releases may be superseded before a rollout is finished first (rule 28).

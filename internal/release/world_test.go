@@ -525,8 +525,8 @@ func (w *world) free() int {
 	return max(0, n)
 }
 
-// fill limits the number of pods in the cluster because of a cause outside the releases. A negative number means
-// no limit.
+// fill limits the number of pods in the cluster. The cause is a problem outside the releases. A
+// negative number means no limit.
 func (w *world) fill(room int, cause string) {
 	w.say("room for %d pods (%s)", room, cause)
 	w.room, w.crowd = room, cause

@@ -28,10 +28,10 @@ var (
 
 // These metrics cover all services, without names of objects.
 var (
-	groupsByState = describe("heighliner_groups", "Release groups, by state.", "state")
+	groupsByState = describe("heighliner_groups", "Number of release groups, by state.", "state")
 	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in a state longest entered it, by state.", "state")
-	policyStates  = describe("heighliner_policy_conditions", "ImagePolicies and NetworkPolicies, by condition and its status.", "kind", "condition", "status")
-	servicesTotal = describe("heighliner_microservices", "Microservices.")
+	policyStates  = describe("heighliner_policy_conditions", "Number of ImagePolicies and NetworkPolicies, by the status of each condition.", "kind", "condition", "status")
+	servicesTotal = describe("heighliner_microservices", "Number of Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
 	namesEnabled  = describe("heighliner_service_metrics_enabled", "1 while there are metrics by namespace, Microservice and group; 0 while there are too many Microservices.")
 )
@@ -49,7 +49,7 @@ var (
 	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release became active, from the publication of its version (Published) or, if that is unknown, from the creation of the release (Started).", with(groupLabels, "from")...)
 
 	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)
-	serviceRollouts = describe("heighliner_service_rollouts_total", "Rollouts that ended since the manager started, and rollbacks, by result.", with(serviceLabels, "result")...)
+	serviceRollouts = describe("heighliner_service_rollouts_total", "Number of rollouts that have ended, and of rollbacks, since the manager started, by result.", with(serviceLabels, "result")...)
 	serviceRestored = describe("heighliner_service_restore_seconds", "How long releases that failed or were rolled back had traffic, since the manager started.", serviceLabels...)
 	serviceGates    = describe("heighliner_service_gate_seconds_total", "Time that groups spent in each gate since the manager started.", with(serviceLabels, "gate")...)
 

@@ -34,7 +34,7 @@ const ReasonSucceeded = "Succeeded"
 // control characters and invalid UTF-8 are removed, and truncated text ends in "…".
 func Line(text string) string { return LineOf(text, MaxMessage) }
 
-// commit matches a full commit in hexadecimal, by SHA-1 or SHA-256.
+// commit matches a full commit hash (SHA-1 or SHA-256) in hexadecimal.
 var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Short returns a version for a column. It shortens a commit to its first seven digits, and returns any other version

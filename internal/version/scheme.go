@@ -226,7 +226,7 @@ func (c *candidate) group(at int) string {
 func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 	errs = oneOf("versioning.scheme", r.Scheme, SchemeSemVer, SchemeTuple, SchemeRegexp, SchemePushTime)
 	s.errors.suffix = fmt.Errorf("not a version: it does not end with versioning.suffix %q", r.Suffix)
-	s.errors.parts = fmt.Errorf("not a version: not %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
+	s.errors.parts = fmt.Errorf("not a version: it does not consist of %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
 	if r.Scheme == SchemeTuple {
 		if r.Parts < 1 || r.Parts > MaxParts {
 			errs = append(errs, FieldError{"versioning.parts", fmt.Sprintf("%d is not between 1 and %d", r.Parts, MaxParts), "set it to the number of numeric parts of a version"})

@@ -23,7 +23,7 @@ const (
 var (
 	errNotThree = errors.New("not a version: three numeric parts are required (1.2.3)")
 	errNotTwo   = errors.New("not a version: two or three numeric parts are required (1.2 or 1.2.3)")
-	errSyntax   = errors.New("not a version: not a semantic version (1.2.3, 1.2.3-rc.1, 1.2.3_build)")
+	errSyntax   = errors.New("not a version: it is not a semantic version (1.2.3, 1.2.3-rc.1, 1.2.3_build)")
 	errTooLong  = errors.New("not a version: longer than 128 characters")
 )
 

@@ -224,7 +224,7 @@ func (f resolved) subject() string {
 	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
 }
 
-// sentence returns the sentence of a freeze.
+// sentence returns a sentence that describes a freeze.
 func (f Freeze) sentence(now time.Time) string {
 	text := f.Subject + ": frozen"
 	if f.From != nil {

@@ -144,7 +144,7 @@ func (r *rollout) pauseEnd() time.Time {
 	return since.Add(st.Pause.Duration.Std(0) - r.waited)
 }
 
-// outside describes causes outside of a release.
+// outside describes problems outside a release.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
@@ -155,7 +155,7 @@ var outside = map[string]string{
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
-// blocked returns the state of a rollout that is blocked by a cause outside of the release.
+// blocked returns the state of a rollout that is blocked by a problem outside the release.
 func (r *rollout) blocked() *State {
 	switch {
 	case r.waitsFor != "":
@@ -171,7 +171,7 @@ func (r *rollout) blocked() *State {
 	return nil
 }
 
-// causeOf describes a cause outside of the release.
+// causeOf describes a problem outside the release.
 func (r *rollout) causeOf(cause string) string {
 	switch cause {
 	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":

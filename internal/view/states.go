@@ -105,7 +105,7 @@ type Action struct {
 	Group string `json:"group,omitempty"`
 }
 
-// sentence returns the sentence of a state at a time, in the time zone of the user.
+// sentence returns a sentence that describes a state at a given time, in the time zone of the user.
 func (s State) sentence(now time.Time) string {
 	text := s.what(now)
 	if s.By != "" {
@@ -159,7 +159,7 @@ func (s State) what(now time.Time) string {
 	return s.waits(now)
 }
 
-// ended returns the sentence of a rollout that ended.
+// ended returns a sentence that describes a rollout that has ended.
 func (s State) ended(now time.Time) string {
 	text := map[Word]string{WordSuperseded: "superseded", WordRolledBack: "rolled back", WordAborted: "aborted", WordFailed: "failed"}[s.Word]
 	if s.Since != nil {
@@ -168,7 +168,7 @@ func (s State) ended(now time.Time) string {
 	return text
 }
 
-// waits returns the sentence of a rollout in progress.
+// waits returns a sentence that describes a rollout in progress.
 func (s State) waits(now time.Time) string {
 	switch s.Word {
 	case WordStarting:
@@ -212,7 +212,7 @@ func (s State) waits(now time.Time) string {
 	return strings.ToLower(string(s.Word))
 }
 
-// ofPreview returns the sentence of a pull request without a release.
+// ofPreview returns a sentence that describes a pull request without a release.
 func (s State) ofPreview(now time.Time) string {
 	switch s.Word {
 	case WordForkApproval:

@@ -54,7 +54,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestSentences checks the sentence of the service in each story.
+// TestSentences checks the sentence that describes the service in each story.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	want := map[string]struct {

@@ -43,7 +43,8 @@ func pinsOf(x view.Service) (out []pin) {
 	return out
 }
 
-// brief returns the sentence of a release. It omits the pin, which the headline and the notices of the service show.
+// brief returns the sentence that describes a release. It omits the details of a pin, which the
+// headline and the notices of the service show.
 func brief(r view.Release) string {
 	if r.State.Word == view.WordPinned {
 		return "pinned"
@@ -51,7 +52,8 @@ func brief(r view.Release) string {
 	return text.Sentence(r)
 }
 
-// result returns the sentence of a rollout in the history. It omits the pin, which the page shows elsewhere.
+// result returns the sentence that describes a rollout in the history. It omits the details of a
+// pin, which the page shows elsewhere.
 func result(s view.State) string {
 	if s.Word == view.WordPinned {
 		return "active, pinned"

@@ -87,7 +87,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// namesTests checks that each test on a page exists, and returns their number.
+// namesTests checks that all tests to which a page refers exist, and returns the number of
+// references.
 func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 	t.Helper()
 	names := testName.FindAllStringSubmatch(text, -1)

@@ -132,7 +132,8 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
-	// See heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice do not overwrite each other.
+	// Two NetworkPolicies of one Microservice do not overwrite each other (heighliner-2018,
+	// appendix D, item 13).
 	t.Run("two claims on one host and path", func(t *testing.T) {
 		second := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "second"}, Spec: *s.network.Spec.DeepCopy()}
 		second.Spec.MicroserviceRef = &v1alpha1.Reference{Name: appName}

@@ -32,8 +32,9 @@ func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 }
 
 // UnknownMicroservice returns the error for the name of a Microservice that does not exist in a namespace. An empty namespace
-// means all namespaces. what is the kind of the object, such as "Microservice", and names are the existing names in the
-// namespace. If the user may read other namespaces, the error lists the namespaces with a Microservice with this name.
+// means all namespaces. The parameter what is the kind of the object, such as "Microservice", and names are the existing
+// names in the namespace. If the user may read other namespaces, the error lists the namespaces with a Microservice with this
+// name.
 func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, name string, names []string) error {
 	if namespace == "" {
 		return Unknown(what+" in any namespace", name, names)

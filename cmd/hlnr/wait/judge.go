@@ -237,7 +237,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	}
 	o := s.offer(q.version)
 	if o != nil && s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let it start, run %q", q.version, o.SemVer.Name, q.next("end-group", s, o.SemVer.Name, "--undo"))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let %s start, run %q", q.version, o.SemVer.Name, q.version, q.next("end-group", s, o.SemVer.Name, "--undo"))}
 	}
 	if g == nil {
 		if o != nil {
@@ -253,7 +253,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	}
 	if o != nil {
 		if failed := view.HeldBy(s.ms, g, o.SemVer.Version); failed != nil {
-			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: %s failed, and an exclusive group does not try older versions; to start it, run %q", q.version, failed.SemVer.Version, q.next("pin", s, q.version))}
+			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: %s failed, and an exclusive group does not try older versions; to start %s, run %q", q.version, failed.SemVer.Version, q.version, q.next("pin", s, q.version))}
 		}
 	}
 	return q.stopped(s)

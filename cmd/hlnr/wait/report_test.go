@@ -50,7 +50,8 @@ func TestTimesOfLines(t *testing.T) {
 	}
 }
 
-// TestLinesOfARelease checks that a release is reported as available only while it is available, and that lines have the times of the objects.
+// TestLinesOfARelease checks that a release is reported as available only while it is available,
+// and that each line has the time that the objects record.
 func TestLinesOfARelease(t *testing.T) {
 	t.Parallel()
 	created, available, active := time.Unix(100, 0), time.Unix(200, 0), time.Unix(300, 0)

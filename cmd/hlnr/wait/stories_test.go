@@ -37,7 +37,7 @@ func judged(t *testing.T, story, version string) (*answer, string) {
 func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "exclusive older", "1.1.0")
-	if want := `1.1.0 does not start: 1.2.0 failed, and an exclusive group does not try older versions; to start it, run "hlnr pin shop 1.1.0"`; a == nil || a.code != cli.ExitNo || a.text != want {
+	if want := `1.1.0 does not start: 1.2.0 failed, and an exclusive group does not try older versions; to start 1.1.0, run "hlnr pin shop 1.1.0"`; a == nil || a.code != cli.ExitNo || a.text != want {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }

@@ -93,7 +93,7 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 // it refers. The canonical form of the template is JSON with sorted keys. It does not contain nulls, the
 // empty objects that Go's encoding adds, the protocol TCP that the schema adds to ports, or the image of the
 // container that gets the release's image. The hash does not depend on the version of Heighliner or of a
-// library. Golden files verify this.
+// library. Golden files verify that the hash does not change.
 func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {

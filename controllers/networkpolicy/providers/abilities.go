@@ -158,7 +158,8 @@ func Splits(v View) bool {
 	return !ok || l.Splits()
 }
 
-// Apart reports whether each host and path has its own route. Only Limited views can require this.
+// Apart reports whether each host and path has its own route. Only Limited views can require
+// separate routes.
 func Apart(v View) bool {
 	l, ok := v.(Limited)
 	return ok && l.Apart()

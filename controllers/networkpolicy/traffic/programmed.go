@@ -170,9 +170,10 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 	return r.unwantedVerdict(left)
 }
 
-// unwantedVerdict reports whether routes without a row, which stay until other routes have replaced
-// them, no longer target these releases. If the gateway has not accepted a route's last change,
-// the gateway may still send requests to the route's previous releases.
+// unwantedVerdict reports whether the live routes that the specification no longer requires have
+// stopped routing to the releases in left. Such routes stay until other routes have replaced them.
+// If the gateway has not accepted a route's last change, the gateway may still send requests to the
+// route's previous releases.
 func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]

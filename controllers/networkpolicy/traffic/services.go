@@ -226,7 +226,7 @@ func unsuitable(s *corev1.Service, policy string) string {
 	case len(s.Spec.Selector) == 0:
 		return "has no selector, so its endpoints are not managed by Kubernetes"
 	case metav1.GetControllerOf(s) != nil:
-		return fmt.Sprintf("is controlled by %s %q, which would revert its selector", metav1.GetControllerOf(s).Kind, metav1.GetControllerOf(s).Name)
+		return fmt.Sprintf("is controlled by %s %q, which would revert changes to the selector", metav1.GetControllerOf(s).Kind, metav1.GetControllerOf(s).Name)
 	case s.Labels[v1alpha1.LabelPolicy] != "" && s.Labels[v1alpha1.LabelPolicy] != policy:
 		return fmt.Sprintf("is adopted by networkpolicies.hlnr.io %q", s.Labels[v1alpha1.LabelPolicy])
 	}

@@ -243,7 +243,8 @@ func Headline(s view.Service) string {
 	return text
 }
 
-// Sentence returns the sentence of a release without the words that its status already shows.
+// Sentence returns the sentence that describes a release, without the words that its status already
+// shows.
 func Sentence(r view.Release) string {
 	text := Clean(r.State.Sentence)
 	switch r.State.Word {

@@ -61,7 +61,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestProxy checks that headers count only on a connection with a verified certificate of an allowed name.
+// TestProxy checks that the headers with the user and the groups are used only if the client of the
+// connection has a verified certificate with an allowed name.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

@@ -138,7 +138,7 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 		return nil, problem
 	}
 	if o := metav1.GetControllerOfNoCopy(u); o != nil && byUs(o) {
-		fail(providers.ReasonRuleConflict, ".name: %s %q is managed by %s %q, which would revert its rules: name a route that you manage yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
+		fail(providers.ReasonRuleConflict, ".name: %s %q is managed by %s %q, which would revert changes to the rules: name a route that you manage yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
 		return nil, problem
 	}
 	held = map[int]string{}

@@ -10,10 +10,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes contains the fixes for the reasons with which parents reject routes.
+// fixes maps the reasons for which parents reject routes to fixes.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
-	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add a listener whose hostname matches spec.domains to the Gateway (%s, namespace %q)",
+	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener whose hostname matches spec.domains (%s, namespace %q)",
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
 }
 

@@ -333,7 +333,7 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 
 // Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
 // support only two Services. The weights of additional Services are added to the main Ingress, and
-// Verdict reports this.
+// Verdict reports the addition.
 func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
