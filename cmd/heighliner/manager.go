@@ -46,7 +46,6 @@ import (
 	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
-	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/workloadidentity"
 	"github.com/heighliner/heighliner/internal/servicemetrics"
@@ -350,7 +349,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return err
 	}
-	packages, load := make(chan types.NamespacedName, 64), new(queue.Load)
+	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string
 		setup func() error
@@ -375,7 +374,7 @@ func setup(mgr ctrl.Manager, o options) error {
 			})
 		}},
 		{"microservice", func() error {
-			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers, Shards: shards, Load: load})
+			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers, Shards: shards})
 		}},
 		{"freeze", func() error {
 			return freeze.SetupWithManager(mgr, freeze.Options{Shards: shards})
@@ -390,12 +389,12 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"versionedmicroservice", func() error {
 			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{
-				Workers: o.workers, Shards: shards, Load: load, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Workers: o.workers, Shards: shards, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 		{"networkpolicy", func() error {
 			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{
-				Concurrency: o.workers, Shards: shards, Load: load, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Concurrency: o.workers, Shards: shards, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 	} {

@@ -73,8 +73,6 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
-	// Load recognizes that the controllers have much work, so that reports of progress are delayed; nil means never.
-	Load *queue.Load
 }
 
 // Reconciler reconciles Microservices.
@@ -102,8 +100,6 @@ type Reconciler struct {
 	guest bool
 	// requeues keeps the requeue time of the plan if a reconcile ends in an error.
 	requeues status.Requeues
-	// load delays reports of progress while the controllers have much work.
-	load *queue.Load
 }
 
 // first records the time of the first call.
@@ -152,7 +148,6 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		clock:    o.Clock,
 		minDrain: o.MinDrainDelay,
 		metrics:  m,
-		load:     o.Load,
 	}
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
@@ -171,7 +166,6 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.AnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
 		Watches(&v1alpha1.ClusterAnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
 		WatchesRawSource(&r.requeues).
-		WatchesRawSource(o.Load).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))

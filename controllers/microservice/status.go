@@ -30,7 +30,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	}
 	setConditions(w, problem)
 	summarize(w)
-	if left := silent(w, problem, r.clock.Now(), r.load.Patience(silence)); left > 0 {
+	if left := silent(w, problem, r.clock.Now()); left > 0 {
 		before.DeepCopyInto(w.ms)
 		w.requeueIn(left)
 		return nil
@@ -49,14 +49,13 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// silence is how long the first status of a new Microservice may be delayed while no decision is made. Under load, it may be
-// delayed for longer.
+// silence is how long the first status of a new Microservice may be delayed while no decision is made.
 const silence = 10 * time.Second
 
 // silent returns the time for which the status need not be written, or 0. The status need not be written
 // while a Microservice is new, has no problem, and no decision is made because its ImagePolicy is being
 // scanned.
-func silent(w *pass, problem *status.Error, now time.Time, silence time.Duration) time.Duration {
+func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
 		return 0
@@ -69,7 +68,7 @@ func silent(w *pass, problem *status.Error, now time.Time, silence time.Duration
 }
 
 // sourceSilence is how long an ImagePolicy's scan with its current specification may take before condition
-// Ready shows that the scan is not complete. Under load, it may take longer.
+// Ready shows that the scan is not complete.
 const sourceSilence = 5 * time.Second
 
 // noteSource records whether the ImagePolicy's specification has just changed. If a Microservice is not
@@ -80,8 +79,7 @@ func (r *Reconciler) noteSource(w *pass) {
 		return
 	}
 	first, _ := r.stale.LoadOrStore(client.ObjectKeyFromObject(w.ms), r.clock.Now())
-	silence := r.load.Patience(sourceSilence)
-	if left := first.(time.Time).Add(silence).Sub(r.clock.Now()); left > 0 && left <= silence {
+	if left := first.(time.Time).Add(sourceSilence).Sub(r.clock.Now()); left > 0 && left <= sourceSilence {
 		w.sourceFresh = true
 		w.requeueIn(left)
 	}

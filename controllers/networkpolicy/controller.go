@@ -95,8 +95,6 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
-	// Load recognizes that the controllers have much work, so that reports of progress are delayed; nil means never.
-	Load *queue.Load
 
 	// pollInterval is the interval at which objects that are not watched are read. Defaults to a
 	// minute.
@@ -123,7 +121,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Now}, Matches: &apply.Matches{}},
 		Events: status.Recorder{Events: mgr.GetEventRecorder("heighliner")},
-		Now:    opts.Now, namespaces: opts.Namespaces, load: opts.Load,
+		Now:    opts.Now, namespaces: opts.Namespaces,
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = ctrlmetrics.Registry
@@ -145,7 +143,6 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(answered(r.probes)).
 		WatchesRawSource(r.lostKinds(mgr.GetCache())).
 		WatchesRawSource(&r.requeues).
-		WatchesRawSource(opts.Load).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
 	if opts.Namespace != "" {

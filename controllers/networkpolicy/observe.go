@@ -26,7 +26,7 @@ import (
 
 // observe reads all facts on which a decision is based. It writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*traffic.Observed, error) {
-	f := &traffic.Observed{Policy: policy, Now: r.Now(), Patience: r.load.Factor()}
+	f := &traffic.Observed{Policy: policy, Now: r.Now()}
 	for _, read := range []func(context.Context, *traffic.Observed) error{
 		r.readServices, r.readAdopted, r.readEndpoints, r.readRivals, r.readRoutes, r.readMicroservice, r.readOwnership, r.readClaims,
 	} {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
 	"github.com/heighliner/heighliner/internal/apply"
-	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -62,6 +61,4 @@ type Reconciler struct {
 	metrics *metrics
 	// requeues records the time at which to reconcile again when a reconcile ends in an error.
 	requeues status.Requeues
-	// load delays reports of progress while the controllers have much work.
-	load *queue.Load
 }

@@ -332,7 +332,7 @@ func dryRunUnsupported(err error) bool {
 }
 
 // Maximum delays for writing a status that differs only in fields copied from the Microservice. While the
-// rollout continues without an approval, the next write includes these fields. Under load, the delays are longer.
+// rollout continues without an approval, the next write includes these fields.
 const (
 	repeatsWait     = 2 * time.Second
 	repeatsWaitLong = 30 * time.Second
@@ -347,19 +347,19 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with the first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure:
-		return max(0, first.Add(r.load.Patience(repeatsWait)).Sub(now)) // Its pods are being deleted.
+		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
 		if len(next.Hooks) > 0 || o.asksHooks() {
 			return 0 // Hooks have already reported status.release.
 		}
-		limit := r.load.Patience(repeatsWait)
+		limit := repeatsWait
 		switch {
 		case state.continues():
-			limit = r.load.Patience(repeatsWaitLong)
+			limit = repeatsWaitLong
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
-			limit = r.load.Patience(repeatsWaitLong) + drainOf(o.microservice) // After the drain, the release is resized.
+			limit = repeatsWaitLong + drainOf(o.microservice) // After the drain, the release is resized.
 		}
 		return max(0, first.Add(limit).Sub(now))
 	}

@@ -94,8 +94,6 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
-	// Load recognizes that the controllers have much work, so that reports of progress are delayed; nil means never.
-	Load *queue.Load
 }
 
 type reconciler struct {
@@ -116,9 +114,7 @@ type reconciler struct {
 	differs sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues
-	// load delays reports of progress while the controllers have much work.
-	load  *queue.Load
-	clock clock.PassiveClock
+	clock    clock.PassiveClock
 }
 
 // SetupWithManager adds the controller to the manager. Configure the manager's cache with
@@ -142,7 +138,6 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		journal: &status.Journal{Interval: statusInterval},
 		checks:  pools,
 		clock:   opts.Clock,
-		load:    opts.Load,
 	}
 	for _, o := range indexed() {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, indexRelease, releaseOf); err != nil {
@@ -168,7 +163,6 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.ClusterAnalysisTemplate{}, r.templateToReleases()).
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
-		WatchesRawSource(opts.Load).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))

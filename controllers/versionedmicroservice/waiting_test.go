@@ -1,37 +1,17 @@
 package versionedmicroservice
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
 // TestWaitToWrite checks that writing fields copied from the Microservice is delayed for a limited time, and
 // that writing fields that a controller or a hook reads is not delayed.
-// crowded returns the load of controllers with much work.
-func crowded(t *testing.T) *queue.Load {
-	t.Helper()
-	var load queue.Load
-	waiting := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	t.Cleanup(waiting.ShutDown)
-	for i := range 1000 {
-		waiting.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: fmt.Sprint(i)}})
-	}
-	if err := load.Start(t.Context(), waiting); err != nil {
-		t.Fatal(err)
-	}
-	return &load
-}
-
 func TestWaitToWrite(t *testing.T) {
 	t.Parallel()
 	type edit = func(o *observed, next *v1alpha1.VersionedMicroserviceStatus)
@@ -74,11 +54,7 @@ func TestWaitToWrite(t *testing.T) {
 			if got := r.waitToWrite(o, next); got != test.want {
 				t.Fatalf("it waits for %s, want %s", got, test.want)
 			}
-			r.load = crowded(t)
-			if got := r.waitToWrite(o, next); got != 6*test.want {
-				t.Errorf("under load, it waits for %s, want %s", got, 6*test.want)
-			}
-			clock.Step(6*repeatsWaitLong + time.Second)
+			clock.Step(repeatsWaitLong + time.Second)
 			if got := r.waitToWrite(o, next); got != 0 {
 				t.Errorf("the check waits for another %s", got)
 			}

@@ -1,7 +1,4 @@
-// Package queue sets the priority of requests in the work queues of controllers, and recognizes long queues.
-//
-//	queue.go  priorities
-//	load.go   long queues, and how much longer reports of progress may be delayed
+// Package queue sets the priority of requests in the work queues of controllers.
 package queue
 
 import (

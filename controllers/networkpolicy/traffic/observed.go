@@ -54,13 +54,6 @@ type Observed struct {
 	// no list.
 	Owned *Ownership
 	Now   time.Time
-	// Patience is the factor by which reports of progress may be later than usual, because the controllers have much work. 0 counts as 1.
-	Patience int
-}
-
-// patient returns how long a report of progress may be delayed, given how long it may usually be delayed.
-func (f *Observed) patient(usually time.Duration) time.Duration {
-	return usually * time.Duration(max(1, f.Patience))
 }
 
 // Endpoints contains the identities of the endpoints of one Service.

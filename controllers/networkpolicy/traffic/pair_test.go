@@ -570,7 +570,6 @@ func playPair(ops []pairOp, start int) (p *pair) {
 	p.spec.MinimumAvailable = 1 + start/8%3
 	p.startup = time.Duration(start/32%3) * 5 * time.Second
 	p.pulls = start/40000%6 == 0
-	p.loaded = start/2000%3 == 0
 	p.setSteps(pairSteps[start%len(pairSteps)])
 	p.policy("shop").policy.Spec.Domains = someDomains(1 + start/128%255)
 	for _, x := range ops {

@@ -48,7 +48,6 @@ type pair struct {
 
 	broken    map[string]bool // broken contains the versions whose pods never become ready.
 	startup   time.Duration
-	loaded    bool                 // loaded means that the controllers have much work in every other minute.
 	began     time.Time            // began is the start time of the manager.
 	requeueAt time.Time            // requeueAt is the time at which the last plan requests another reconcile.
 	named     map[string]time.Time // named contains the times at which a route last referred to a release.
@@ -166,7 +165,6 @@ func (p *pair) remember() {
 func (p *pair) policy(name string) *front {
 	p.say("policy %s", name)
 	w := newWorld(p)
-	w.loaded = p.loaded
 	w.policy.Name, w.policy.UID = name, ""
 	w.policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
 	w.now, w.shared, w.stepwise = p.now, &snapshot{}, true

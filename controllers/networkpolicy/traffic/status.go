@@ -67,7 +67,7 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
-// maxSilence limits that time, measured from the policy's creation. Under load, both are longer.
+// maxSilence limits that time, measured from the policy's creation.
 const (
 	silence    = 10 * time.Second
 	maxSilence = 30 * time.Second
@@ -87,7 +87,6 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
-	silence := f.patient(silence)
 	end := created.Add(silence)
 	if f.Microservice != nil {
 		for _, g := range f.Microservice.Status.ReleaseGroups {
@@ -96,7 +95,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 			}
 		}
 	}
-	if last := created.Add(f.patient(maxSilence)); end.After(last) {
+	if last := created.Add(maxSilence); end.After(last) {
 		end = last
 	}
 	return max(0, end.Sub(f.Now))

@@ -99,7 +99,7 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
 // endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
 // which a Deployment becomes available, or somewhat later under load. Routes that were written without the
-// release would be written again moments later. Under load, the time is longer.
+// release would be written again moments later.
 const endpointDelay = 5 * time.Second
 
 // awaited returns the time until which a group's routes are not written, because the withheld
@@ -115,7 +115,7 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 		return time.Time{}
 	}
 	began := g.group.TrafficTime.Time
-	if end := began.Add(d.patient(endpointDelay)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
+	if end := began.Add(endpointDelay); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
 		return end
 	}
 	return time.Time{}

@@ -34,9 +34,7 @@ import (
 // world replaces the API server, the endpoint controller and the gateway for the pure parts of the
 // controller. It applies decisions in memory.
 type world struct {
-	t fatal
-	// loaded means that the controllers have much work in every other minute.
-	loaded   bool
+	t        fatal
 	policy   *v1alpha1.NetworkPolicy
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
@@ -211,9 +209,6 @@ func (w *world) facts() *Observed {
 		}
 		ready := w.endpoints(release)
 		f.Endpoints[name] = Endpoints{All: ready, Ready: ready}
-	}
-	if w.loaded && w.now.Minute()%2 == 0 {
-		f.Patience = 6
 	}
 	return f
 }
