@@ -346,7 +346,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	switch before := release.Status; {
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with the first replica.
-	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure:
+	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure && !answered(before, next):
 		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
 	case isTransition(before, next):
 		return 0

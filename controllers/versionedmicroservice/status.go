@@ -228,15 +228,19 @@ func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	})
 }
 
+// answered reports whether the result of a hook or an analysis has changed, or the number of running hook Jobs.
+func answered(before, now v1alpha1.VersionedMicroserviceStatus) bool {
+	return !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || before.ActiveJobs != now.ActiveJobs || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
+}
+
 // isTransition reports whether two statuses differ in more than messages, counts that no decision depends on,
 // and fields copied from the Microservice. A release's failure and a retry are transitions.
 func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	failed := (before.Release == v1alpha1.ReleaseError) != (now.Release == v1alpha1.ReleaseError)
-	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || before.ActiveJobs != now.ActiveJobs || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
 	if onlyStarting(before, now) {
-		return failed || answered
+		return failed || answered(before, now)
 	}
-	if failed || before.ObservedGeneration != now.ObservedGeneration || before.Failure != now.Failure || answered ||
+	if failed || before.ObservedGeneration != now.ObservedGeneration || before.Failure != now.Failure || answered(before, now) ||
 		(before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
 		return true
 	}

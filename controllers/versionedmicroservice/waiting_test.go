@@ -42,6 +42,10 @@ func TestWaitToWrite(t *testing.T) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.ObservedGeneration++
 		}, repeatsWait},
+		"a hook responds while its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
+			next.Hooks = []v1alpha1.HookStatus{{Name: "a", Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookDelivered}}
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
