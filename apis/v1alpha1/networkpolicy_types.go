@@ -243,8 +243,8 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: references to the same Gateway must have different sectionNames"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
-	// confirm defines when a route counts as programmed. Status means when every parent has
-	// accepted the route. Probe means when, in addition, the addresses of the Gateways serve the
+	// confirm defines when a route counts as programmed. Status means that every parent has
+	// accepted the route. Probe means that, in addition, the addresses of the Gateways serve the
 	// route as it was written. Probe applies to HTTPRoutes only. Defaults to Status.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`

@@ -152,13 +152,13 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its pods are starting."}
 }
 
-// blockedMessage describes an external cause that blocks a release.
+// blockedMessage describes a problem outside the release that blocks it.
 func blockedMessage(cause string) string {
-	sentence := cmp.Or(failureMessages[cause], blockedBy[cause], "an external cause.")
+	sentence := cmp.Or(failureMessages[cause], blockedBy[cause], "a problem outside the release.")
 	return fmt.Sprintf("Blocked (%s): %s", cause, sentence)
 }
 
-// blockedBy contains descriptions of the causes that are not values of status.failure.
+// blockedBy contains descriptions of the problems that are not values of status.failure.
 var blockedBy = map[string]string{
 	"TrafficNotProgrammed": "its routes are not programmed.",
 	"NotCreated":           "the cluster rejects its object.",

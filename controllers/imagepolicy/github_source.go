@@ -82,7 +82,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	}
 	var repository v1alpha1.GitHubRepository
 	err := r.Get(ctx, key, &repository)
-	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or let this namespace use it: set spec.allowedNamespaces.from to All, or to Selector with a selector that matches the labels of this namespace", field, key.Namespace, key.Name))
+	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or set its spec.allowedNamespaces.from to All, or to Selector with a selector that matches the labels of this namespace", field, key.Namespace, key.Name))
 	if apierrors.IsNotFound(err) && key.Namespace != o.policy.Namespace {
 		o.addProblem(foreign) // same error as for a repository that is not allowed, so as not to reveal whether the repository exists
 		return nil

@@ -186,7 +186,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if before == nil || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	object := new(*before) // The copy shares all fields with the object, until a difference shows that it is written.
+	object := new(*before) // A shallow copy: the object is copied deeply only if it must be written.
 	object.Annotations = maps.Clone(before.Annotations)
 	object.Spec.Replicas = int32(replicas)
 	// The routes follow the rollout state later. Until the traffic of a release is gone, the release

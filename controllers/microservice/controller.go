@@ -18,7 +18,7 @@
 //
 //	spec.go                  converts the specification for the planner
 //	state.go                 converts the rollout state in the status for the planner and back
-//	hook_answers.go          which answers of hooks count, and which results of measurements
+//	hook_answers.go          which answers of hooks and which results of measurements count
 //	preview_status.go        the number of available previews
 //	peers.go                 the Microservices that are rolled out together
 //	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_waits.go enforces them

@@ -322,7 +322,7 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// TestEventsOfSteps checks how many events steps have. In addition, Eventf fails the test if two events
+// TestEventsOfSteps checks how many events steps cause. In addition, Eventf fails the test if two events
 // have the same key: the second event would be combined with the first, lose its note, and be written again
 // minutes later.
 func TestEventsOfSteps(t *testing.T) {

@@ -81,7 +81,7 @@ func TestStatusThoughAWriteIsRefused(t *testing.T) {
 	}
 }
 
-// TestDeploymentRefusedByAWebhookThatIsDown checks that a release reports an external cause if its
+// TestDeploymentRefusedByAWebhookThatIsDown checks that a release reports a problem outside the release if its
 // Deployment cannot be created because a webhook is unavailable.
 func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,8 @@ type failure struct {
 	notTried bool
 }
 
-// ranks orders failures: the most specific failure comes first. Causes in the release come
-// before external causes, because they remain when the external causes end.
+// ranks orders failures: the most specific failure comes first. Problems in the release itself
+// come before problems outside the release, because they remain when the latter are solved.
 var ranks = map[string]int{
 	v1alpha1.FailureImageNotFound:              1,
 	v1alpha1.FailureImageUnusable:              2,
@@ -306,7 +306,7 @@ var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
 // pullFailure classifies a failed pull. Only a definite problem with the image is a failure of the release.
-// Missing credentials and an unavailable registry are external causes.
+// Missing credentials and an unavailable registry are problems outside the release.
 func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 	cause := strings.TrimPrefix(backOff.ReplaceAllString(w.Message, ""), "ErrImagePull: ")
 	f := failure{reason: v1alpha1.FailureImagePullBackOff, message: join(who, fmt.Sprintf("image %q", image), cause)}

@@ -193,7 +193,7 @@ func TestCauseOfMissingCapacity(t *testing.T) {
 }
 
 // TestCauseOfAMissingSidecar checks a container that does not become ready and may require another container
-// of its pod. While an external cause prevents the other container from running, the release waits,
+// of its pod. While a problem outside the release prevents the other container from running, the release waits,
 // regardless of the number of replicas. Complete pods still show the failure.
 func TestCauseOfAMissingSidecar(t *testing.T) {
 	t.Parallel()
@@ -376,7 +376,7 @@ func TestCauseOfARejection(t *testing.T) {
 }
 
 // TestCauseOfAFailedPull checks that a missing image is a failure of the release, and that missing
-// permissions and an unavailable registry are external causes.
+// permissions and an unavailable registry are problems outside the release.
 func TestCauseOfAFailedPull(t *testing.T) {
 	t.Parallel()
 	const image = "r.example/denied/unauthorized:1.401.0"

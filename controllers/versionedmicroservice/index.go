@@ -23,7 +23,7 @@ import (
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
-// indexed are the kinds that are indexed by release.
+// indexed returns the kinds that are indexed by release.
 func indexed() []client.Object {
 	return []client.Object{&corev1.Pod{}, &batchv1.Job{}, &corev1.Service{}}
 }

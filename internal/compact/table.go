@@ -6,12 +6,12 @@ import "sync"
 const tableSize = 1 << 15
 
 // table returns the same string for equal strings, so that they share memory. It contains at most twice tableSize
-// strings, of the most recently used ones. The zero value is ready to use. It is safe for concurrent use.
+// strings: those that were used most recently. The zero value is ready to use. It is safe for concurrent use.
 //
 // Package unique is not used: it forgets a value when nothing refers to its Handle, even if its string is in use.
 type table struct {
 	mu sync.Mutex
-	// recent are the strings that were used since it was last empty, and earlier those that were used before.
+	// recent contains the strings that were used since it was last empty, and earlier those that were used before.
 	recent, earlier map[string]string
 }
 

@@ -18,8 +18,8 @@
 //
 // A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to
 // use it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use
-// the host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never renders to the host, whatever the
-// branch of a pull request is called.
+// the host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never gets the host, whatever the branch of a
+// pull request is called.
 package domains
 
 import (

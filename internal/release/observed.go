@@ -247,7 +247,7 @@ type Object struct {
 	// NeverActive reports whether the object has the mark of [Result.NeverActive].
 	NeverActive bool
 	// Reported is the last status that the object copied from the rollout state, or empty if there is none yet. Reported may
-	// be older than the rollout state, and counts only if the rollout state is lost.
+	// be older than the rollout state. It counts only if the rollout state is lost, and for hook Jobs.
 	Reported Status
 	// Replicas is the number of replicas in the specification of the object.
 	Replicas int

@@ -5,8 +5,8 @@
 // error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
 // rules that decide the status of a release, in the order in which they apply. Each rule changes one
 // group. Functions return what a release waits for as a wait, which the rule records. If a function also
-// changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, the passes in
-// plan.go assign slots to previews, end previews, and close excluded groups.
+// changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, each pass
+// in plan.go assigns slots to previews and lets previews expire. After the rules, it closes excluded groups.
 //
 //	plan.go                 Plan and its Result, and the passes over all groups
 //	rules.go                the named rules of one group, in the order in which they apply

@@ -218,7 +218,7 @@ func start(s *scope) {
 	switch {
 	case r.Status == Error:
 		s.retryRow(r, RetriedAutomatically)
-		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: the cause of the previous failure was outside the release", r.Attempt+1, r.Version))
+		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: a problem outside the release caused the previous failure", r.Attempt+1, r.Version))
 	case r.Promoted == 0:
 		s.turn(r, Pending, Started)
 	}

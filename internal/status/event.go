@@ -6,7 +6,7 @@ import (
 )
 
 // Event is an event of an object. The events.go file of a controller contains a constructor for each of its events. The
-// exception are events about releases: the notes of package release contain their texts.
+// exceptions are events about releases: the notes of package release contain their texts.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string

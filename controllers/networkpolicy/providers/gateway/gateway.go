@@ -52,7 +52,7 @@ var (
 // Name returns "gateway".
 func (Provider) Name() string { return "gateway" }
 
-// writtenKinds are the kinds of routes, and ListenerSets. An append to it copies it, because it has no spare capacity.
+// writtenKinds are the kinds of routes, and ListenerSets. An append copies the slice, because it has no spare capacity.
 var writtenKinds = slices.Clip(append(slices.Clone(routeKinds), listenerSetKind))
 
 // Writes returns the kinds of routes, and ListenerSets.
