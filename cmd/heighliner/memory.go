@@ -15,7 +15,7 @@ var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/me
 
 const (
 	// gcPercent is how much the heap grows, in percent of the objects in use, before the garbage collector runs. With
-	// Go's default, the manager would use half as much processor time to collect garbage, but a third more memory,
+	// Go's default, the manager would use less processor time to collect garbage, but about a quarter more memory,
 	// because most of its memory is its cache.
 	gcPercent = 50
 	// goDefault is Go's default for the same.
