@@ -80,7 +80,7 @@ func (s *service) withSentence(x State) State {
 	return x
 }
 
-// reasonNotReconciled is the reason of the state of a service that the manager has not reconciled yet.
+// reasonNotReconciled is the reason for the state of a service that the manager has not reconciled yet.
 const reasonNotReconciled = "NotReconciled"
 
 // empty returns the state of a service without groups.

@@ -375,7 +375,7 @@ type Probed struct {
 // the status of the route.
 const Grace = 30 * time.Second
 
-// Reasons of problems and verdicts of providers.
+// Reasons for the problems and verdicts of providers.
 const (
 	// ReasonPending means that a change is in progress.
 	ReasonPending = "Pending"
