@@ -335,7 +335,7 @@ const (
 	CheckFailed  CheckResult = "failed"
 )
 
-// Analysis is the state of the measurements of a canary.
+// Analysis is the state of a canary's measurements.
 type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
