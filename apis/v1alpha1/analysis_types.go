@@ -157,7 +157,7 @@ type AnalysisMetric struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// successRate is the built-in percentage, 0 to 100, of requests without a 5xx status.
+	// successRate is the built-in percentage (0 to 100) of requests without a 5xx status.
 	// +optional
 	SuccessRate *SuccessRateMetric `json:"successRate,omitempty"`
 

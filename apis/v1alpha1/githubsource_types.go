@@ -139,9 +139,10 @@ type ForkPolicy string
 const (
 	// ForksDeny selects no pull requests from forks.
 	ForksDeny ForkPolicy = "Deny"
-	// ForksApproved selects commits that a label approves, and only images whose tag has the full
-	// commit SHA. A label that contains a commit approves this commit. Any other label approves the
-	// head commit at which it was first seen; after a push it must be removed and added again.
+	// ForksApproved selects only commits that a label approves, and only images whose tag contains the
+	// full commit SHA. A label that contains a commit SHA approves that commit. Any other label approves
+	// the commit that was the head of the pull request when the label was first seen. To approve a later
+	// commit, remove the label and add it again.
 	ForksApproved ForkPolicy = "Approved"
 	// ForksAllow selects all pull requests from forks.
 	ForksAllow ForkPolicy = "Allow"

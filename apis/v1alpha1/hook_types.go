@@ -310,7 +310,7 @@ type HookStatus struct {
 	Job string `json:"job,omitempty"`
 
 	// log is the termination message of the Job, or the last lines of its log if the Job failed. It
-	// is empty for Jobs that run the code of forks.
+	// is empty for Jobs that run code from forks.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Log string `json:"log,omitempty"`

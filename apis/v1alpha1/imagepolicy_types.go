@@ -9,7 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny must not be set with spec.source.github.pullRequests: select pull requests there"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name requires spec.source.github.releases or tags; for tags of the registry use spec.tagFilter"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates requires spec.source.github.pullRequests: candidates are tags of the images of pull requests"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: with forks.policy Approved, images of forks need a tag with the full commit SHA: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: with forks.policy Approved, images from forks need a tag with the full commit SHA: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and omit tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the build time of their images: omit spec.source and tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
@@ -55,7 +55,7 @@ type ImagePolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// insecure allows plain HTTP to the registry. Registries at private addresses and at localhost
-	// can use plain HTTP without it.
+	// can use plain HTTP even if insecure is false.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -528,7 +528,7 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec is the reason of the condition Stalled if the rules of the specification are
+// ReasonInvalidSpec is the reason for the condition Stalled if the rules of the specification are
 // invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 

@@ -242,7 +242,7 @@ const (
 	// PinRetained means the newest release of the version that was ever active, including its
 	// template. If there is no such release, it means a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
-	// PinCurrent means a release of the version that runs with the current template.
+	// PinCurrent means a release that runs the version with the current template.
 	PinCurrent PinConfiguration = "Current"
 )
 

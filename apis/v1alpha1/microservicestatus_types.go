@@ -30,8 +30,8 @@ type GroupTarget struct {
 	Release string `json:"release,omitempty"`
 
 	// reason why this release is the target, such as Latest, Pinned or Held. For a group in phase
-	// Expired, it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or a
-	// reason of its pin.
+	// Expired, it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or the
+	// reason why its pin leaves no version to start.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

@@ -143,7 +143,7 @@ type NetworkPort struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.gateway), has(self.ingress), has(self.apisix), has(self.routeRef)].filter(x, x).size() == 1",message="spec.provider: set exactly one of gateway, ingress, apisix and routeRef"
 type NetworkProvider struct {
 	// gateway writes routes of the Gateway API: HTTPRoutes, GRPCRoutes, TLSRoutes,
-	// TCPRoutes and UDPRoutes, by the protocols of the ports.
+	// TCPRoutes or UDPRoutes, depending on the protocol of each port.
 	// +optional
 	Gateway *GatewayProvider `json:"gateway,omitempty"`
 

@@ -93,7 +93,7 @@ func (l *rolloutState) note(r *http.Request) {
 // reasons matches the event reasons that are or were expected.
 var reasons = regexp.MustCompile("Started|Promoted|Step|Removed|TrafficMoved|Succeeded|NewVersion|Programmed|Accepted|ResolvedRefs")
 
-// reasonOf returns the reason of an encoded event.
+// reasonOf returns the reason in an encoded event.
 func reasonOf(event []byte) string {
 	return string(reasons.Find(event))
 }

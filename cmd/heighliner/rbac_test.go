@@ -155,7 +155,7 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// freeAddress returns an unused address on loopback. Its port is below the range of ports that Linux assigns to connections,
+// freeAddress returns an unused loopback address. Its port is below the range of ports that Linux assigns to connections,
 // so that no connection takes it before the manager starts.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -167,7 +167,7 @@ func freeAddress(t *testing.T) string {
 		defer l.Close()
 		return l.Addr().String()
 	}
-	t.Fatal("found no unused port on loopback")
+	t.Fatal("found no unused port on the loopback address")
 	return ""
 }
 

@@ -123,8 +123,8 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	active("1.1.0")
 }
 
-// reached returns an error if the URL or the Services in a body are wrong: the domain is not programmed, the domain
-// serves another release, or its route refers to another Service.
+// reached returns an error unless the URL and the Services in a body belong to the release: the domain with this URL must be
+// programmed and serve only this release, and its route must refer only to these Services.
 func reached(ctx context.Context, body hook.Body) error {
 	var policy v1alpha1.NetworkPolicy
 	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: body.Namespace, Name: body.Microservice}, &policy); err != nil {

@@ -59,7 +59,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 	return f, nil
 }
 
-// reasonTooManyPullRequests is the reason of condition Truncated if not all pull requests
+// reasonTooManyPullRequests is the reason for condition Truncated if not all pull requests
 // fit into the status.
 const reasonTooManyPullRequests = "TooManyPullRequests"
 

@@ -110,7 +110,7 @@ func releaseOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	return found
 }
 
-// stateOf returns the state of a version of a group; g may be nil.
+// stateOf returns the state of a version in a group; g may be nil.
 func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState {
 	switch {
 	case g == nil && s.offersVersion(version):

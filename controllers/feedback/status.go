@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons of condition FeedbackReady, in addition to the kinds of GitHub errors.
+// Reasons for condition FeedbackReady, in addition to the kinds of GitHub errors.
 const (
 	reasonTooMany = "TooManyPreviews"
 )

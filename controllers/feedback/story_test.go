@@ -150,7 +150,7 @@ func TestThreePushes(t *testing.T) {
 	}
 }
 
-// TestFailure checks that the reason of a failure is reported, and no message of a container.
+// TestFailure checks that the reason for a failure is reported, and that no message of a container is reported.
 func TestFailure(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

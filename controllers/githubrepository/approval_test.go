@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// takes reports whether a pull request of a fork is selected because the label ok approves its
+// takes reports whether a pull request from a fork is selected if the label ok must approve its
 // commit.
 func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	t.Helper()

@@ -16,7 +16,7 @@
 //	metrics.go          metrics of polls and webhooks
 //	poll.go             one poll of GitHub
 //	poll_cache.go       runs polls in the background, and keeps their results
-//	poll_errors.go      reasons of failed polls
+//	poll_errors.go      reasons for failed polls
 //	request_cache.go    answers shared by repositories with the same credentials
 //	pull_requests.go    merges a poll into the known pull requests, pure
 //	releases.go         releases and tags for the status, pure

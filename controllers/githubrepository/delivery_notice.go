@@ -76,7 +76,7 @@ func (l *poll) isBehind(q query) bool {
 	return l != nil && l.query.repo == q.repo && len(l.missing) > 0
 }
 
-// includes reports whether the answers about a pull request are at least as new as a delivery.
+// includes reports whether the responses for a pull request are at least as new as a delivery.
 // It returns true for a pull request that cannot be in the list because it is closed, beyond the
 // limits, or cannot be read.
 func (p *pullRequests) includes(number int64, what notice) bool {

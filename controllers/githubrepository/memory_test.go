@@ -22,8 +22,8 @@ func manyPullRequests() github.PullRequests {
 	return list
 }
 
-// TestAnswersAreBounded checks that answers about many repositories do not occupy memory for an hour, and
-// that callers still get the answers.
+// TestAnswersAreBounded checks that responses for many repositories do not occupy memory for an hour, and
+// that callers still get the responses.
 func TestAnswersAreBounded(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	s := newRequestCache(clock)

@@ -271,7 +271,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	})
 }
 
-// readCommits requests commits. If the answer about a commit is not conclusive, the next request
+// readCommits requests commits. If the response for a commit is not conclusive, the next request
 // is postponed, because a commit never changes.
 func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func(github.Commit) bool) {
 	r := a.reconciler

@@ -28,7 +28,7 @@ const (
 	someLabels  = 20  // labels in total, if ImagePolicies refer to fewer
 )
 
-// pullRequests contains the answers about pull requests in a poll.
+// pullRequests contains the responses for pull requests in a poll.
 type pullRequests struct {
 	// time is the time at which the list was requested.
 	time time.Time
@@ -388,7 +388,7 @@ const (
 
 // retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests
 // until the rest fits into the given number of bytes of JSON, and returns how many these were. It first drops
-// closed pull requests, then pull requests of forks, which anyone can open, then other pull requests, and
+// closed pull requests, then pull requests from forks, which anyone can open, then other pull requests, and
 // finally offered pull requests. It keeps closed pull requests that are still offered the longest, because
 // ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes
 // first.

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons of the condition Truncated.
+// Reasons for the condition Truncated.
 const (
 	reasonTooManyPulls    = "TooManyPullRequests"
 	reasonTooManyReleases = "TooManyReleases"
@@ -147,7 +147,7 @@ func (c *truncation) set(conds *[]metav1.Condition, generation int64) {
 		return
 	}
 	status.Set(conds, generation, v1alpha1.ConditionTruncated, metav1.ConditionTrue, c.reason, strings.Join(c.parts, "; ")+
-		": closed pull requests, pull requests of forks and with the oldest pushes, older releases and lower tags are omitted; close or delete items that you do not need, or select tags with spec.match.name of the ImagePolicies")
+		": closed pull requests, pull requests from forks, pull requests with the oldest pushes, older releases and lower tags are omitted; close or delete items that you do not need, or select tags with spec.match.name of the ImagePolicies")
 }
 
 // setReady sets the summary conditions and RateLimited. It is pure.

@@ -198,8 +198,8 @@ func TestHints(t *testing.T) {
 	d.mu.Unlock()
 
 	cart := d.github.AddRepository("acme/cart")
-	same(t, "answer about another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
-	same(t, "passed on about another repository", d.after(coalesceDelay), []string(nil))
+	same(t, "response for another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
+	same(t, "passed on for another repository", d.after(coalesceDelay), []string(nil))
 
 	same(t, "answer after the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
 	same(t, "passed on after the time is over", d.after(coalesceDelay), []string{"shop [1]"})

@@ -271,8 +271,9 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
-// startScan starts a scan, which makes all requests that a selection based on the current state requires.
-// After the scan, a reconcile repeats the selection with the results and the state at that time.
+// startScan starts a scan. The scan sends all requests that are necessary to select releases based on the
+// current state. After the scan, a reconcile repeats the selection with the results of the scan and the state
+// at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absentSince)
 	current.policy = o.policy.DeepCopy() // the reconcile continues to write the status

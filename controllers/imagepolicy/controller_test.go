@@ -148,8 +148,8 @@ func TestHeldVersionsStayOffered(t *testing.T) {
 	same(t, "withdrawn", taken(p), []string(nil))
 }
 
-// TestHeldGroupsAreMarked checks that versions that are beyond the limits but that a Microservice uses are
-// marked, so that a new Microservice does not start them (rule 17).
+// TestHeldGroupsAreMarked checks that versions beyond the limits are marked as held if they are offered only
+// because a Microservice uses them, so that a new Microservice does not start these versions (rule 17).
 func TestHeldGroupsAreMarked(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0")

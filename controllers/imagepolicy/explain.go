@@ -23,8 +23,8 @@ type Explanation struct {
 	// Tags is the number of tags. Cut reports whether there are more than spec.limits.tags.
 	Tags int
 	Cut  bool
-	// Untimed is the number of tags whose build time is not known, if versions are build times. If Untimed is
-	// not zero, no tag is evaluated.
+	// Untimed is the number of tags whose build time is not known. It is zero unless the policy orders tags by
+	// build time. If Untimed is not zero, no tag is evaluated.
 	Untimed int
 	// Unverified reports that spec.verify is set, but no signature was verified.
 	Unverified bool
@@ -41,8 +41,8 @@ func Check(policy *v1alpha1.ImagePolicy) error {
 
 // Progress is the progress of Explain. Its numbers never decrease.
 type Progress struct {
-	// Timed is the number of tags with a known build time, and Times the number of all tags, if versions are
-	// build times.
+	// Timed is the number of tags with a known build time, and Times is the number of all tags, if the policy
+	// orders tags by build time.
 	Timed, Times int
 	// Images is the number of other images that were requested.
 	Images int

@@ -256,7 +256,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// needsFullSHA reports whether the offered image of a fork has a tag without the full commit SHA,
+// needsFullSHA reports whether the offered image from a fork has a tag without the full commit SHA,
 // although the current policy for forks requires the full SHA.
 func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
 	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)

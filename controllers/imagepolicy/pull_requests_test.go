@@ -670,7 +670,7 @@ func TestForkOverwritesItsTag(t *testing.T) {
 }
 
 // TestForkWithTheSameDigits checks two commits with the same first seven digits, which can be created within
-// seconds. CI builds a commit of a fork that was not approved, and pushes the image with the tag of the
+// seconds. CI builds a commit from a fork that was not approved, and pushes the image with the tag of the
 // approved commit.
 func TestForkWithTheSameDigits(t *testing.T) {
 	s := begin(t)
@@ -687,8 +687,8 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	same(t, "offered by the full commit SHA", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
-// TestForksNeedAnApprovalNow checks that previews of forks that were offered without an approval are withdrawn when
-// an approval becomes required, unless their tag contains the approved commit.
+// TestForksNeedAnApprovalNow checks that previews for pull requests from forks that were offered without an approval
+// are withdrawn when an approval becomes required, unless their tag contains the approved commit.
 func TestForksNeedAnApprovalNow(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(2, "two", sha("b"), approvedAt(sha("b"))), pull(1, "one", sha("a"), approvedAt(sha("a"))))

@@ -100,8 +100,8 @@ type scanRecord struct {
 	absences  map[string]answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
-	// times are the build times of images by tag, if versions are build times. untimed reports
-	// that there are more tags than one scan requests.
+	// times are the build times of images by tag, if the policy orders tags by build time. untimed
+	// reports that there are more tags than one scan requests.
 	times   map[string]answer[buildTime]
 	untimed bool
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// reasonScanning is the reason of conditions until a scan is complete.
+// reasonScanning is the reason for conditions until a scan is complete.
 const reasonScanning = "Scanning"
 
 // setConditions sets the conditions. It is pure.

@@ -18,7 +18,7 @@ import (
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;patch
 
-// Reasons of condition DeploymentAdopted.
+// Reasons for condition DeploymentAdopted.
 const (
 	reasonDeploymentNotFound     = "DeploymentNotFound"
 	reasonDeploymentNotAdoptable = "DeploymentNotAdoptable"

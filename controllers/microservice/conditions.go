@@ -21,7 +21,7 @@ var conditions = []string{
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
-// Reasons of condition TrafficDegraded that come from the specification, in addition to the plan's reasons.
+// Reasons for condition TrafficDegraded that come from the specification, in addition to the plan's reasons.
 const (
 	reasonNoNetworkPolicy     = "NoNetworkPolicy"
 	reasonWeightsNotSupported = "WeightsNotSupported"
@@ -290,11 +290,11 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons of condition Progressing. The last reason that applies is reported: waits for a
+// progress are the reasons for condition Progressing. The last reason that applies is reported: waits for a
 // user take precedence over waits for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits maps the reasons why a plan waits to reasons of the condition Progressing.
+// waits maps the reasons why a plan waits to reasons for the condition Progressing.
 var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",

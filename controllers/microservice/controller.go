@@ -22,7 +22,7 @@
 //	preview_status.go        the number of available previews
 //	peers.go                 the Microservices that are rolled out together
 //	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_waits.go enforces them
-//	fork_secrets.go          Secrets that releases of forks do not get
+//	fork_secrets.go          Secrets that releases from forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
 //	configuration_copies.go  copies of ConfigMaps and Secrets for a release
 //	adoption.go              the Deployment that a Microservice takes over from

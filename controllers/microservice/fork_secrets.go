@@ -20,7 +20,7 @@ import (
 // Secrets are not watched.
 const requeueMissingSecret = time.Minute
 
-// confined returns the Microservice from which releases of forks are built. Its template does not refer to
+// confined returns the Microservice from which releases for forks are built. Its template does not refer to
 // Secrets with a credential for the API server. The types of Secrets are read from the API server. A Secret
 // that cannot be read may contain a credential, so no release is built. A Secret that does not exist yet may
 // later contain one too: if the Secret is optional, the release is built without it. Otherwise, the release
@@ -34,7 +34,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 		if apierrors.IsNotFound(err) {
 			if needed[name] {
 				return nil, status.NewWaiting(reasonConfigurationMissing, requeueMissingSecret, fmt.Errorf(
-					"Secret %q does not exist, and releases of forks must not use credentials for the API server: create it, so that its type is known, or mark it optional", name))
+					"Secret %q does not exist, and releases from forks must not use credentials for the API server: create it, so that its type is known, or mark it optional", name))
 			}
 			credentials[name] = true
 			continue
@@ -43,7 +43,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 			err = status.SecretForbidden(ms.Namespace, name, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the type of Secret %q, because releases of forks must not use credentials of the API server: %w", name, err)
+			return nil, fmt.Errorf("read the type of Secret %q, because releases from forks must not use credentials for the API server: %w", name, err)
 		}
 		credentials[name] = secret.Type == corev1.SecretTypeServiceAccountToken || secret.Type == corev1.SecretTypeBootstrapToken
 	}

@@ -53,7 +53,7 @@ func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	})
 }
 
-// verdict sets the result of the measurements of the current step of the rollout.
+// verdict sets the result of the measurements in the rollout's current step.
 func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message string) {
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {

@@ -57,8 +57,8 @@ func TestServerRollout(t *testing.T) {
 	p.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
 	p.quiet()
-	// A step requires writes of a route and a status (and of the rollout state, which another
-	// controller writes).
+	// In each step, the controller writes a route and a status. Another controller writes the rollout
+	// state.
 	p.atMost(before, 2)
 
 	if got := p.route().Annotations[v1alpha1.AnnotationRevision]; got != "1-x=3" {

@@ -100,7 +100,7 @@ func TestListOfDomainsDeterminesServedHosts(t *testing.T) {
 
 	p.list(map[string]string{p.namespace: "*" + domain, "site": "www of" + domain})
 	policy = p.eventually("shop", "the list is unreadable", has(v1alpha1.ConditionAccepted, traffic.ReasonDomainsUnreadable))
-	want(t, "reason of the served host", reasonOf(policy, "1-x"+domain), traffic.ReasonDomainsUnreadable)
+	want(t, "reason for the served host", reasonOf(policy, "1-x"+domain), traffic.ReasonDomainsUnreadable)
 	p.hosts("shop", "with an unreadable list", "1-x"+domain)
 	p.quiet()
 

@@ -48,11 +48,11 @@ func serviceNotRestoredEvent(err error) status.Event {
 }
 
 func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Duration) status.Event {
-	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted without it", policy, limit))
+	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted anyway", policy, limit))
 }
 
 func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
-	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("the remaining objects were not confirmed within %s to route to active releases only: %s", limit, waits))
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route only to active releases: %s", limit, waits))
 }
 
 // stepwise reports whether a release to which a domain now routes already received part of the

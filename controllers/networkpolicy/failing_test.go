@@ -189,7 +189,7 @@ func TestRefusedRouteHasNoCanary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "reason of the rejection", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
+	want(t, "reason for the rejection", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
 	want(t, "the route was tried", slices.Contains(writer.applied, out.Routes[0].Name), true)
 	want(t, "the canary was tried", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
 }

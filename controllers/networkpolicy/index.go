@@ -87,8 +87,8 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
-// held returns the hosts that a policy renders, and its listeners and its user-managed route in the
-// form of hosts.
+// held returns the hosts that a policy renders, and the keys that represent its listeners and its
+// user-managed route among hosts.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {

@@ -87,8 +87,8 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.atMost(then, writes)
 	}
 	// The writes are the reserved references, the Service of the group, its route, the route of the shared domain, and
-	// reports of accepted routes. A step requires writes of a route and of reports. Writes that conflict with writes of
-	// the gateway are retried once.
+	// reports of accepted routes. In each step, the controller writes a route and reports. Writes that conflict with
+	// writes of the gateway are retried once.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")
 	step(3, 50, "1.0.0=50 2.0.0=50", 7)

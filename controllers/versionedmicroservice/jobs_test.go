@@ -148,7 +148,7 @@ func TestJobEndsAGate(t *testing.T) {
 	}
 }
 
-// TestJobOfAForkShowsNoLog checks that the status does not show the log of a fork's code.
+// TestJobOfAForkShowsNoLog checks that the status does not show the log of code from a fork.
 func TestJobOfAForkShowsNoLog(t *testing.T) {
 	t.Parallel()
 	release := newRelease("a", 1)

@@ -140,7 +140,7 @@ func (g *gateway) accept(ctx context.Context, route *gatewayv1.HTTPRoute) error 
 	return nil
 }
 
-// conditions returns conditions with status True for a generation. The reason of each condition is its type.
+// conditions returns conditions with status True for a generation. Each condition's reason is its type.
 func conditions(before []metav1.Condition, generation int64, kinds ...string) []metav1.Condition {
 	for _, kind := range kinds {
 		meta.SetStatusCondition(&before, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: generation})

@@ -178,7 +178,7 @@ func parseUsage(stat, status string) (usage, error) {
 	return u, nil
 }
 
-// freeAddress returns an unused address on loopback.
+// freeAddress returns an unused loopback address.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// analysisFailed is the reason of a release whose rollout ended because of its analysis.
+// analysisFailed is the reason for the status of a release whose rollout ended because of its analysis.
 const analysisFailed = "AnalysisFailed"
 
 // end is how a canary ended. It is a line of the table that is printed at the end.

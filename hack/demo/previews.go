@@ -167,7 +167,7 @@ func (s *story) fork(ctx context.Context) error {
 	if err := s.get(ctx, &ms); err != nil {
 		return err
 	}
-	s.note("the code of a fork does not run without approval", group(&ms, forkSlug) == nil, "")
+	s.note("code from a fork does not run without approval", group(&ms, forkSlug) == nil, "")
 	s.say("   a maintainer reads the code, and adds the label with its commit")
 	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {

@@ -247,7 +247,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       dialer(s.config.path("netns")),
-		// The request checks, on loopback, only that the part is running, and not its identity.
+		// The request goes to a loopback address. It checks only that the part is running, not its identity.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)

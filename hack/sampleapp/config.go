@@ -27,9 +27,9 @@ type Identity struct {
 type Config struct {
 	Identity
 
-	// Port is the port for HTTP on all addresses, 1 to 65535. Defaults to 8080.
+	// Port is the port for HTTP on all addresses, from 1 to 65535. Defaults to 8080.
 	Port int
-	// GRPCPort, TCPPort, UDPPort and TLSPort are the ports of these protocols, 0 to 65535; 0 disables a protocol. They
+	// GRPCPort, TCPPort, UDPPort and TLSPort are the ports of these protocols, from 0 to 65535; 0 disables a protocol. They
 	// default to 8081, 9000, 9000 and 8443.
 	GRPCPort, TCPPort, UDPPort, TLSPort int
 	// StartDelay is the time before the application listens. Defaults to 0.
@@ -38,9 +38,9 @@ type Config struct {
 	FailReadiness After
 	// ExitAfter is the time at which the process exits with an error. Defaults to never.
 	ExitAfter After
-	// ErrorRate is the share of requests answered with 500, 0 to 1. Defaults to 0.
+	// ErrorRate is the share of requests answered with 500, from 0 to 1. Defaults to 0.
 	ErrorRate float64
-	// Latency is added to every response except health and metrics, 0 to 30s. Defaults to 0.
+	// Latency is a delay from 0 to 30s that is added to all responses except those for health checks and metrics. Defaults to 0.
 	Latency time.Duration
 	// ShutdownDelay is how long the application serves requests after SIGTERM while readiness fails. Defaults to 3s.
 	ShutdownDelay time.Duration
@@ -121,7 +121,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.StringVar(&c.Release, "release", "", "`name` of the release that the pod belongs to")
 	flags.StringVar(&c.Group, "group", "", "`name` of the group that the pod belongs to")
 	flags.StringVar(&c.Pod, "pod-name", "", "`name` of the pod")
-	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on for HTTP, 1 to 65535")
+	flags.IntVar(&c.Port, "port", 8080, "`port` to listen on for HTTP, from 1 to 65535")
 	flags.IntVar(&c.GRPCPort, "grpc-port", 8081, "`port` to listen on for gRPC; 0 disables gRPC")
 	flags.IntVar(&c.TCPPort, "tcp-port", 9000, "`port` to listen on for lines over TCP; 0 disables TCP")
 	flags.IntVar(&c.UDPPort, "udp-port", 9000, "`port` to listen on for datagrams; 0 disables UDP")
@@ -129,7 +129,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.DurationVar(&c.StartDelay, "start-delay", 0, "time before the application listens")
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
-	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, 0 to 1")
+	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, from 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "latency to add to every response, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait for requests in progress after --shutdown-delay")

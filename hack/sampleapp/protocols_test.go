@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// running is an application on loopback, with the address of each of its ports.
+// running is an application that listens on loopback, with the address of each of its ports.
 type running struct {
 	addresses map[int]string // The addresses, by configured port.
 	terminate func()

@@ -34,7 +34,7 @@ var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
 
 const robotEmail = "robot@shop.iam.gserviceaccount.com"
 
-// keyFile returns the key of a service account in the form that Google Cloud uses, with changed fields.
+// keyFile returns a service account key in the JSON format of Google Cloud. The fields in change override the defaults.
 func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(robotKey())

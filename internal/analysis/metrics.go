@@ -10,7 +10,7 @@ import (
 //
 //	heighliner_analysis_queries_total{provider,result}
 //	    queries that were sent; provider is prometheus or web, result is Value,
-//	    NoTraffic or the reason of the error
+//	    NoTraffic or the reason for the error
 //	heighliner_analysis_query_duration_seconds{provider}
 //	    time to the answer, without waiting for a slot in the pool
 type metrics struct {

@@ -20,7 +20,7 @@ type Decided struct {
 	Message string
 }
 
-// Times returns the times of the rounds of a step that begins at start, up to end.
+// Times returns the times of the rounds in a step that begins at start, up to end.
 func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time) {
 	status := &v1alpha1.ReleaseAnalysis{Since: metav1.NewMicroTime(start)}
 	for at := next(status, spec); !at.After(end); at = next(status, spec) {

@@ -37,7 +37,7 @@ func Cluster(t *v1alpha1.ClusterAnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: t.Name, Generation: t.Generation, Namespaces: t.Spec.Namespaces, Spec: t.Spec.AnalysisTemplateSpec}
 }
 
-// String returns the kind, name and generation of a template, in the form of status.analysis.template of a release.
+// String returns the kind, name and generation of a template, in the format of a release's status.analysis.template.
 func (t *Template) String() string { return fmt.Sprintf("%s/%s@%d", t.Kind, t.Name, t.Generation) }
 
 // Error reports why a reference cannot be resolved.

@@ -27,7 +27,7 @@ type Freeze struct {
 	Rules v1alpha1.FreezeRules
 	// NamespaceSelector is the selector of a ClusterFreeze; nil selects all namespaces.
 	NamespaceSelector *metav1.LabelSelector
-	// exceptions contains the reason of each exception, by namespace and name of the Microservice.
+	// exceptions contains the reason for each exception, by namespace and name of the Microservice.
 	exceptions map[[2]string]string
 }
 
@@ -164,7 +164,7 @@ type State struct {
 	From time.Time
 	// Until is the time at which the current or next period ends; zero if it has no end, or if the freeze is over.
 	Until time.Time
-	// Reason is the reason of the current or next period. For a freeze that is over, it is the reason of the freeze itself.
+	// Reason is the reason for the current or next period. For a freeze that is over, it is the reason for the freeze itself.
 	Reason string
 }
 
@@ -198,7 +198,7 @@ func (f Freeze) State(now time.Time) State {
 	return s
 }
 
-// cause is a freeze with the reason of one of its periods.
+// cause is a freeze with the reason for one of its periods.
 type cause struct {
 	freeze Freeze
 	reason string

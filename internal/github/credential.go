@@ -150,7 +150,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// These are the lifetimes of the tokens of a GitHub App. GitHub accepts signatures for at most ten minutes. A signature starts in the past, because
+// These are the lifetimes of GitHub App tokens. GitHub accepts signatures for at most ten minutes. A signature starts in the past, because
 // clocks differ.
 const (
 	signatureAge  = 9 * time.Minute

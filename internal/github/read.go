@@ -52,7 +52,7 @@ type PullRequest struct {
 	Labels      []string
 	// HeadRef is the name of the branch, and HeadSHA is its commit.
 	HeadRef, HeadSHA string
-	// HeadRepo is the full name of the repository of the branch; empty if that fork was deleted.
+	// HeadRepo is the full name of the branch's repository; empty if that fork was deleted.
 	HeadRepo string
 	// Fork reports whether the branch is in another repository, or in a repository that was deleted.
 	Fork bool

@@ -40,8 +40,9 @@ type Options struct {
 	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait returns the delay before a retry, given the number of the retry, starting at 1. The same delay applies
-	// before an unanswered check is repeated. Defaults to 1, 2, 4, 8 and 16 seconds, plus up to a quarter.
+	// Wait returns the delay before a retry. Retries are numbered from 1. The same delay applies before an unanswered
+	// check is repeated. By default, the delays are 1, 2, 4, 8 and 16 seconds, and a random jitter of up to a quarter
+	// is added to each delay.
 	Wait func(retry int) time.Duration
 }
 

@@ -26,7 +26,7 @@ import (
 
 var shop = types.NamespacedName{Namespace: "shop", Name: "new"}
 
-// world contains a pool and a receiver on loopback.
+// world contains a pool and a receiver that listens on loopback.
 type world struct {
 	*Pool
 	server   *httptest.Server

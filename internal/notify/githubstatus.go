@@ -31,7 +31,7 @@ func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) git
 	}
 }
 
-// commitStatus sets the status of the commit of a release, and returns the commit. If the release is gone, there is
+// commitStatus sets the status of a release's commit, and returns the commit. If the release is gone, there is
 // no other record of its commit.
 func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	status := commitStatusOf(r, m, edit)

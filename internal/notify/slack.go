@@ -74,7 +74,7 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// Slack's errors about a single message, and about a message that can no longer be edited, for example because its
+// Slack's errors for a single message, and for a message that can no longer be edited, for example because its
 // channel was deleted.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}

@@ -3,7 +3,7 @@
 // commit. The package uses no clock, network or logger.
 //
 //	filters.go        which pull requests are offered
-//	forks.go          which commits of forks are approved
+//	forks.go          which commits from forks are approved
 //	image_of_head.go  whether an image was built from the head commit
 //	names.go          names of groups and tags
 package preview

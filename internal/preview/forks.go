@@ -29,7 +29,7 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 	case forks.Policy != v1alpha1.ForksApproved:
 		return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
 	case !slices.ContainsFunc(c.candidates, func(text string) bool { return names(text, "SHA") }):
-		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates contains the full commit SHA, which forks.policy Approved requires for images of forks: add one with {{.SHA}}"}
+		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates contains the full commit SHA, which forks.policy Approved requires for images from forks: add one with {{.SHA}}"}
 	case names(forks.Label, "SHA"):
 		return approvedByName(pr, forks.Label)
 	default:

@@ -51,7 +51,7 @@ func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) stri
 	case !tag.Moves:
 		return ""
 	case pr.Fork:
-		return "it has no revision label, which is required for images of forks if the tag does not contain the commit"
+		return "it has no revision label, which is required for images from forks if the tag does not contain the commit"
 	case image.Digest != "" && image.Digest == previous:
 		return previousImage
 	case image.Created.IsZero() || pr.HeadTime == nil:

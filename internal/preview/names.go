@@ -123,7 +123,7 @@ func namesPull(text string) bool { return namesCommit(text) || names(text, "Numb
 // Tags returns the candidate tags of the pull request's image, in order. It skips templates that result in
 // no valid tag. A fork whose commit needs an approval has only tags with the full
 // SHA, because a commit with the same first digits can be found in seconds, and the author of a Dockerfile
-// controls the metadata of the image. If images of forks may be in the registry, a tag
+// controls the metadata of the image. If images from forks may be in the registry, a tag
 // with the first digits of a commit can belong to a fork.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag

@@ -71,7 +71,7 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	return found.named(at.time), nil
 }
 
-// named returns the image in the form of Resolve: without the metadata that Inspect reads, and with the time at which the tag was read.
+// named returns the image as Resolve returns it: without the metadata that Inspect reads, and with the time at which the tag was read.
 func (d described) named(at time.Time) Image {
 	image := d.Image
 	image.Labels, image.Revision, image.Time = nil, "", at
@@ -209,8 +209,8 @@ func describe(desc *remote.Descriptor) (described, error) {
 	return described{}, errNoImage
 }
 
-// describeImage reads the configuration of an image, which contains the platform. The configuration of other artifacts has another form without a
-// platform.
+// describeImage reads the configuration of an image, which contains the platform. It does not read the configuration of other artifacts, which
+// has a different format and does not contain a platform.
 func describeImage(desc *remote.Descriptor) (Image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(desc.Manifest))
 	if err != nil {

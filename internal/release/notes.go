@@ -9,7 +9,7 @@ import (
 // Reason is a CamelCase word that identifies a decision or a wait.
 type Reason string
 
-// Reasons of notes, releases and targets, and reasons why a rollout waits. Other reasons come
+// Reasons for notes, for the status of releases and for targets, and reasons why a rollout waits. Other reasons come
 // from status.failure of a VersionedMicroservice.
 const (
 	// Reasons for the target of a group, or for the lack of a target.
@@ -19,28 +19,28 @@ const (
 	FinishFirst          Reason = "FinishFirst"
 	PinnedVersionMissing Reason = "PinnedVersionMissing"
 	PinnedReleaseFailed  Reason = "PinnedReleaseFailed"
-	// PinsConflict is the reason of a group for which two pins by name select different releases. None of
-	// its releases starts.
+	// PinsConflict means that two pins by name select different releases for the same group. None of the group's
+	// releases starts.
 	PinsConflict Reason = "PinsConflict"
 	PinExpired   Reason = "PinExpired"
-	// NoSlot is the reason of a preview without one of the Spec.Previews.MaxGroups slots. The preview starts when a
-	// slot becomes free.
+	// NoSlot means that a preview has none of the Spec.Previews.MaxGroups slots. The preview starts when a slot
+	// becomes free.
 	NoSlot Reason = "NoSlot"
-	// NothingToStart is the reason of a preview without a release: its head commit is denied or gone.
+	// NothingToStart means that a preview has no release, because its head commit is denied or gone.
 	NothingToStart Reason = "NothingToStart"
-	// MaxAge is the reason of a preview whose last push is too long ago. Only another head commit starts it again.
+	// MaxAge means that the last push to a preview was too long ago. Only another head commit starts the preview again.
 	MaxAge Reason = "MaxAge"
 
 	// Reasons why a release waits.
 	Paused Reason = "Paused"
-	// Frozen is the reason of a release that a Freeze keeps from starting or from getting more traffic.
+	// Frozen means that a Freeze keeps a release from starting or from getting more traffic.
 	Frozen           Reason = "Frozen"
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
-	// AwaitingEnd is the reason of a preview that has ended but whose hooks have not responded.
+	// AwaitingEnd means that a preview has ended, and that its hooks have not responded yet.
 	AwaitingEnd Reason = "AwaitingPostPreview"
-	// AwaitingJobs is the reason of a group that is ending and whose releases have hook Jobs that have not ended.
+	// AwaitingJobs means that a group is ending, and that its releases have hook Jobs that have not ended yet.
 	AwaitingJobs     Reason = "AwaitingJobs"
 	AwaitingGate     Reason = "AwaitingGate"
 	AwaitingGroup    Reason = "AwaitingGroup"
@@ -48,9 +48,9 @@ const (
 	AwaitingTurn     Reason = "AwaitingTurn"
 	AwaitingWindow   Reason = "AwaitingWindow"
 	AnalysisRunning  Reason = "AnalysisRunning"
-	// Unhealthy is the reason of a rollout that is not healthy, and has not exceeded its deadline.
+	// Unhealthy means that a rollout is not healthy, but has not exceeded its deadline.
 	Unhealthy Reason = "Unhealthy"
-	// Blocked is the reason of a rollout that is blocked by a problem outside its release.
+	// Blocked means that a rollout is blocked by a problem outside its release.
 	Blocked              Reason = "Blocked"
 	AnalysisInconclusive Reason = "AnalysisInconclusive"
 	AnalysisNoTraffic    Reason = "AnalysisNoTraffic"
@@ -59,13 +59,13 @@ const (
 
 	// Problems with traffic, or with the rollout state.
 
-	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy. The canary
+	// TrafficLost means that a canary had traffic and no longer has a NetworkPolicy. The canary
 	// waits indefinitely for a NetworkPolicy, and is not measured. Its clock is stopped.
 	TrafficLost         Reason = "TrafficLost"
 	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
 	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
-	// DeniedServes is the reason of a release whose version is denied, but which has traffic
-	// because no other release can get it.
+	// DeniedServes means that the version of a release is denied, but that the release has traffic
+	// because no other release can get this traffic.
 	DeniedServes      Reason = "DeniedServes"
 	OrphanReferenced  Reason = "OrphanReferenced"
 	FailuresForgotten Reason = "FailuresForgotten"
@@ -74,7 +74,7 @@ const (
 	GroupExcluded     Reason = "GroupExcluded"
 	OlderGroup        Reason = "OlderGroup"
 
-	// Reasons of the status of a release, and of events of a release.
+	// Reasons for the status of a release, and for events about a release.
 	Started              Reason = "Started"
 	StepBegan            Reason = "Step"
 	StepsEdited          Reason = "StepsEdited"
@@ -90,52 +90,52 @@ const (
 	Retried              Reason = "Retried"
 	RetriedAutomatically Reason = "RetriedAutomatically"
 	Retrying             Reason = "Retry"
-	// leftover is the reason of a row that the rule "Record referenced releases" added.
+	// leftover means that the rule "Record referenced releases" added the row.
 	leftover          Reason = "Leftover"
 	ReleaseFailed     Reason = "ReleaseFailed"
 	HookFailed        Reason = "HookFailed"
 	AnalysisFailed    Reason = "AnalysisFailed"
 	RollbackRequested Reason = "RollbackRequested"
-	// togetherFailed is the reason of a release that is rolled back because a release of another Microservice failed.
+	// togetherFailed means that a release is rolled back because a release of another Microservice failed.
 	togetherFailed   Reason = "TogetherFailed"
 	TrafficGivenBack Reason = "TrafficGivenBack"
 	Unblocked        Reason = "Unblocked"
 	Removed          Reason = "Removed"
 	DecisionTaken    Reason = "DecisionApplied"
 
-	// Reasons of events of a group. Closed and Excluded are also reasons of withdrawals.
+	// Reasons for events about a group. Closed and Excluded are also reasons for withdrawals.
 	GroupClosed   Reason = "Closed"
 	GroupEnded    Reason = "Ended"
 	GroupOut      Reason = "Excluded"
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
-	// EndFailed is the reason of an event about a failed hook that is called at the end of a preview.
+	// EndFailed means that a hook that is called at the end of a preview failed.
 	EndFailed Reason = "PostPreviewFailed"
 
 	// Causes of an unhealthy rollout, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
-	// notProgrammed is the cause of a rollout for which no policy confirms the weight or the previous change of
+	// notProgrammed means that no policy confirms the weight of a rollout or the previous change of
 	// traffic.
 	notProgrammed Reason = "TrafficNotProgrammed"
-	// otherRunning is the cause of a rollout in an exclusive group whose release waits until the pods of
+	// otherRunning means that, in an exclusive group, the release of a rollout waits until the pods of
 	// another release are gone.
 	otherRunning Reason = "OtherReleaseRunning"
-	// notCreated is the cause of a rollout whose release has no object, or an object without its
+	// notCreated means that the release of a rollout has no object, or an object without its
 	// replicas, because the API server rejects the write.
 	notCreated Reason = "NotCreated"
-	// noDomains is the cause of a rollout whose PreRollout hooks are not called, because the canary
+	// noDomains means that the PreRollout hooks of a rollout are not called, because the canary
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer is the cause of a rollout with a PreRollout hook whose receiver does not answer. Only an
-	// answer can pass or fail a release.
+	// noAnswer means that the receiver of a PreRollout hook does not answer. Only an answer can pass or
+	// fail a release.
 	noAnswer Reason = "HookUnanswered"
 )
 
 // Condition is the type of a condition of a Microservice that is true while a state lasts.
 type Condition string
 
-// The conditions that states set. The reason of the state becomes the reason of the condition.
+// The conditions that states set. The state's reason becomes the condition's reason.
 const (
 	// ConditionPinned is true while there are pins. With the reason Pinned, all pins are effective.
 	ConditionPinned Condition = "Pinned"
@@ -152,7 +152,7 @@ const (
 	ConditionTrafficDegraded Condition = "TrafficDegraded"
 )
 
-// Conditions maps each condition to the reasons of the states that set it, the most severe reason first.
+// Conditions maps each condition to the reasons for the states that set it, the most severe reason first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
 	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, FinishFirst},
@@ -175,7 +175,7 @@ func (n Note) Condition() Condition {
 	return ""
 }
 
-// Note is the reason of a decision, or a state that users should know about.
+// Note is the reason for a decision, or a state that users should know about.
 type Note struct {
 	Slug, Release, Version string
 	Reason                 Reason

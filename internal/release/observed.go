@@ -264,7 +264,7 @@ type Object struct {
 	// Current is the number of replicas that the workload should have now. It is above Replicas if an
 	// autoscaler wants more, and 0 if it is not known.
 	Current int
-	// Analysis is the last result of the measurements of the release.
+	// Analysis is the last result of the release's measurements.
 	Analysis *Verdict
 	// Gates are the answers of hooks.
 	Gates []GateFact
@@ -290,7 +290,7 @@ type EndFact struct {
 	Message string
 }
 
-// VerdictPhase is the result of the measurements of a step.
+// VerdictPhase is the result of the measurements in a step.
 type VerdictPhase string
 
 // The phases of the result of a step's measurements.
@@ -302,7 +302,7 @@ const (
 	VerdictNoTraffic    VerdictPhase = "NoTraffic"
 )
 
-// Verdict is the result of the measurements of a step. Failed applies to the whole rollout. Any other phase
+// Verdict is the result of the measurements in a step. Failed applies to the whole rollout. Any other phase
 // applies only to the measured step and wait.
 type Verdict struct {
 	// Rollout is the Sequence of the rollout, and Step is its Step.

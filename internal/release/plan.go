@@ -63,7 +63,7 @@ type Result struct {
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.
 	RequeueTime time.Time
-	// Notes are the reasons of decisions, and the states to report.
+	// Notes are the reasons for decisions, and the states to report.
 	Notes []Note
 }
 

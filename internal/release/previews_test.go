@@ -25,7 +25,7 @@ func (h tale) group(slug string) Group {
 	return Group{}
 }
 
-// phase checks the phase of a group. For an expired group, it also checks the reason of the target.
+// phase checks the phase of a group. For an expired group, it also checks the target's reason.
 func (h tale) phase(when, slug, want string) {
 	g := h.group(slug)
 	got := string(g.Phase)

@@ -167,7 +167,7 @@ type Row struct {
 	RetryTime time.Time
 	// Zero records the point from which no route may contain the release.
 	Zero *Zero
-	// Reason is the reason of the status, and Since is the time from which the status applies.
+	// Reason is the reason for the status, and Since is the time from which the status applies.
 	Reason Reason
 	Since  time.Time
 	// Decision is the last handled decision.

@@ -78,7 +78,7 @@ func (s *scope) confirmed(revision int64) bool {
 	return some && !behind || len(s.reports) == 0
 }
 
-// noReadyEndpoints is the reason of a policy that cannot route to the releases that should serve,
+// noReadyEndpoints is the reason that a policy reports if it cannot route to the releases that should serve,
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 

@@ -27,7 +27,7 @@ import (
 // MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 512
 
-// ReasonSucceeded is the reason of a condition without a more specific reason.
+// ReasonSucceeded is the reason for a condition that has no more specific reason.
 const ReasonSucceeded = "Succeeded"
 
 // Line returns text as one line of at most MaxMessage bytes: white space becomes a single space,

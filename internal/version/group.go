@@ -33,7 +33,7 @@ const (
 // groupKey orders groups. It contains the numbers that the group fixes, and zero for all others.
 type groupKey struct{ major, minor, patch uint64 }
 
-// keyOf returns the key of the group of a version. A pre-release is in the group of the version that it
+// keyOf returns the key of a version's group. A pre-release is in the group of the version that it
 // precedes.
 func (r Rules) keyOf(v *Version) groupKey {
 	switch r.GroupBy {

@@ -42,7 +42,7 @@ func TestAvailableBeforeItsRecord(t *testing.T) {
 	}
 }
 
-// TestActiveWithoutPods checks that answers about an active release without a ready pod, and about its hosts, do not call it live, and
+// TestActiveWithoutPods checks that answers for an active release without a ready pod, and for its hosts, do not call it live, and
 // that a rollback to a retained release is offered.
 func TestActiveWithoutPods(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	}
 }
 
-// TestTemplateOfAnAnalysis checks that answers about a release that failed its analysis contain the template and the generation that were used.
+// TestTemplateOfAnAnalysis checks that answers for a release that failed its analysis contain the template and the generation that were used.
 func TestTemplateOfAnAnalysis(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFrozenCanary checks that a canary that a freeze blocks shows the end and the reason of the freeze, and that the service lists the freeze
+// TestFrozenCanary checks that a canary that a freeze blocks shows when the freeze ends and the reason for the freeze, and that the service lists the freeze
 // among its problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}

@@ -119,7 +119,7 @@ func TestHostOfAnExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnActiveReleaseThatIsDown checks that the first line of the answer about a host shows that the release that gets 90% of the
+// TestHostOfAnActiveReleaseThatIsDown checks that the first line of the answer for a host shows that the release that gets 90% of the
 // requests has no ready pod.
 func TestHostOfAnActiveReleaseThatIsDown(t *testing.T) {
 	t.Parallel()

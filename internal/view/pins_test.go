@@ -23,7 +23,7 @@ func pinnedGroup(name, active, retained string) v1alpha1.ReleaseGroup {
 }
 
 // TestUnpinOfSeveralGroups checks that the command that removes a pin contains the group if several groups are pinned, and that each group shows the
-// reason of the pin that applies to it.
+// reason for the pin that applies to it.
 func TestUnpinOfSeveralGroups(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -71,7 +71,7 @@ func TestStrayPin(t *testing.T) {
 	}
 }
 
-// TestWhyOfAnUnlistedVersion checks that the answer about a version that is not among the listed rejections contains a command to list all rejections.
+// TestWhyOfAnUnlistedVersion checks that the answer for a version that is not among the listed rejections contains a command to list all rejections.
 func TestWhyOfAnUnlistedVersion(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -137,7 +137,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
 }
 
-// unapproved returns open pull requests of forks that wait for an approval and have no group.
+// unapproved returns open pull requests from forks that wait for an approval and have no group.
 func (s *service) unapproved(known []Group) (out []Group) {
 	policy, repo := s.repository()
 	if policy == nil || repo == nil {

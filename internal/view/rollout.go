@@ -388,7 +388,7 @@ func (r *rollout) measures() bool {
 	return c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
-// verdict returns the result of the measurements of the current step, or nil.
+// verdict returns the result of the measurements in the current step, or nil.
 func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	if r.object == nil {
 		return nil

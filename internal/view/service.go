@@ -80,7 +80,7 @@ func (s *service) withSentence(x State) State {
 	return x
 }
 
-// reasonNotReconciled is the reason of the state of a service that the manager has not reconciled yet.
+// reasonNotReconciled is the reason for the state of a service that the manager has not reconciled yet.
 const reasonNotReconciled = "NotReconciled"
 
 // empty returns the state of a service without groups.
@@ -286,7 +286,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	return out
 }
 
-// releaseState returns the state of a release of a group.
+// releaseState returns the state of a release in a group.
 func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) (x State) {
 	switch {
 	case r != nil && r.row == row:

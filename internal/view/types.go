@@ -221,7 +221,7 @@ type Release struct {
 	Version string `json:"version"`
 	// Status is pending, canary, active, error or deprecated.
 	Status string `json:"status"`
-	// Reason is the reason of the status, and Since is when the status began.
+	// Reason is the reason for the status, and Since is when the status began.
 	Reason string       `json:"reason,omitempty"`
 	Since  *metav1.Time `json:"since,omitempty"`
 	// Created is when the object was created. It is nil if the object does not exist, or if the time is not known.
@@ -335,7 +335,7 @@ const (
 	CheckFailed  CheckResult = "failed"
 )
 
-// Analysis is the state of the measurements of a canary.
+// Analysis is the state of a canary's measurements.
 type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`

@@ -506,7 +506,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	return a
 }
 
-// summarize sets the result and the summary of an answer about a release of a group.
+// summarize sets the result and the summary of an answer for a release of a group.
 func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r Release) {
 	v, unserved := status.Short(r.Version), s.unserved(g.Slug)
 	switch {

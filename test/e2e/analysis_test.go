@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// analysisFailed is the reason of a release whose rollout ended because of its analysis.
+// analysisFailed is the reason for the status of a release whose rollout ended because of its analysis.
 const analysisFailed = "AnalysisFailed"
 
 // round is the interval of the analyses, which is the shortest allowed interval.

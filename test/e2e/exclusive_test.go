@@ -167,7 +167,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	})
 }
 
-// readyReason returns the reason of condition Ready.
+// readyReason returns the reason for condition Ready.
 func readyReason(ms *v1alpha1.Microservice) string {
 	for _, c := range ms.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

@@ -89,7 +89,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// gateway is a server on loopback that records hosts and connections.
+// gateway is a server that listens on loopback and records hosts and connections.
 type gateway struct {
 	*httptest.Server
 	hosts       sync.Map

@@ -113,7 +113,7 @@ func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.eventually(code, nil, args...)
 }
 
-// whyHost asks about the host of a group with two releases, as a URL and as a host name.
+// whyHost runs hlnr why for the host of a group with two releases, given as a URL and as a host name.
 func (s *Stage) whyHost(active, canary string) {
 	s.Helper()
 	g, _ := row(s.microservice(), active)
@@ -124,7 +124,7 @@ func (s *Stage) whyHost(active, canary string) {
 	s.want(cli.ExitUsage, []string{"there is no host"}, "why", "nothing.example.com")
 }
 
-// whyVersions asks about versions and pods.
+// whyVersions runs hlnr why for versions and for a pod.
 func (s *Stage) whyVersions(active, canary string) {
 	s.Helper()
 	s.why(cli.ExitYes, []string{canary + " is live for 10%", "waits for approval", "hlnr continue"}, s.Name, canary)

@@ -206,7 +206,7 @@ func read(t *testing.T) map[key]int {
 	return counts
 }
 
-// more returns, for each phrase, by how much the number of its hits in all folders exceeds its bounds.
+// more returns, for each phrase, by how much the total number of hits exceeds the sum of the bounds of all folders.
 func more(now, bound map[key]int) map[string]int {
 	more := map[string]int{}
 	for k, n := range now {
@@ -218,7 +218,7 @@ func more(now, bound map[key]int) map[string]int {
 	return more
 }
 
-// write writes the numbers, unless the number of hits of a phrase has increased.
+// write writes the numbers, unless a phrase has more hits than before.
 func write(t *testing.T, now, bound map[key]int) {
 	t.Helper()
 	more := more(now, bound)

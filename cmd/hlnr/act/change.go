@@ -50,7 +50,7 @@ type edit struct {
 	starts bool
 }
 
-// gitOwned is the error about a field that a GitOps tool set.
+// gitOwned is the error for a field that a GitOps tool set.
 type gitOwned struct {
 	gitOwner
 	path, object string
@@ -117,7 +117,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if c.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	// The write precedes the forecast, so that a user without permissions first gets the error about the write.
+	// The write precedes the forecast, so that a user without permissions first gets the error from the write.
 	if err := s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...); err != nil || !c.dryRun {
 		return &done, owner, err
 	}

@@ -138,7 +138,7 @@ func scannable(obj client.Object) (string, error) {
 	return resource, nil
 }
 
-// reasonNoVersions is the condition reason of an ImagePolicy that offers no version after a successful scan.
+// reasonNoVersions is the condition reason for an ImagePolicy that offers no version after a successful scan.
 const reasonNoVersions = "NoVersions"
 
 // failureOf returns the reason why the last scan of an object failed, or an empty string if the scan succeeded.

@@ -165,7 +165,7 @@ func TestWrongCommandLine(t *testing.T) {
 	}
 }
 
-// TestArguments checks that errors about arguments contain the missing or unexpected argument, and an example.
+// TestArguments checks that argument errors contain the missing or unexpected argument, and an example.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	command := func(use, example string, args cobra.PositionalArgs) NewCommand {

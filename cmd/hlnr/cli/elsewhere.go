@@ -59,7 +59,7 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
 	var list v1alpha1.MicroserviceList
 	if err := c.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
-		return nil // The command's message does not need a second error about missing permissions.
+		return nil // The command's message does not need a second error for missing permissions.
 	}
 	for i := range list.Items {
 		namespaces = append(namespaces, list.Items[i].Namespace)

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestUnknownMicroservice checks that the error about an unknown Microservice lists other namespaces with this name, if the user may list
+// TestUnknownMicroservice checks that the error for an unknown Microservice lists other namespaces with this name, if the user may list
 // Microservices there.
 func TestUnknownMicroservice(t *testing.T) {
 	t.Parallel()

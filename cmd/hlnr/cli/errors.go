@@ -114,7 +114,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// explainKind converts errors about kinds that the API server does not have.
+// explainKind converts errors for kinds that the API server does not have.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return Failed(fmt.Errorf("the cluster lacks a required kind: %w; %s", err, installHint))
@@ -123,7 +123,7 @@ func explainKind(err error) error {
 	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonNotFound {
 		return nil
 	}
-	// The error about a missing object contains a name. The error about a missing resource contains no name.
+	// The error for a missing object contains a name. The error for a missing resource contains no name.
 	if d := status.Status().Details; d == nil || d.Name == "" {
 		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or have a different version: %s", v1alpha1.GroupVersion, installHint))
 	}

@@ -11,7 +11,7 @@
 //	output.go     the flag --output
 //	names.go      errors for unknown names, with the nearest names
 //	elsewhere.go  errors for Microservices of other namespaces, and for unknown namespaces
-//	args.go       errors about missing and unexpected arguments
+//	args.go       errors for missing and unexpected arguments
 package cli
 
 import (
@@ -147,7 +147,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish makes each command convert its errors with [Factory.Explain], and makes its errors about arguments more precise.
+// finish makes each command convert its errors with [Factory.Explain], and makes its argument errors more precise.
 func finish(cmd *cobra.Command, f *Factory) {
 	explainArgs(cmd)
 	if run := cmd.RunE; run != nil {

@@ -419,7 +419,7 @@ func TestExplainTakesDocuments(t *testing.T) {
 	}
 }
 
-// TestExplainNamesFlags checks that an error about a field that refers to a Secret contains the flag to use instead. The command
+// TestExplainNamesFlags checks that an error for a field that refers to a Secret contains the flag to use instead. The command
 // reads no Secrets.
 func TestExplainNamesFlags(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	return in, err
 }
 
-// readable reads the input of a view like objects. It also returns the errors about objects that the user may not read, because an
+// readable reads the input of a view like objects. It also returns the errors for objects that the user may not read, because an
 // answer that depends on these objects is not known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()

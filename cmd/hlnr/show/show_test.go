@@ -234,7 +234,7 @@ func (s scene) reader(name string) string {
 	return name
 }
 
-// TestServiceElsewhere checks that the error about an unknown service lists other namespaces with a service with this name.
+// TestServiceElsewhere checks that the error for an unknown service lists other namespaces with a service with this name.
 func TestServiceElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")
@@ -505,7 +505,7 @@ func TestStatusOfNotifications(t *testing.T) {
 	}
 }
 
-// TestWhyOfAServiceThatIsDown checks that the answer about a service whose active release has no ready pod is about this release, and not about
+// TestWhyOfAServiceThatIsDown checks that the answer for a service whose active release has no ready pod is about this release, and not about
 // a version that failed, or that a user aborted, last week.
 func TestWhyOfAServiceThatIsDown(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometh
 	return a, unsure(explained(ctx, f, q.namespace, err), missing)
 }
 
-// answerIn reads the objects of a namespace, and answers a question. missing contains the errors about objects that the user may not read.
+// answerIn reads the objects of a namespace, and answers a question. missing contains the errors for objects that the user may not read.
 func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (a view.Answer, missing []error, err error) {
 	in, missing, err := readable(ctx, f, q)
 	if err != nil {
@@ -259,8 +259,8 @@ func command(in view.Input, namespace string, args ...string) string {
 	return view.Command(cmp.Or(in.Program, "hlnr"), in.Namespace, cmp.Or(namespace, "NAMESPACE"), "why", append([]string{"MICROSERVICE"}, args...)...)
 }
 
-// begun returns the error about an incomplete version, which suggests the versions of the service that begin with it. begun returns nil if
-// there are no such versions.
+// begun returns an error if wanted is not a version of the service but the beginning of some of its versions, such as 1.2 for 1.2.0. The
+// error suggests these versions. Otherwise, begun returns nil.
 func begun(in view.Input, namespace, name, wanted string) error {
 	if slices.Contains(view.Services(in, wanted), namespace+"/"+name) {
 		return nil
@@ -304,7 +304,7 @@ func versionsOf(in view.Input, namespace, name string) (out []string) {
 }
 
 // askUnknownVersion answers a question about a version that no service has. If there is only one service, the answer is about this
-// service. Otherwise, askUnknownVersion returns an error with the command that asks about one service.
+// service. Otherwise, askUnknownVersion returns an error with the command for one service.
 func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (view.Answer, error) {
 	where := "the cluster"
 	if namespace != "" {

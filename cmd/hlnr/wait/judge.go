@@ -179,7 +179,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	return lines, q.judgeRollout(s, g, row, run)
 }
 
-// judgeRollout returns the answer about a release whose rollout is in progress.
+// judgeRollout returns the answer for a release whose rollout is in progress.
 func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
 	approval := false
 	if run != nil && run.Step > 0 {
@@ -214,7 +214,7 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	return nil
 }
 
-// halted returns the answer about a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command
+// halted returns the answer for a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command
 // waits through approvals. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
@@ -227,7 +227,7 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return nil
 }
 
-// judgeAbsent returns the answer about a version without a release.
+// judgeAbsent returns the answer for a version without a release.
 func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if text := s.filtered(q.version); text != "" {
 		return &answer{cli.ExitNo, text}

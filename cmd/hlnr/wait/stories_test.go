@@ -90,7 +90,7 @@ func TestCauseAtTheTimeout(t *testing.T) {
 	}
 }
 
-// TestInconclusive checks that the answer about an inconclusive analysis contains the command of each decision.
+// TestInconclusive checks that the answer for an inconclusive analysis contains a command for each decision.
 func TestInconclusive(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "inconclusive", "1.1.0")

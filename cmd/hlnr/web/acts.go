@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// permissionsAge is the time for which an answer about a permission of the user is used. The answer only decides which buttons are
-// shown, because the API server authorizes each action again.
+// permissionsAge is the time for which the result of checking one of the user's permissions is used. The result only decides which
+// buttons are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
 // Acts executes actions like the commands with the same names, with the permissions of a reader of the board.

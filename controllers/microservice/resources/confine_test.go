@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestForksGetNoCredentials checks that the pods of a fork get no credential for the API server: no projected token,
+// TestForksGetNoCredentials checks that pods with code from a fork get no credential for the API server: no projected token,
 // no certificate, and no content of a Secret with a token.
 func TestForksGetNoCredentials(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@
 //	identity.go       the identity of a release: the hash of its template
 //	release.go        VersionedMicroservices
 //	configuration.go  copies of ConfigMaps and Secrets
-//	confine.go        removes permissions from the pods of forks
+//	confine.go        removes permissions from pods that run code from forks
 package resources
 
 import (

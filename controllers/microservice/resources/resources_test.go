@@ -243,7 +243,7 @@ func TestPreviewRelease(t *testing.T) {
 		t.Errorf("%d and %d projections, want 2 and 1", tokens(own), tokens(fork))
 	}
 	if own.Name == fork.Name {
-		t.Error("the release of a fork is the same as that of the repository")
+		t.Error("the release from a fork is the same as the release from the repository")
 	}
 	ms := microservice(t)
 	_, err := Release(ms, policy, &v1alpha1.OfferedRelease{Images: []v1alpha1.ReleaseImage{{ContainerName: "none"}}}, "c", nil, 1, 1)

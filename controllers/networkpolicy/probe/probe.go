@@ -312,9 +312,10 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failure returns the message for a request without a response: one message for each class of
-// errors, without any received data. The status of a Gateway may contain the address of another
-// server, whose output must not appear in the status of a policy.
+// failure returns the message for a request that got no response. The message depends only on the
+// kind of error, and never contains received data. The status of a Gateway may contain the address
+// of a server that is not a gateway, and the output of that server must not appear in the status of
+// a policy.
 func failure(err error) string {
 	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
@@ -343,7 +344,7 @@ func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	case strings.HasSuffix(strings.ToLower(to.Hostname()), "."+domain):
 		return Earlier, "it responds for an earlier version of the route"
 	}
-	return Elsewhere, fmt.Sprintf("it responds with %d, but not for this route", response.StatusCode)
+	return Elsewhere, fmt.Sprintf("its response with status code %d does not come from the probe rule of this route", response.StatusCode)
 }
 
 func address(p providers.Probe) string {

@@ -168,15 +168,15 @@ func TestWrongAnswers(t *testing.T) {
 		want   string
 	}{
 		"earlier content":              {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
-		"a backend":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it responds with 404, but not for this route"},
-		"a backend's redirect":         {answers("login.example.com"), Elsewhere, "it responds with 302, but not for this route"},
-		"the answer in the path":       {answers("example.com/" + asWritten), Elsewhere, "it responds with 302, but not for this route"},
+		"a backend":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "its response with status code 404 does not come from the probe rule of this route"},
+		"a backend's redirect":         {answers("login.example.com"), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
+		"the answer in the path":       {answers("example.com/" + asWritten), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
 		"the answer as part of a name": {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
-		"a Location without 3xx":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it responds with 200, but not for this route"},
+		"a Location without 3xx":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "its response with status code 200 does not come from the probe rule of this route"},
 		"an invalid Location": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
 			w.WriteHeader(302)
-		}, Elsewhere, "it responds with 302, but not for this route"},
+		}, Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
 		"a header that is too large": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
 		}, Failed, "its response is not HTTP, or its header is too large"},

@@ -284,7 +284,7 @@ type Live struct {
 	// Acknowledged reports whether a controller has reported the acceptance in the status of the
 	// objects.
 	Acknowledged bool
-	// Provider is the name of the provider of the route. The controller sets it.
+	// Provider is the name of the route's provider. The controller sets it.
 	Provider string
 	// User reports whether the route is user-managed and the policy manages rules in it, or should
 	// manage some. Such a route is restored, but never deleted.
@@ -375,7 +375,7 @@ type Probed struct {
 // the status of the route.
 const Grace = 30 * time.Second
 
-// Reasons of problems and verdicts of providers.
+// Reasons for the problems and verdicts of providers.
 const (
 	// ReasonPending means that a change is in progress.
 	ReasonPending = "Pending"

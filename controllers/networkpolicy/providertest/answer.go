@@ -135,13 +135,13 @@ func ParentsOf(o resources.Object) []gatewayv1.ParentReference {
 	return parents.ParentRefs
 }
 
-// AnswersOf returns the status of the parents of a route of any kind.
+// AnswersOf returns the status of the parents in a route of any kind.
 func AnswersOf(o resources.Object) []gatewayv1.RouteParentStatus {
 	_, s, _ := common(o)
 	return s.Parents
 }
 
-// SetAnswers replaces the status of the parents of a route of any kind.
+// SetAnswers replaces the status of the parents in a route of any kind.
 func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	_, s, _ := common(o)
 	s.Parents = answers

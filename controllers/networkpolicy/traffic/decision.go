@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons of condition ServiceAdopted.
+// Reasons for condition ServiceAdopted.
 const (
 	ReasonAdoptedMissing    = "ServiceNotFound"
 	ReasonAdoptedUnsuitable = "ServiceNotAdoptable"
@@ -148,7 +148,7 @@ func (d *Decision) bySlug() map[string]*groupDecision {
 	return out
 }
 
-// Reasons of domains, groups and conditions.
+// Reasons for the states of domains and groups, and for conditions.
 const (
 	reasonInvalidDomain       = "InvalidDomain"
 	reasonDomainConflict      = "DomainConflict"
@@ -232,7 +232,7 @@ type Row struct {
 	port  v1alpha1.NetworkPort
 	// listener is the name of the entry in spec.listeners; empty if the row is not a listener.
 	listener string
-	// claim is the listener in the form of a host.
+	// claim is the key that represents the listener among hosts.
 	claim string
 	// user is the name of the user-managed route whose rules the row represents; empty if the row
 	// is not such a route.

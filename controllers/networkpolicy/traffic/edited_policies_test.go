@@ -151,12 +151,12 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 		b.settle()
 		return b
 	}
-	want(t, "before: reason of the younger policy", younger().policy.Status.Domains[0].Reason, "DomainConflict")
+	want(t, "before: reason for the younger policy", younger().policy.Status.Domains[0].Reason, "DomainConflict")
 	a.goTo(&byNginx)
 	a.settle()
 	want(t, "providers of the older policy's routes", a.routesBy(), "gateway ingress")
 	b := younger()
-	want(t, "during the drain: reason of the younger policy", b.policy.Status.Domains[0].Reason, "DomainConflict")
+	want(t, "during the drain: reason for the younger policy", b.policy.Status.Domains[0].Reason, "DomainConflict")
 	want(t, "during the drain: programmed by the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
@@ -180,8 +180,9 @@ func TestConditionOfRoutesThatStay(t *testing.T) {
 	want(t, "switching", w.switching(), "True Replacing")
 }
 
-// TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that is ending stay
-// until the gateway has accepted the restored rules of a user-managed route, and are then deleted.
+// TestRestoredRuleKeepsPodsUntilItIsAccepted checks that, when a group ends, its pods are kept until
+// the gateway has accepted the restored rules of a user-managed route, and that the pods are then
+// deleted.
 func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	p, n, play := restoredRule(t)
 	play(false)

@@ -21,8 +21,8 @@ var (
 )
 
 // Hosts returns all hosts that routes of the policy may have: the hosts to which its domains render
-// for any group, its listeners in the form of hosts, and the hosts of live routes. A decision uses
-// no other hosts.
+// for any group, the keys that represent its listeners, and the hosts of live routes. A decision
+// uses no other hosts.
 func Hosts(f *Observed) []string {
 	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
 		return nil

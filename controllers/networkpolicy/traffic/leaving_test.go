@@ -46,7 +46,7 @@ func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 
 // TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted checks that a release that receives only
 // matched or mirrored requests, without a weight, stays in the references of its group until the
-// gateway has accepted a route without it.
+// gateway has accepted a route that does not refer to this release.
 func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 	for name, to := range map[string]func(r *v1alpha1.Release){
 		"match":  func(r *v1alpha1.Release) { r.Match = true },

@@ -176,7 +176,7 @@ func (f *Observed) hasPreviousRoutes(slug string) bool {
 	return slices.ContainsFunc(f.previousRoutes(), func(name string) bool { return f.Live[name].Group() == slug })
 }
 
-// ListenerHost returns a key for a listener in the form of a host. It differs from all host names.
+// ListenerHost returns the key that represents a listener among hosts. It differs from all host names.
 func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
@@ -337,7 +337,7 @@ func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, nil)
 }
 
-// RouteHost returns a key for the user-managed route of a policy in the form of a host. It differs
+// RouteHost returns the key that represents the user-managed route of a policy among hosts. It differs
 // from all host names.
 func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	ref := gatewayapi.UserRef(p)

@@ -75,7 +75,7 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w.pass()
 	want(t, "references after the grace period", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	want(t, "condition after the grace period", w.condition("Programmed"), "False ProbeUnanswered")
-	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
+	want(t, "reason for the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
 	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier version of the route", "confirm to Status"} {
 		if message := w.groupTraffic("1-x").Message; !strings.Contains(message, part) {
 			t.Errorf("message %q, want %q", message, part)

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// Reasons of condition ProviderSwitching.
+// Reasons for condition ProviderSwitching.
 const (
 	reasonReplacing = "Replacing"
 	ReasonDraining  = "Draining"

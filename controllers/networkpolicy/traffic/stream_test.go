@@ -391,7 +391,7 @@ func TestReplacedRouteIgnoresANewMove(t *testing.T) {
 
 // TestReplacedRouteFollowsItsMove checks that, if the canary started before the replacement, the
 // replaced route follows the canary's weights, and that the canary keeps its pods until the gateway
-// has accepted a route without it.
+// has accepted a route that does not refer to the canary.
 func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	w, old := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))

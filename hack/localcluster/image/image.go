@@ -115,7 +115,7 @@ func Build(spec Spec) (v1.Image, error) {
 	return img, nil
 }
 
-// Push pushes img to ref. For registries on loopback and private addresses, it uses plain HTTP. Options add
+// Push pushes img to ref. For registries at loopback and private addresses, it uses plain HTTP. Options add
 // credentials or a transport.
 func Push(ctx context.Context, img v1.Image, ref string, options ...remote.Option) error {
 	parsed, err := name.ParseReference(ref)

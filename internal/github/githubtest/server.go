@@ -44,7 +44,7 @@ const (
 	AnonymousLimit = 60
 )
 
-// tokenAge is the lifetime of the token of an installation.
+// tokenAge is the lifetime of an installation token.
 const tokenAge = time.Hour
 
 // Options configure a Server.

@@ -17,7 +17,7 @@ type PullRequest struct {
 	HeadRef string
 	// HeadSHA is created by the server if it is empty.
 	HeadSHA string
-	// Fork is the full name of the repository of the branch; empty for the same repository.
+	// Fork is the full name of the branch's repository; empty for the same repository.
 	Fork string
 	// BaseRef defaults to main.
 	BaseRef string

@@ -223,7 +223,7 @@ func (p *page) release(r view.Release, branch, stem string, widths []int, t Tree
 	p.pods(r, inner, t)
 }
 
-// classOf returns the color of the mark of a release.
+// classOf returns the color of a release's mark.
 func classOf(r view.Release) view.Class {
 	switch r.Status {
 	case "error":
@@ -315,7 +315,7 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are reasons of problems that are already in the sentences of releases.
+// shownByStates are the reasons for problems that are already in the sentences of releases.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
 // problems writes a service's problems, except those that the states above already show.

@@ -125,7 +125,7 @@ dialog.addEventListener('submit', async e => {
   else dialog.replaceChildren(...new DOMParser().parseFromString(text, 'text/html').querySelector('main').childNodes)
 })
 
-// If the reader selects another version in the form of an action, show its effects.
+// If the reader selects another version in an action's form, show the effects of that version.
 dialog.addEventListener('change', e => {
   const preview = e.target.name === 'target' && e.target.form.querySelector('[formmethod=get]')
   if (preview) e.target.form.requestSubmit(preview)

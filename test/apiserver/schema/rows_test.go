@@ -558,7 +558,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// try creates the object of a row, or updates the base to it, with strict validation.
+// try sends the request of a row to the API server, with strict validation. It creates the row's object or, if the row
+// tests an update, creates the base object and then updates it.
 func try(t *testing.T, namespace string, row row) error {
 	t.Helper()
 	if !row.update {

@@ -27,7 +27,7 @@ var (
 	tlsKind = providers.Kind{Group: GroupVersion.Group, Kind: "ApisixTls", Versions: []string{GroupVersion.Version}}
 )
 
-// The names of the rules of a route.
+// The names of a route's rules.
 const (
 	weightsRule = "weights"
 	canaryRule  = "canary-%d"
