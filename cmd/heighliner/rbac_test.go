@@ -35,7 +35,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
@@ -258,7 +258,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	create(t, gateway)
 	// Select namespaces by labels, so that the manager must read the labels of the Namespace.
 	list := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: domains.ConfigMapName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: allowedhosts.ConfigMapName},
 		Data:       map[string]string{"shop": "namespaces: " + corev1.LabelMetadataName + "=" + namespace + "\nshop.example.com"},
 	}
 	create(t, list)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 // domainList reads the list of domains, and caches its parsed form.
@@ -31,7 +31,7 @@ type domainList struct {
 	mu      sync.Mutex
 	uid     types.UID
 	version string
-	rules   domains.Rules
+	rules   allowedhosts.Rules
 	unread  error
 	// labels contains the labels of namespaces, while they are valid.
 	labels map[string]seenLabels
@@ -44,21 +44,21 @@ type seenLabels struct {
 
 // newDomainList adds the cache of the list to a manager.
 func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*domainList, error) {
-	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", domains.ConfigMapName)}
+	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", allowedhosts.ConfigMapName)}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: only}}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create cache of ConfigMap %s/%s: %w", namespace, domains.ConfigMapName, err)
+		return nil, fmt.Errorf("create cache of ConfigMap %s/%s: %w", namespace, allowedhosts.ConfigMapName, err)
 	}
 	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
 }
 
 // read returns the rules. If the list cannot be used, unread is the cause. found is false if there
 // is no list.
-func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread error, found bool, err error) {
-	key := client.ObjectKey{Namespace: l.namespace, Name: domains.ConfigMapName}
+func (l *domainList) read(ctx context.Context) (rules allowedhosts.Rules, unread error, found bool, err error) {
+	key := client.ObjectKey{Namespace: l.namespace, Name: allowedhosts.ConfigMapName}
 	var list corev1.ConfigMap
 	if err := l.cache.Get(ctx, key, &list); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -70,7 +70,7 @@ func (l *domainList) read(ctx context.Context) (rules domains.Rules, unread erro
 	defer l.mu.Unlock()
 	if l.uid != list.UID || l.version != list.ResourceVersion {
 		l.uid, l.version = list.UID, list.ResourceVersion
-		if l.rules, l.unread = domains.Read(&list); l.unread != nil {
+		if l.rules, l.unread = allowedhosts.Read(&list); l.unread != nil {
 			l.unread = fmt.Errorf("ConfigMap %q: %w", key, l.unread)
 		}
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 // list sets the content of the list of domains; nil deletes the list.
 func (p *place) list(data map[string]string) {
 	p.t.Helper()
-	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}, Data: data}
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: allowedhosts.ConfigMapName}, Data: data}
 	err := server.Create(p.t.Context(), list)
 	switch {
 	case data == nil:
@@ -70,7 +70,7 @@ func reasonOf(p *v1alpha1.NetworkPolicy, host string) string {
 func TestListOfDomainsDeterminesServedHosts(t *testing.T) {
 	p := newPlace(t)
 	t.Cleanup(func() {
-		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: domains.ConfigMapName}}
+		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: allowedhosts.ConfigMapName}}
 		if err := client.IgnoreNotFound(server.Delete(context.Background(), list)); err != nil {
 			t.Error(err)
 		}

@@ -24,7 +24,7 @@
 // http.go        HTTP requests to providers
 // samples.go     several values of each release, and whether they differ
 // thresholds.go  compares a response with thresholds
-// status.go      Begin, Due and Fold: the pure part
+// verdict.go     Begin, Due and Fold: when a round is due, and whether rounds pass, fail or are inconclusive. Pure
 // replay.go      past rounds, and request counts, for hlnr
 // errors.go      the reasons why a metric could not be measured
 // measurer.go    the Measurer: rounds in the background

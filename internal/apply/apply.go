@@ -2,7 +2,7 @@
 // server-side apply, and only if the live object differs.
 //
 //	apply.go      server-side apply, skipped if nothing differs
-//	compare.go    comparison of an intent with a live object
+//	drift.go      whether a live object was changed by others and must be written again
 //	share.go      server-side apply of some fields of an object of another owner
 //	matches.go    objects that already have their intent
 //	deletions.go  recently deleted objects

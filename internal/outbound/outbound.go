@@ -6,7 +6,7 @@
 // an address, and changing DNS answers cannot bypass the check.
 //
 // outbound.go  address policies, and HTTP clients
-// address.go   classes of addresses
+// address.go   whether an address may be contacted, by its class
 // elements.go  a limit on the number of JSON values
 // decoding.go  a limit on the memory for responses during decoding
 // errors.go    the errors

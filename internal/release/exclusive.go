@@ -1,5 +1,7 @@
 package release
 
+import "github.com/heighliner/heighliner/internal/frozen"
+
 // exchanges reports whether the pods of the group's active release end before a new release gets pods.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
@@ -78,7 +80,7 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	case !s.exchanges():
 		return nil
 	case s.halted(r):
-		return s.haltWait(r, "%s is waiting without pods", r.Version)
+		return s.haltWait(r, frozen.WithoutPods(r.Version))
 	case !s.judged(r) || r.Adopted:
 		return nil
 	}

@@ -62,8 +62,8 @@ func (h tale) writes(when string, since, limit int) {
 	}
 }
 
-// frozen are histories of freezes.
-var frozen = []scene{
+// freezes are histories of freezes.
+var freezes = []scene{
 	{"rule 45: a canary keeps its weight in a freeze, and continues at the end of the freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
@@ -73,7 +73,7 @@ var frozen = []scene{
 		since := h.version
 		h.run(9 * time.Hour)
 		h.want("frozen", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.message("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait parses the waiting version from this text.
+		h.message("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`)
 		h.writes("frozen", since, 1)
 		h.run(time.Hour)
 		h.want("over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
@@ -323,7 +323,7 @@ var frozen = []scene{
 	}},
 }
 
-func init() { histories = append(histories, frozen...) }
+func init() { histories = append(histories, freezes...) }
 
 // TestFrozenText checks the text that describes a freeze for users.
 func TestFrozenText(t *testing.T) {

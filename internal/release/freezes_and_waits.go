@@ -3,6 +3,8 @@ package release
 import (
 	"fmt"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // judged reports whether a release is compared with an active release, and whether hooks and measurements therefore decide
@@ -16,7 +18,7 @@ func (s *scope) judged(r *Row) bool {
 // startWaits returns why the target cannot start yet, or nil. r is nil if the target has no row yet.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
-		return s.haltWait(r, "%s is waiting", s.versionOf(target))
+		return s.haltWait(r, frozen.Release(s.versionOf(target)))
 	}
 	if w := s.turnWaits(s.versionOf(target)); w != nil {
 		return w
@@ -35,21 +37,20 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
 // haltWait reports that spec.paused or a freeze prevents the next action of a release. r is nil if the
-// release has no row yet. format describes the state of the release during the wait.
-func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
-	does := fmt.Sprintf(format, args...)
+// release has no row yet. clause describes what waits; package frozen has the clauses.
+func (s *scope) haltWait(r *Row, clause string) *wait {
 	f := s.o.Spec.Freeze
 	if s.o.Spec.Paused || f == nil {
-		return newWait(r, false, Paused, "%s: spec.paused is set", does)
+		return newWait(r, false, Paused, "%s: spec.paused is set", clause)
 	}
-	w := newWait(r, false, Frozen, "%s: %s", does, f)
+	w := newWait(r, false, Frozen, "%s", f.wait(clause))
 	w.Until = f.Until
 	return w
 }
 
-// frozen reports that a freeze prevents a release from becoming active, or returns nil. While the
+// freezeWait reports that a freeze prevents a release from becoming active, or returns nil. While the
 // release is healthy, its clock is stopped.
-func (s *scope) frozen() *wait {
+func (s *scope) freezeWait() *wait {
 	run, r, c := s.rollout()
 	if s.o.Spec.Freeze == nil || !s.halted(r) {
 		return nil
@@ -57,7 +58,7 @@ func (s *scope) frozen() *wait {
 	if healthy, _, since := s.health(run, r, c); healthy {
 		s.idle(run, since)
 	}
-	return s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)
+	return s.haltWait(r, frozen.AtWeight(r.Version, r.Weight))
 }
 
 // halted reports whether spec.paused or a freeze prevents the next action of a release, which may have no row
@@ -71,7 +72,7 @@ func (s *scope) halted(r *Row) bool {
 // needed.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() && !s.exchanged(run) {
-		return []*wait{s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)}
+		return []*wait{s.haltWait(r, frozen.AtWeight(r.Version, r.Weight))}
 	}
 	if run.Step == 0 {
 		if w := s.firstStepWait(r); w != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // open adds new groups: the groups of release objects that the rollout state does not contain, and the groups that are offered and
@@ -37,7 +39,7 @@ func (b *planner) open() {
 	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil || !b.o.PullRequests && len(b.strayPins()) > 0 {
 		return
 	}
-	oldest, asked, frozen := "", false, []*Group(nil)
+	oldest, asked, halted := "", false, []*Group(nil)
 	for _, c := range b.offers {
 		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
@@ -54,13 +56,13 @@ func (b *planner) open() {
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: OlderGroup, Message: "it is older than the oldest live group, and does not start"})
 			known[c.Slug] = true
 		case b.o.Spec.Freeze != nil:
-			frozen = append(frozen, &Group{Slug: c.Slug, Name: c.Name})
+			halted = append(halted, &Group{Slug: c.Slug, Name: c.Name})
 			known[c.Slug] = true
 		default:
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
 		}
 	}
-	b.noteFrozen(frozen)
+	b.noteFrozen(halted)
 }
 
 // noteFrozen reports that a freeze keeps groups from starting their first releases.
@@ -69,11 +71,7 @@ func (b *planner) noteFrozen(groups []*Group) {
 		return
 	}
 	f, g := b.o.Spec.Freeze, groups[0]
-	which := fmt.Sprintf("the first release of group %s is waiting", g.Name)
-	if more := len(groups) - 1; more > 0 {
-		which = fmt.Sprintf("the first releases of group %s and %d more are waiting", g.Name, more)
-	}
-	b.note(Note{Slug: g.Slug, Reason: Frozen, Message: fmt.Sprintf("%s: %s", which, f)})
+	b.note(Note{Slug: g.Slug, Reason: Frozen, Message: f.wait(frozen.Groups(g.Name, len(groups)-1)).String()})
 	b.requeueAt(f.Until)
 }
 
@@ -212,7 +210,7 @@ func (b *planner) closeExcluded(g *Group) {
 	}
 	a := g.ActiveRow()
 	if f := b.o.Spec.Freeze; f != nil {
-		w := newWait(a, false, Frozen, "group %s keeps serving, although the specification no longer includes it: %s", g.Name, f)
+		w := newWait(a, false, Frozen, "%s", f.wait(fmt.Sprintf("group %s keeps serving, although the specification no longer includes it", g.Name)))
 		w.Until = f.Until
 		s.record(w)
 		return

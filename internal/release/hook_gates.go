@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // hasGate reports whether hooks must agree at a point in a release's rollout. The hooks of ConfirmRollout
@@ -60,7 +62,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 // podsWait returns why a release must not have pods yet, or nil.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero()) {
-		return s.haltWait(r, "%s is waiting without pods", r.Version)
+		return s.haltWait(r, frozen.WithoutPods(r.Version))
 	}
 	if s.hasGate(ConfirmRollout, r) {
 		if w := s.jobsWait(r); w != nil && run.GateTime.IsZero() {
@@ -70,7 +72,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 			return s.gateWait(run, r, f)
 		}
 		if s.o.Spec.Paused {
-			return s.haltWait(r, "%s is waiting without pods", r.Version)
+			return s.haltWait(r, frozen.WithoutPods(r.Version))
 		}
 	}
 	if w := s.exchangeWait(run, r); w != nil {

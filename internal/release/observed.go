@@ -1,8 +1,9 @@
 package release
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // Observed is the input of a plan, in addition to the time.
@@ -99,12 +100,11 @@ type Freeze struct {
 }
 
 // String describes the freeze for messages.
-func (f Freeze) String() string {
-	until := "until it is deleted"
-	if !f.Until.IsZero() {
-		until = "until " + f.Until.UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("frozen %s by %s (%q)", until, f.Name, f.Reason)
+func (f Freeze) String() string { return frozen.Freeze(f.Until, f.Name, f.Reason) }
+
+// wait returns a wait for the end of the freeze. clause describes what waits.
+func (f Freeze) wait(clause string) frozen.Wait {
+	return frozen.Wait{Clause: clause, Freeze: f.String()}
 }
 
 // over reports whether a freeze has ended. For a nil freeze, over returns true.

@@ -8,28 +8,28 @@
 // changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, each pass
 // in plan.go assigns slots to previews and lets previews expire. After the rules, it closes excluded groups.
 //
-//	plan.go                 Plan and its Result, and the passes over all groups
-//	rules.go                the named rules of one group, in the order in which they apply
+//	plan.go                   Plan and its Result, and the passes over all groups
+//	rules.go                  the named rules of one group, in the order in which they apply
 //
-//	observed.go             the input of a plan
-//	state.go                the rollout state: groups and rows, and how to copy, compare and sort them
-//	notes.go                reasons, what is reported, and what is waited for
+//	observed.go               the input of a plan
+//	state.go                  the rollout state: groups and rows, and how to copy, compare and sort them
+//	notes.go                  reasons, what is reported, and what is waited for
 //
-//	recovery.go             rules for a lost rollout state and for missing objects
-//	decisions.go            what users decide about a release
-//	groups.go               which groups exist, and when they end; withdrawn and denied versions
-//	previews.go             which pull requests have a slot, and when a preview ends
-//	target.go               which release a group moves to
-//	pins.go                 which release a pin selects
-//	freezes_and_waits.go    what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; problems outside its release
-//	hook_gates.go           points at which hooks must agree, and steps that other Microservices must reach first
-//	steps_and_promotion.go  rules that begin a step and set its weight, and rules that make a release active
-//	fail_and_retry.go       whether a rollout is healthy, when it fails, and when it starts again
-//	newest_domains.go       domains that move from one group to a newer one
-//	traffic.go              the required content of routes, and whether it is confirmed and releases are drained
-//	exclusive.go            which release of an exclusive group has the pods, when the pods end, and when they start again
-//	replicas.go             how many replicas a release has and needs for its next step, and when it is scaled down or deleted
-//	retain.go               which releases are retained, for example because of running hook Jobs, and how many rows a group has
+//	recovery.go               rules for a lost rollout state and for missing objects
+//	decisions.go              what users decide about a release
+//	groups.go                 which groups exist, and when they end; withdrawn and denied versions
+//	previews.go               which pull requests have a slot, and when a preview ends
+//	target.go                 which release a group moves to
+//	pins.go                   which release a pin selects
+//	freezes_and_waits.go      what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; problems outside its release
+//	hook_gates.go             points at which hooks must agree, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
+//	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active
+//	fail_and_retry.go         whether a rollout is healthy, when it fails because its progress deadline passes, and when it starts again
+//	newest_domains.go         domains that move from one group to a newer one
+//	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
+//	exclusive.go              which release of an exclusive group has the pods, when the pods end, and when they start again
+//	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down or deleted
+//	retain_and_remove.go      which releases are retained, which are removed when they are drained, and how many rows a group has
 //
 // docs/explanation/protocol.md contains the rules and the histories that require them. "Rule N" in
 // a comment refers to that document.

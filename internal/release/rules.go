@@ -3,6 +3,8 @@ package release
 import (
 	"fmt"
 	"slices"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // rule is a named decision about one group. Rules apply in order. Each rule reads the facts, and the
@@ -51,7 +53,7 @@ var rules = []rule{
 	// Rows that are dropped.
 	{"Forget failures", forgetFailures},      // error to none: the failure cannot be chosen again; error to deprecated: hooks of type PostPreview have not ended
 	{"End preview", endPreview},              // previews.go
-	{"Drop drained releases", dropDrained},   // deprecated to none: the release is drained, and not retained; error to none: only failed releases remain
+	{"Drop drained releases", dropDrained},   // retain_and_remove.go: deprecated to none: the release is drained, and not retained; error to none: only failed releases remain
 	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 
@@ -165,7 +167,7 @@ func supersede(s *scope) {
 		}
 		if next := s.g.Target.Release; s.g.Target.Reason == Latest && !s.free(r) && s.halted(s.g.Row(next)) {
 			if r.Status == Pending {
-				s.record(s.haltWait(s.g.Row(next), "%s is waiting", s.versionOf(next)))
+				s.record(s.haltWait(s.g.Row(next), frozen.Release(s.versionOf(next))))
 			}
 			continue
 		}
@@ -433,46 +435,6 @@ func forgetFailures(s *scope) {
 		}
 		s.dropRow(r.Release)
 	}
-}
-
-// dropDrained drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
-// 39). If the target has just failed, the next plan chooses another target, which may be one of these releases.
-func dropDrained(s *scope) {
-	s.noteDenied()
-	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
-		return
-	}
-	kept := s.retained()
-	for _, r := range slices.Clone(s.g.Releases) {
-		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
-		if r.Status != Deprecated && !s.onlyFailures() || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
-			continue
-		}
-		if s.keptByJobs(&r) {
-			s.record(s.endWaitsForJobs(&r))
-			continue
-		}
-		if r.Promoted > 0 && s.g.Phase == Live {
-			if s.o.Spec.Paused {
-				continue
-			}
-			if w := s.replacedLeaving(); w != nil {
-				s.record(w)
-				continue
-			}
-		}
-		if w := s.undrained(r); w != nil {
-			s.record(w)
-			continue
-		}
-		if w, keep := s.endHooksWait(r); keep {
-			s.record(w)
-			continue
-		}
-		s.event(&r, false, Removed, fmt.Sprintf("%s is drained and removed", r.Version))
-		s.dropRow(r.Release)
-	}
-	sortRows(s.g.Releases)
 }
 
 // onlyFailures reports whether a closing group contains only failures. Failures are dropped last, so that they are not

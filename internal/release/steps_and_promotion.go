@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // newRollout returns the rollout of a release before its first step.
@@ -207,10 +209,10 @@ func promoteFirst(s *scope) {
 		return
 	}
 	if s.o.Spec.Paused {
-		s.record(s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight))
+		s.record(s.haltWait(r, frozen.AtWeight(r.Version, r.Weight)))
 		return
 	}
-	if w := s.frozen(); w != nil {
+	if w := s.freezeWait(); w != nil {
 		s.record(w)
 		return
 	}
@@ -231,9 +233,9 @@ func promoteRetained(s *scope) {
 		return
 	}
 	if s.halted(r) && !s.exchanged(run) {
-		w := s.frozen()
+		w := s.freezeWait()
 		if w == nil {
-			w = s.haltWait(r, "the rollback to %s is waiting", r.Version)
+			w = s.haltWait(r, frozen.Rollback(r.Version))
 		}
 		s.record(w)
 		return
@@ -262,7 +264,7 @@ func promoteAdopted(s *scope) {
 	if !c.ok() || !c.has(s.full()) || !s.stable() {
 		return
 	}
-	if w := s.frozen(); w != nil && !s.exchanged(run) {
+	if w := s.freezeWait(); w != nil && !s.exchanged(run) {
 		s.record(w)
 		return
 	}

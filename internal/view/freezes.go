@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/freeze"
+	"github.com/heighliner/heighliner/internal/frozen"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -107,8 +107,7 @@ func newFreezes(in Input, now time.Time) *freezes {
 // applies to the services that wait for it to end.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
-		c := frozenOf(ms)
-		return c != nil && strings.Contains(c.Message, "by "+f.String()+" ")
+		return slices.ContainsFunc(freezeWaits(ms), func(w frozen.Wait) bool { return w.IsBy(f.String()) })
 	}
 	return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels, NamespaceLabels: x.labels[ms.Namespace]})
 }
@@ -141,6 +140,14 @@ func compareEnds(a, b time.Time) int {
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
+	}
+	return nil
+}
+
+// freezeWaits returns the waits that a service's condition describes.
+func freezeWaits(ms *v1alpha1.Microservice) []frozen.Wait {
+	if c := frozenOf(ms); c != nil {
+		return frozen.Parse(c.Message)
 	}
 	return nil
 }
@@ -258,15 +265,12 @@ func (s *service) freezesDecisions() bool {
 // waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts.
 // It returns nil if there is no such version, or if spec.paused blocks the version too.
 func (s *service) waitsForStart() *State {
-	c := frozenOf(s.ms)
-	if c == nil || s.ms.Spec.Paused {
+	waits := freezeWaits(s.ms)
+	if len(waits) == 0 || s.ms.Spec.Paused || waits[0].HasRollout() { // The state of a rollout shows its wait.
 		return nil
 	}
-	what, why, found := strings.Cut(c.Message, ": frozen ")
-	if !found || strings.Contains(what, " is waiting at ") || strings.HasSuffix(what, " is waiting without pods") {
-		return nil // The state of the rollout shows the wait.
-	}
-	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: what + ", " + first("frozen "+why)}
+	c := frozenOf(s.ms)
+	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: waits[0].Clause + ", " + waits[0].Freeze}
 }
 
 // frozenCause describes the freeze whose end a release of the service waits for, or returns "" if there is none.
@@ -275,8 +279,8 @@ func (s *service) frozenCause() string {
 	if c == nil {
 		return ""
 	}
-	if _, why, found := strings.Cut(c.Message, ": frozen "); found {
-		return first("frozen " + why)
+	if waits := freezeWaits(s.ms); len(waits) > 0 {
+		return waits[0].Freeze
 	}
 	return c.Message
 }
@@ -284,40 +288,18 @@ func (s *service) frozenCause() string {
 // frozenReturn describes the freeze whose end a retained release waits for, if that release is the target of its group. Otherwise, it returns
 // "". A pinned release does not wait.
 func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
-	c := frozenOf(s.ms)
-	if c == nil || s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
+	if s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
 		return ""
 	}
-	return frozenAt(c.Message, row.SemVer.Version+" is waiting")
+	return freezeOf(s.ms, row.SemVer.Version)
 }
 
-// frozenAt returns the freeze from a message of the condition Frozen, in the part of the message that begins with
-// start. It returns "" if there is none.
-func frozenAt(message, start string) string {
-	for rest := message; ; {
-		before, after, found := strings.Cut(rest, start)
-		if !found {
-			return ""
+// freezeOf describes the freeze whose end a release of the version waits for, or returns "" if there is none.
+func freezeOf(ms *v1alpha1.Microservice, version string) string {
+	for _, w := range freezeWaits(ms) {
+		if w.Of(version) {
+			return w.Freeze
 		}
-		if before == "" || strings.HasSuffix(before, "; ") {
-			if _, why, is := strings.Cut(after, ": frozen "); is {
-				return first("frozen " + why)
-			}
-		}
-		rest = after
 	}
-}
-
-// first returns the first freeze of a message that may contain several. The description of a freeze ends with the reason in quotes and
-// parentheses.
-func first(text string) string {
-	at := strings.Index(text, ` ("`)
-	if at < 0 {
-		return text
-	}
-	reason, err := strconv.QuotedPrefix(text[at+2:])
-	if err != nil {
-		return text
-	}
-	return text[:at+2] + reason + ")"
+	return ""
 }

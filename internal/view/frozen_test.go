@@ -8,16 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // TestFrozenCanary checks that a canary that a freeze blocks shows when the freeze ends and the reason for the freeze, and that the service lists the freeze
 // among its problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
-	ms.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "Frozen",
-		Message: `1.1.0 is waiting at 10%: frozen until 2027-01-04T08:00:00Z by Freeze "fair" ("trade fair")`,
-	}}
+	wait := frozen.Wait{Clause: frozen.AtWeight("1.1.0", 10), Freeze: frozen.Freeze(time.Date(2027, 1, 4, 8, 0, 0, 0, time.UTC), `Freeze "fair"`, "trade fair")}
+	ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "Frozen", Message: wait.String()}}
 	r := &rollout{service: &service{index: &index{}, ms: ms}, run: &run{}, group: &v1alpha1.ReleaseGroup{}, row: &v1alpha1.Release{SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Weight: 10}}
 	s := r.halted()
 	if s == nil {

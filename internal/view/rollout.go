@@ -274,7 +274,7 @@ func (r *rollout) late() (out []report) {
 // halted returns the state of a rollout that spec.paused or a freeze prevents from continuing.
 func (r *rollout) halted() *State {
 	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
-		if why := frozenAt(c.Message, r.row.SemVer.Version+" is waiting "); why != "" {
+		if why := freezeOf(r.ms, r.row.SemVer.Version); why != "" {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/frozen"
 	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -221,8 +222,10 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
-	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
-		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
+	case waitsFrozen(s.ms, func(w frozen.Wait) bool {
+		return w.Of(row.SemVer.Version) || w.Clause == frozen.Rollback(row.SemVer.Version)
+	}):
+		return &answer{cli.ExitWaits, frozenMessage(s.ms)}
 	}
 	return nil
 }
@@ -266,20 +269,24 @@ func (q question) stopped(s snapshot) *answer {
 	case q.throughApprovals:
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
-	case s.offered(q.version) && frozen(s.ms, "") != "":
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s does not start: %s", q.version, frozen(s.ms, ""))}
+	case s.offered(q.version) && frozenMessage(s.ms) != "":
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s does not start: %s", q.version, frozenMessage(s.ms))}
 	}
 	return nil
 }
 
-// frozen returns the message of the condition Frozen, if the condition is True and the message contains text. Otherwise, it returns an empty
-// string.
-func frozen(ms *v1alpha1.Microservice, text string) string {
+// frozenMessage returns the message of the condition Frozen, or an empty string if the condition is not True.
+func frozenMessage(ms *v1alpha1.Microservice) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
-	if c == nil || c.Status != "True" || !strings.HasPrefix(c.Message, text) && !strings.Contains(c.Message, " "+text) {
+	if c == nil || c.Status != "True" {
 		return ""
 	}
 	return c.Message
+}
+
+// waitsFrozen reports whether the condition Frozen describes a wait for which match returns true.
+func waitsFrozen(ms *v1alpha1.Microservice, match func(frozen.Wait) bool) bool {
+	return slices.ContainsFunc(frozen.Parse(frozenMessage(ms)), match)
 }
 
 // offer returns the offer of a version in the ImagePolicy, or nil if the version is not offered.
@@ -507,7 +514,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	switch {
 	case run.WaitsFor != "":
 		text += ", waits for " + run.WaitsFor
-	case frozen(ms, row.SemVer.Version+" is waiting at ") != "":
+	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasTraffic() }):
 		text += ", waits for the end of a freeze"
 	case run.Gate != "":
 		text += ", waits for hooks at " + string(run.Gate)

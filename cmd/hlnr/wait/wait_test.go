@@ -19,6 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/frozen"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/test/manager"
 )
@@ -150,9 +151,10 @@ func TestJudge(t *testing.T) {
 			g.Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0", Step: step}
 		}
 	}
-	freezes := func(what string) func(*snapshot) {
+	freezes := func(clause string) func(*snapshot) {
 		return func(s *snapshot) {
-			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: "True", Reason: "Frozen", Message: what + `: frozen until 2026-12-01T08:00:00Z by Freeze "fair" ("trade fair")`}}
+			w := frozen.Wait{Clause: clause, Freeze: frozen.Freeze(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), `Freeze "fair"`, "trade fair")}
+			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: "True", Reason: "Frozen", Message: w.String()}}
 		}
 	}
 	aborted := func(reason, id string) func(*snapshot) {
@@ -206,12 +208,14 @@ func TestJudge(t *testing.T) {
 		"pin that ended":                         {"1.3.0", forActive, false, pin("1.2.0", &metav1.Time{Time: time.Unix(1, 0)}), none, ""},
 		"paused":                                 {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
 		"paused, through approvals":              {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, none, ""},
-		"frozen":                                 {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, cli.ExitWaits, "1.3.0 does not start: 1.3.0 is waiting: frozen until"},
-		"frozen, unknown":                        {"1.3.0", forActive, false, freezes("1.2.9 is waiting"), none, ""},
-		"frozen, through approvals":              {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, none, ""},
-		"frozen canary":                          {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("1.3.0 is waiting at 10%")(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
-		"version with the same suffix is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("11.3.0 is waiting at 10%")(s) }, none, ""},
-		"another version is frozen":              {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
+		"frozen":                                 {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); freezes(frozen.Release("1.3.0"))(s) }, cli.ExitWaits, "1.3.0 does not start: 1.3.0 is waiting: frozen until"},
+		"frozen, unknown":                        {"1.3.0", forActive, false, freezes(frozen.Release("1.2.9")), none, ""},
+		"frozen, through approvals":              {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes(frozen.Release("1.3.0"))(s) }, none, ""},
+		"frozen canary":                          {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes(frozen.AtWeight("1.3.0", 10))(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
+		"frozen without pods":                    {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 7)(s); freezes(frozen.WithoutPods("1.3.0"))(s) }, cli.ExitWaits, "1.3.0 is waiting without pods: frozen until"},
+		"frozen rollback":                        {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 7)(s); freezes(frozen.Rollback("1.3.0"))(s) }, cli.ExitWaits, "the rollback to 1.3.0 is waiting: frozen until"},
+		"version with the same suffix is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes(frozen.AtWeight("11.3.0", 10))(s) }, none, ""},
+		"another version is frozen":              {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes(frozen.AtWeight("2.0.0", 10))(s) }, none, ""},
 		"active":                                 {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
 		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and does not wait for approval"},
 		"pending":                                {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},

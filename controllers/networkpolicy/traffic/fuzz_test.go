@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -66,7 +66,7 @@ func FuzzOwned(f *testing.F) {
 	f.Add("*.shop.example.com\nwww.shop.example.com", "{{.ReleaseGroupName}}.shop.example.com", "1-x", "1.x", "1.0.0", int64(0))
 	f.Add("*.example.com", "{{ .StreamName }}.{{.Number}}.example.com", "1-x", "a.b", "1.0.0", int64(3))
 	f.Fuzz(func(t *testing.T, list, domain, slug, name, version string, number int64) {
-		rules, err := domains.Parse(map[string]string{"prod": list, "other": "reserved.example.com\nwww.example.com"})
+		rules, err := allowedhosts.Parse(map[string]string{"prod": list, "other": "reserved.example.com\nwww.example.com"})
 		if err != nil {
 			return
 		}
@@ -206,7 +206,7 @@ func anyFacts(t *rapid.T) {
 		w.policy.Generation++
 		switch n(0, 5, "more") {
 		case 0:
-			rules, _ := domains.Parse(map[string]string{"prod": "*.shop.example.com"})
+			rules, _ := allowedhosts.Parse(map[string]string{"prod": "*.shop.example.com"})
 			w.owned = &Ownership{Hosts: rules.For("prod", nil)}
 		case 1:
 			w.owned = &Ownership{Unread: fmt.Errorf("bad")}

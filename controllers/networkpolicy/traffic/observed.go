@@ -16,7 +16,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 // Observed contains all facts on which a decision is based, as read in one reconcile.
@@ -290,7 +290,7 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 // nil, there is no list, and every host is allowed.
 type Ownership struct {
 	// Hosts are the hosts that the list allows for the namespace.
-	Hosts domains.Hosts
+	Hosts allowedhosts.Hosts
 	// Unread is the error that prevents the list from being applied, or nil.
 	Unread error
 	// Until is the time at which the labels of the namespace, on which allowed hosts depend, must be

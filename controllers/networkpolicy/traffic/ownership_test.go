@@ -7,12 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 // own sets the list of domains, and the labels of the world's namespace.
 func (w *world) own(data map[string]string, labels map[string]string) {
-	rules, err := domains.Parse(data)
+	rules, err := allowedhosts.Parse(data)
 	w.owned = &Ownership{Hosts: rules.For(w.policy.Namespace, labels), Unread: err}
 }
 

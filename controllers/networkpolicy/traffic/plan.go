@@ -15,11 +15,11 @@
 //	routes.go          the content of each route
 //	services.go        Services of releases, Services that follow a group, and adopted Services
 //	weights.go         the weights of the releases of a group
-//	domains.go         domains, listeners and user-managed routes as rows
+//	domain_rows.go     domains, listeners and user-managed routes as rows
 //	claims.go          claims of domains to hosts
 //	tls.go             certificates and listeners of domains
 //	route_names.go     assignment of rows to routes, and the names of routes
-//	hosts.go           the hosts that domains render to
+//	hosts.go           the host of a domain for each group, such as a preview
 //	decision.go        Decision and Applied: the objects to write, and the results of the writes
 //	groups.go          release groups of a Microservice, and the groups to which shared domains route
 //	observed.go        Observed: all facts on which a decision is based

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 const (
@@ -265,7 +265,7 @@ func TestSharedSecret(t *testing.T) {
 func TestForbiddenHostHasNoCertificate(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.settle()
-	rules, err := domains.Parse(map[string]string{"prod": "*.shop.example.com", "infra": secondHost})
+	rules, err := allowedhosts.Parse(map[string]string{"prod": "*.shop.example.com", "infra": secondHost})
 	if err != nil {
 		t.Fatal(err)
 	}

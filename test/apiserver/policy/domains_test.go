@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 	"github.com/heighliner/heighliner/test/await"
 )
 
@@ -32,7 +32,7 @@ func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*cor
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "owned-", Labels: labels}}
 	create(t, namespace)
 	list = list.DeepCopy()
-	list.Name, list.Namespace = domains.ConfigMapName, namespace.Name
+	list.Name, list.Namespace = allowedhosts.ConfigMapName, namespace.Name
 	data := map[string]string{}
 	for key, text := range list.Data {
 		data[withName(key, namespace.Name)] = withName(text, namespace.Name)
@@ -102,7 +102,7 @@ func known(domain, namespace string) string {
 	return domain
 }
 
-// TestDomains checks which domains the policy allows, and that internal/domains agrees.
+// TestDomains checks which domains the policy allows, and that internal/allowedhosts agrees.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	list := &corev1.ConfigMap{Data: map[string]string{
@@ -113,7 +113,7 @@ func TestDomains(t *testing.T) {
 		"other":    "admin.free.example.com\nboth.free.example.com\napi.shop.example.com\n*.other.example.com\nwww.other.example.com",
 	}}
 	namespace, list := owned(t, map[string]string{"team": "shop", "stage": "preview"}, list)
-	rules, err := domains.Read(list)
+	rules, err := allowedhosts.Read(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestDomains(t *testing.T) {
 			check(t, err, withName(test.refused, namespace.Name))
 			ours := hosts.Template(known(test.domain, namespace.Name))
 			if (ours == nil) != (test.refused == fine) {
-				t.Errorf("internal/domains returns %v", ours)
+				t.Errorf("internal/allowedhosts returns %v", ours)
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestDomains(t *testing.T) {
 		}
 		ours := hosts.Template(known(domain.String(), namespace.Name))
 		if (err == nil) != (ours == nil) {
-			t.Errorf("%s: the policy returns %v, internal/domains returns %v", &domain, err, ours)
+			t.Errorf("%s: the policy returns %v, internal/allowedhosts returns %v", &domain, err, ours)
 		}
 		verdicts[err == nil]++
 	}
@@ -216,7 +216,7 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestDomainsList checks that an invalid list rejects every domain, and that the policy and internal/domains report the
+// TestDomainsList checks that an invalid list rejects every domain, and that the policy and internal/allowedhosts report the
 // position of the error.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
@@ -252,24 +252,24 @@ func TestDomainsList(t *testing.T) {
 		"a selector misspelt":       {list: data("$NS", "a.example.com\nnamespace: team=shop"), refused: "line 'namespace: team=shop'"},
 		"a comma at the end":        {list: data("$NS", "a.example.com\nnamespaces: team=shop,"), refused: "line 'namespaces: team=shop,'"},
 		"binary data":               {list: corev1.ConfigMap{Data: map[string]string{"$NS": "a.example.com"}, BinaryData: map[string][]byte{"x": {0xff}}}, refused: "binaryData"},
-		"the largest":               {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-15))},
-		"too large":                 {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", domains.MaxSize-14)), refused: "32768"},
+		"the largest":               {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", allowedhosts.MaxSize-15))},
+		"too large":                 {list: data("$NS", "a.example.com\n#"+strings.Repeat("é", allowedhosts.MaxSize-14)), refused: "32768"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, list := owned(t, map[string]string{"example.com/team": "shop"}, &test.list)
 			err := env.Client.Create(t.Context(), routes(namespace.Name, "a.example.com"), client.DryRunAll)
 			check(t, err, test.refused)
-			rules, parseErr := domains.Read(list)
+			rules, parseErr := allowedhosts.Read(list)
 			ours := parseErr
 			if ours == nil {
 				ours = rules.Allowed(namespace.Name, namespace.Labels, "a.example.com", false)
 			}
 			if (ours == nil) != (test.refused == "") {
-				t.Errorf("internal/domains returns %v", ours)
+				t.Errorf("internal/allowedhosts returns %v", ours)
 			}
 			if test.refused != "" && (parseErr == nil) != (test.refused == "not allowed") {
-				t.Errorf("domains.Read: %v", parseErr)
+				t.Errorf("allowedhosts.Read: %v", parseErr)
 			}
 			// Without domains there is nothing to check.
 			plain := routes(namespace.Name)
@@ -337,7 +337,7 @@ func TestDomainsAtMost(t *testing.T) {
 		}
 		return all
 	}
-	const room = domains.MaxSize - 1000
+	const room = allowedhosts.MaxSize - 1000
 	for name, test := range map[string]struct {
 		list    corev1.ConfigMap
 		domains []string
@@ -399,14 +399,14 @@ func TestDomainsAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace, list := owned(t, nil, &test.list)
-			rules, err := domains.Read(list)
+			rules, err := allowedhosts.Read(list)
 			if err != nil {
 				t.Fatal(err)
 			}
 			hosts := rules.For(namespace.Name, namespace.Labels)
 			for _, domain := range test.domains {
 				if err := hosts.Template(domain); (err == nil) != (test.refused == "") {
-					t.Errorf("internal/domains returns for %s: %v", domain, err)
+					t.Errorf("internal/allowedhosts returns for %s: %v", domain, err)
 				}
 			}
 			err = env.Client.Create(t.Context(), routes(namespace.Name, test.domains...), client.DryRunAll)
@@ -432,7 +432,7 @@ func TestDomainsAsShipped(t *testing.T) {
 	}
 	check(t, judge("www.example.com"), "")
 
-	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: domains.ConfigMapName, Namespace: system.Name}}
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: allowedhosts.ConfigMapName, Namespace: system.Name}}
 	create(t, list)
 	eventually := func(host, refused string) {
 		t.Helper()

@@ -1,20 +1,22 @@
 // Package gateway implements the provider of the Gateway API. Its files refer only to files further
 // down in this list:
 //
-//	gateway.go        the provider of spec.provider.gateway
-//	routeref.go       the provider of spec.provider.routeRef
-//	managed_rules.go  rules in user-managed routes, and their previous backendRefs
-//	backendrefs.go    the backendRefs of rules, and patches of backendRefs
-//	live_routes.go    updates to the weights of live routes
-//	unsupported.go    settings that a route, or the API server, does not support
-//	build.go          routes as they are applied
-//	rules.go          the rules, filters and backends of routes
-//	verdict.go        whether a route is programmed
-//	probe.go          the rule that responds to probes, and which requests are sent to which address
-//	acceptance.go     the status of routes and listeners that Gateways report
-//	listeners.go      ListenerSets
-//	view.go           the view of one reconcile, with its Gateways
-//	kinds.go          the kinds of routes, and their common parts
+//	gateway.go            the provider of spec.provider.gateway
+//	routeref.go           the provider of spec.provider.routeRef
+//	user_route_rules.go   rules in user-managed routes, their previous backendRefs, and whether users changed them
+//	backendrefs.go        the backendRefs of rules, and patches of backendRefs
+//	live_routes.go        updates to the weights of live routes
+//	unsupported.go        settings that a route, or the API server, does not support
+//	build.go              routes as they are applied
+//	rules.go              the rules, filters and backends of routes
+//	route_confirmed.go    whether a route is written as decided, accepted, and served
+//	probe.go              the rule that responds to probes, and which requests are sent to which address
+//	parent_acceptance.go  the status of routes and listeners that Gateways report
+//	listeners.go          ListenerSets
+//	view.go               the view of one reconcile, with its Gateways
+//	kinds.go              the kinds of routes, and their common parts
+//
+// internal/apply decides whether a route that others changed is written again.
 package gateway
 
 import (

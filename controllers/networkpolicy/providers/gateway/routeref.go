@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef is the provider that writes rules of a user-managed route (managed_rules.go).
+// RouteRef is the provider that writes rules of a user-managed route (user_route_rules.go).
 type RouteRef struct{}
 
 var (

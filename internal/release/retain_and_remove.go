@@ -6,6 +6,46 @@ import (
 	"slices"
 )
 
+// dropDrained drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
+// 39). If the target has just failed, the next plan chooses another target, which may be one of these releases.
+func dropDrained(s *scope) {
+	s.noteDenied()
+	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
+		return
+	}
+	kept := s.retained()
+	for _, r := range slices.Clone(s.g.Releases) {
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
+		if r.Status != Deprecated && !s.onlyFailures() || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
+			continue
+		}
+		if s.keptByJobs(&r) {
+			s.record(s.endWaitsForJobs(&r))
+			continue
+		}
+		if r.Promoted > 0 && s.g.Phase == Live {
+			if s.o.Spec.Paused {
+				continue
+			}
+			if w := s.replacedLeaving(); w != nil {
+				s.record(w)
+				continue
+			}
+		}
+		if w := s.undrained(r); w != nil {
+			s.record(w)
+			continue
+		}
+		if w, keep := s.endHooksWait(r); keep {
+			s.record(w)
+			continue
+		}
+		s.event(&r, false, Removed, fmt.Sprintf("%s is drained and removed", r.Version))
+		s.dropRow(r.Release)
+	}
+	sortRows(s.g.Releases)
+}
+
 // minimum returns how many previously active releases the group retains, including the active release.
 func (s *scope) minimum() int {
 	if s.g.Level == preview {

@@ -1,14 +1,14 @@
-package domains_test
+package allowedhosts_test
 
 import (
 	"fmt"
 
-	"github.com/heighliner/heighliner/internal/domains"
+	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
 // A line with "*." allows a namespace to use every host below it. Other hosts are listed by name.
 func ExampleRules_Allowed() {
-	rules, err := domains.Parse(map[string]string{"shop": "www.example.com\n*.shop.example.com"})
+	rules, err := allowedhosts.Parse(map[string]string{"shop": "www.example.com\n*.shop.example.com"})
 	if err != nil {
 		panic(err)
 	}

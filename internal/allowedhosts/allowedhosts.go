@@ -1,4 +1,4 @@
-// Package domains decides which hosts a namespace may use. It applies the same rules as the ValidatingAdmissionPolicy in
+// Package allowedhosts decides which hosts a namespace may use. It applies the same rules as the ValidatingAdmissionPolicy in
 // config/policies/domains.yaml. The policy checks the domains that users write; this package checks the hosts to which templates expand.
 //
 // The list is the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the namespace may
@@ -20,7 +20,7 @@
 // use it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use
 // the host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never gets the host, whatever the branch of a
 // pull request is called.
-package domains
+package allowedhosts
 
 import (
 	"errors"

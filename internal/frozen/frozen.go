@@ -1,0 +1,117 @@
+// Package frozen is the text of condition Frozen of a Microservice. The planner writes the text, and hlnr and the board parse it. All of them
+// use this package, so that a change of the text cannot break one of them. It is pure.
+//
+// A message is a list of waits with "; " between them, such as
+//
+//	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
+package frozen
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	waits  = " is waiting"
+	at     = " at "
+	noPods = " without pods"
+	colon  = ": "
+	start  = "frozen "
+	next   = "; "
+)
+
+// Wait is one wait for the end of a freeze.
+type Wait struct {
+	// Clause describes what waits. It is the result of one of the functions Release, AtWeight, WithoutPods, Rollback and Groups, or another
+	// clause.
+	Clause string
+	// Freeze is the result of Freeze.
+	Freeze string
+}
+
+// Release is the clause of a release without a rollout.
+func Release(version string) string { return version + waits }
+
+// AtWeight is the clause of a rollout with a share of the traffic, in percent.
+func AtWeight(version string, percent int) string {
+	return fmt.Sprintf("%s%s%s%d%%", version, waits, at, percent)
+}
+
+// WithoutPods is the clause of a rollout whose release has no pods yet.
+func WithoutPods(version string) string { return version + waits + noPods }
+
+// Rollback is the clause of a previously active version.
+func Rollback(version string) string { return "the rollback to " + version + waits }
+
+// Groups is the clause of a group without releases, and of a number of other groups without releases.
+func Groups(name string, more int) string {
+	if more > 0 {
+		return fmt.Sprintf("the first releases of group %s and %d more are waiting", name, more)
+	}
+	return "the first release of group " + name + waits
+}
+
+// Freeze describes a freeze with its end, which is zero if it is not known, its object, such as `Freeze "name"`, and its reason.
+func Freeze(until time.Time, name, reason string) string {
+	end := "it is deleted"
+	if !until.IsZero() {
+		end = until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%suntil %s by %s (%q)", start, end, name, reason)
+}
+
+// String returns the wait as a part of a message.
+func (w Wait) String() string { return w.Clause + colon + w.Freeze }
+
+// Of reports whether a release of the version waits. A rollback is not included.
+func (w Wait) Of(version string) bool {
+	return w.Clause == Release(version) || strings.HasPrefix(w.Clause, Release(version)+" ")
+}
+
+// HasTraffic reports whether a rollout with a share of the traffic waits.
+func (w Wait) HasTraffic() bool { return strings.Contains(w.Clause, waits+at) }
+
+// HasRollout reports whether a rollout waits, with or without pods.
+func (w Wait) HasRollout() bool { return w.HasTraffic() || strings.HasSuffix(w.Clause, waits+noPods) }
+
+// IsBy reports whether the wait is due to the freeze of an object, such as `Freeze "name"`.
+func (w Wait) IsBy(name string) bool {
+	_, by, _ := strings.Cut(w.Freeze, " by ")
+	return strings.HasPrefix(by, name+" (")
+}
+
+// Parse returns the waits of a message, and omits other text.
+func Parse(message string) (out []Wait) {
+	for {
+		clause, freeze, found := strings.Cut(message, colon+start)
+		if !found {
+			return out
+		}
+		if i := strings.LastIndex(clause, next); i >= 0 {
+			clause = clause[i+len(next):]
+		}
+		n := length(freeze)
+		out = append(out, Wait{clause, start + freeze[:n]})
+		message = strings.TrimPrefix(freeze[n:], next)
+	}
+}
+
+// length returns the length of the description of a freeze at the beginning of text. The description ends with the quoted reason, which may
+// contain any text, and a parenthesis.
+func length(text string) int {
+	i := strings.Index(text, ` ("`)
+	if i < 0 {
+		return len(text)
+	}
+	reason, err := strconv.QuotedPrefix(text[i+2:])
+	if err != nil {
+		return len(text)
+	}
+	end := i + 2 + len(reason)
+	if strings.HasPrefix(text[end:], ")") {
+		end++
+	}
+	return end
+}
