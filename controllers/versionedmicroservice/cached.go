@@ -1,6 +1,8 @@
 package versionedmicroservice
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,10 +35,18 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready.
+// readyContainers are the container statuses of all ready pods in the cache.
+var readyContainers = []corev1.ContainerStatus{{Ready: true}}
+
+// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready. Of a ready pod, the cache
+// contains only its phase, and one container status that is ready.
 func trimPod(pod *corev1.Pod) {
 	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
+	if ready(pod) && containersReady(pod) {
+		*s = corev1.PodStatus{Phase: s.Phase, ContainerStatuses: readyContainers}
+		return
+	}
 	*s = corev1.PodStatus{
 		Phase: s.Phase, Reason: s.Reason, Message: s.Message, StartTime: s.StartTime, Conditions: s.Conditions,
 		InitContainerStatuses: s.InitContainerStatuses, ContainerStatuses: s.ContainerStatuses,
@@ -48,6 +58,13 @@ func trimPod(pod *corev1.Pod) {
 			}
 		}
 	}
+}
+
+// ready reports whether a pod is ready. A trimmed pod that is ready has no conditions, so it is not trimmed again.
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
@@ -62,11 +79,15 @@ func trimBudget(budget *policyv1.PodDisruptionBudget) {
 	budget.Status = policyv1.PodDisruptionBudgetStatus{}
 }
 
-// trimDeployment drops the selector of a Deployment, and replaces its pod template with the template's hash, as the name of the
+// trimDeployment drops the selector of a Deployment and its conditions except ReplicaFailure, and replaces its pod template with the template's hash, as the name of the
 // template. The API server accepts no template without containers, so a template of this form can only be a trimmed one. If the
 // template cannot be hashed, it is kept.
 func trimDeployment(d *appsv1.Deployment) {
 	d.Spec.Selector = nil
+	d.Status.Conditions = slices.Clip(slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type != appsv1.DeploymentReplicaFailure }))
+	if len(d.Status.Conditions) == 0 {
+		d.Status.Conditions = nil
+	}
 	if hash, err := templateHash(d); err == nil {
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hash}}
 	}

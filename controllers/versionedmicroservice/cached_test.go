@@ -1,11 +1,15 @@
 package versionedmicroservice
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +35,68 @@ func TestTrimmedTemplate(t *testing.T) {
 	}
 	if len(d.Spec.Template.Spec.Containers) > 0 {
 		t.Error("the template still has containers")
+	}
+}
+
+// TestTrimmedPods checks that a trimmed pod has the same diagnosis as before, and that a pod that is trimmed twice does not change.
+func TestTrimmedPods(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+	start := metav1.NewTime(now.Add(-30 * time.Minute))
+	condition := func(ready corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "True"}, {Type: corev1.PodReady, Status: ready, LastTransitionTime: start}}
+	}
+	container := func(name string, ready bool) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Image: "shop:1", Ready: ready, RestartCount: 2, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}}
+	}
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		whole  bool // The status of the containers is kept.
+	}{
+		"ready":                    {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true), container("proxy", true)}}, false},
+		"ready with a sidecar":     {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true)}, InitContainerStatuses: []corev1.ContainerStatus{container("sidecar", true)}}, false},
+		"a failing readiness gate": {corev1.PodStatus{Conditions: condition("False"), ContainerStatuses: []corev1.ContainerStatus{container("app", true)}}, true},
+		"a failing probe":          {corev1.PodStatus{Conditions: condition("False"), ContainerStatuses: []corev1.ContainerStatus{container("app", false)}}, true},
+		"an outdated condition":    {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true), container("proxy", false)}}, true},
+		"no statuses":              {corev1.PodStatus{Conditions: condition("False")}, false},
+		"waiting": {corev1.PodStatus{Conditions: condition("False"), ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}},
+		}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := scene(2, 0)
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shop-1", CreationTimestamp: start}, Spec: corev1.PodSpec{NodeName: "node"}, Status: test.status}
+			pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &start
+			o.pods = []corev1.Pod{pod}
+			want := diagnose(o, rolloutState{}, now)
+			for range 2 {
+				trimPod(&o.pods[0])
+				if got := diagnose(o, rolloutState{}, now); got != want {
+					t.Errorf("diagnosis %+v, want %+v", got, want)
+				}
+				if kept := slices.ContainsFunc(o.pods[0].Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name != "" }); kept != test.whole {
+					t.Errorf("the status of the containers is kept: %t, want %t", kept, test.whole)
+				}
+				if got := o.pods[0].Status; got.Phase != corev1.PodRunning || containersReady(&o.pods[0]) != containersReady(&pod) {
+					t.Errorf("status %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// TestTrimmedConditions checks that a trimmed Deployment keeps the condition that shows why it has no pods, and no others.
+func TestTrimmedConditions(t *testing.T) {
+	t.Parallel()
+	d := scene(2, 2).deployment
+	failure := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: "True", Reason: "FailedCreate", Message: "exceeded quota"}
+	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: "True"}, failure, {Type: appsv1.DeploymentProgressing, Status: "True"}}
+	for range 2 {
+		trimDeployment(d)
+		if diff := cmp.Diff([]appsv1.DeploymentCondition{failure}, d.Status.Conditions); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

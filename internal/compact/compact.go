@@ -3,7 +3,7 @@
 // run twice.
 //
 //	compact.go  the transforms
-//	table.go    strings that share memory
+//	table.go    strings and maps that share memory
 package compact
 
 import (
@@ -13,14 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// metadata contains strings of the metadata of objects. All caches of a process share it.
-var metadata table
+// metadata contains strings of the metadata of objects, and labels contains their labels. All caches of a process share them.
+var (
+	metadata table
+	labels   maps
+)
 
 // shared returns a string with the same content that shares memory with equal strings.
 func shared(s string) string { return metadata.shared(s) }
 
-// Transform compacts an object: it drops the managed fields, and shares equal strings of the metadata with other objects.
-// It returns values that are not objects, such as those that the cache uses for deleted objects, as they are.
+// Transform compacts an object: it drops the managed fields, and shares equal strings of the metadata, and equal labels, with other objects.
+// Like all content of a cache, the labels must not be changed. Transform returns values that are not objects, such as those that the cache uses for deleted objects, as they are.
 //
 // The names of a Microservice and of a release occur in the metadata of about thirty objects of each service.
 func Transform(obj any) (any, error) {
@@ -47,9 +50,9 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 // shareMetadata replaces those strings of an object's metadata that are likely to occur in other objects.
 func shareMetadata(o client.Object) {
 	o.SetNamespace(shared(o.GetNamespace()))
-	labels := sharedStrings(o.GetLabels(), shared)
-	o.SetLabels(labels)
-	for _, value := range labels {
+	own := labels.shared(sharedStrings(o.GetLabels(), shared))
+	o.SetLabels(own)
+	for _, value := range own {
 		if value == o.GetName() {
 			o.SetName(value)
 		}
@@ -63,7 +66,21 @@ func shareMetadata(o client.Object) {
 	o.SetOwnerReferences(owners)
 }
 
+// isTrue and isFalse are the values of the pointers in all owner references.
+var isTrue, isFalse = true, false
+
+func sharedBool(b *bool) *bool {
+	switch {
+	case b == nil:
+		return nil
+	case *b:
+		return &isTrue
+	}
+	return &isFalse
+}
+
 func shareOwner(owner *metav1.OwnerReference) {
+	owner.Controller, owner.BlockOwnerDeletion = sharedBool(owner.Controller), sharedBool(owner.BlockOwnerDeletion)
 	owner.APIVersion, owner.Kind, owner.Name = shared(owner.APIVersion), shared(owner.Kind), shared(owner.Name)
 	owner.UID = types.UID(shared(string(owner.UID)))
 }

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -148,5 +149,49 @@ func TestTableIsBounded(t *testing.T) {
 	}
 	if n := len(table.recent) + len(table.earlier); n > 2*tableSize {
 		t.Errorf("the table contains %d strings, at most %d", n, 2*tableSize)
+	}
+}
+
+// TestLabelsShareMemory checks that objects with equal labels have the same map, also after a second transform, and that objects with
+// other labels do not.
+func TestLabelsShareMemory(t *testing.T) {
+	t.Parallel()
+	a, b, other := &corev1.Pod{ObjectMeta: meta(t)}, &appsv1.Deployment{ObjectMeta: meta(t)}, &corev1.Service{ObjectMeta: meta(t)}
+	other.Labels["role"] = "canary"
+	for _, o := range []client.Object{a, b, other, a} {
+		if _, err := Transform(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := func(o client.Object) uintptr { return reflect.ValueOf(o.GetLabels()).Pointer() }
+	if address(a) != address(b) {
+		t.Error("equal labels do not share memory")
+	}
+	if address(a) == address(other) || len(a.Labels) != 2 || len(other.Labels) != 3 {
+		t.Errorf("different labels share memory: %v and %v", a.Labels, other.Labels)
+	}
+}
+
+// TestMapsAreBounded checks that only recently used maps are kept, and that a map with the hash of another map is returned unchanged.
+func TestMapsAreBounded(t *testing.T) {
+	t.Parallel()
+	var known maps
+	of := func(value string) map[string]string { return map[string]string{"hlnr.io/release": value} }
+	used := known.shared(of("used"))
+	for i := range 5 * mapsSize {
+		known.shared(of(fmt.Sprint(i)))
+		if again := known.shared(of("used")); reflect.ValueOf(again).Pointer() != reflect.ValueOf(used).Pointer() {
+			t.Fatalf("after %d maps, a map that is used does not share memory", i)
+		}
+	}
+	if n := len(known.recent) + len(known.earlier); n > 2*mapsSize {
+		t.Errorf("%d maps, at most %d", n, 2*mapsSize)
+	}
+	want := of("same hash")
+	for _, all := range []map[uint64]map[string]string{known.recent, known.earlier} {
+		all[hashOf(want)] = of("another")
+	}
+	if got := known.shared(want); !cmp.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -1,6 +1,10 @@
 package compact
 
-import "sync"
+import (
+	"hash/maphash"
+	stdmaps "maps"
+	"sync"
+)
 
 // tableSize is the number of strings after which a table forgets those that were not used recently.
 const tableSize = 1 << 15
@@ -33,4 +37,50 @@ func (t *table) shared(s string) string {
 	}
 	t.recent[s] = s
 	return s
+}
+
+// mapsSize is the number of maps after which maps forgets those that were not used recently. The objects of a release, which have equal
+// labels, are usually written shortly after one another.
+const mapsSize = 1 << 12
+
+// maps returns the same map for equal maps, so that they share memory. Nobody may change these maps. It contains at most twice mapsSize
+// maps: those that were used most recently. The zero value is ready to use. It is safe for concurrent use.
+type maps struct {
+	mu sync.Mutex
+	// recent contains the maps that were used since it was last empty, by hash, and earlier those that were used before.
+	recent, earlier map[uint64]map[string]string
+}
+
+var seed = maphash.MakeSeed()
+
+// hashOf returns a hash of a map that does not depend on the order of its keys.
+func hashOf(m map[string]string) (sum uint64) {
+	for k, v := range m {
+		sum += maphash.Comparable(seed, [2]string{k, v})
+	}
+	return sum
+}
+
+// shared returns a map with the same content. Of different maps with the same hash, only one is shared.
+func (t *maps) shared(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	hash := hashOf(m)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.recent[hash]; ok {
+		if stdmaps.Equal(known, m) {
+			return known
+		}
+		return m
+	}
+	if len(t.recent) >= mapsSize || t.recent == nil {
+		t.recent, t.earlier = map[uint64]map[string]string{}, t.recent
+	}
+	if known, ok := t.earlier[hash]; ok && stdmaps.Equal(known, m) {
+		m = known
+	}
+	t.recent[hash] = m
+	return m
 }
