@@ -45,6 +45,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
 	"github.com/heighliner/heighliner/internal/compact"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/workloadidentity"
@@ -233,6 +234,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
+	mgr = index.Once(mgr)
 	return mgr, setup(mgr, o)
 }
 

@@ -42,6 +42,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -113,7 +114,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		tasks:  newTaskQueue(o.Clock, o.Tasks),
 	}
-	if err := setupIndexes(context.Background(), mgr); err != nil {
+	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index objects for feedback: %w", err)
 	}
 	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.GitHubRepositoryList{})

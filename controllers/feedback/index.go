@@ -13,43 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
-// Indexes of the cache that this controller reads.
-const (
-	indexPolicies = "feedback.imagepolicy.repositoryRef"
-	indexUsers    = "feedback.microservice.imagePolicyRef"
-	indexRoutes   = "feedback.networkpolicy.microservice"
-)
-
-// indexes are the indexes of the cache, with the type of the indexed objects.
-var indexes = []struct {
-	object client.Object
-	field  string
-	values client.IndexerFunc
-}{
-	{&v1alpha1.ImagePolicy{}, indexPolicies, func(o client.Object) []string {
-		if key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey(); ok {
-			return []string{key.String()}
-		}
-		return nil
-	}},
-	{&v1alpha1.Microservice{}, indexUsers, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
-	}},
-	{&v1alpha1.NetworkPolicy{}, indexRoutes, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
-	}},
-}
-
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	for _, x := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// indexes are the indexes of the cache that this controller reads.
+var indexes = []index.Index{index.ImagePoliciesByRepository, index.MicroservicesByImagePolicy, index.NetworkPoliciesByMicroservice}
 
 // forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
 func forPolicy(_ context.Context, o client.Object) []reconcile.Request {

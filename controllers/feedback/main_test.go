@@ -107,7 +107,7 @@ func begin(t *testing.T, edit ...func(*v1alpha1.GitHubRepositorySpec)) *story {
 	})
 	var x []apiserver.Index
 	for _, i := range indexes {
-		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
+		x = append(x, apiserver.Index{Field: i.Field, Values: i.Values})
 	}
 	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, x...), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -354,7 +354,7 @@ func (s *story) remembered() *repositoryEntry {
 	return &repositoryEntry{}
 }
 
-// settle reconciles until further changes require an edit or a new time of the clock. It
+// settle reconciles until further changes require an edit or an advance of the clock. It
 // returns the time until the next reconcile. A task may end before the reconcile that started it; settle then
 // detects the task by its outcome.
 func (s *story) settle() time.Duration {

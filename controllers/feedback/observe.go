@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // observe reads the cluster. The records and comments are from the status of ghr.
@@ -33,7 +34,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 		return f, nil
 	}
 	var policies v1alpha1.ImagePolicyList
-	if err := r.List(ctx, &policies, client.MatchingFields{indexPolicies: client.ObjectKeyFromObject(ghr).String()}); err != nil {
+	if err := r.List(ctx, &policies, client.MatchingFields{index.ImagePoliciesByRepository.Field: client.ObjectKeyFromObject(ghr).String()}); err != nil {
 		return nil, fmt.Errorf("list ImagePolicies of GitHubRepository %q: %w", ghr.Name, err)
 	}
 	granted := map[string]bool{}
@@ -72,7 +73,7 @@ func pullRequestsComplete(ghr *v1alpha1.GitHubRepository) bool {
 // observeServices adds the Microservices of an ImagePolicy.
 func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v1alpha1.ImagePolicy) error {
 	var users v1alpha1.MicroserviceList
-	if err := r.List(ctx, &users, client.InNamespace(policy.Namespace), client.MatchingFields{indexUsers: policy.Name}); err != nil {
+	if err := r.List(ctx, &users, client.InNamespace(policy.Namespace), client.MatchingFields{index.MicroservicesByImagePolicy.Field: policy.Name}); err != nil {
 		return fmt.Errorf("list Microservices of ImagePolicy %q: %w", policy.Name, err)
 	}
 	for i := range users.Items {
@@ -82,7 +83,7 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 		}
 		s := service{policy: policy, microservice: ms, failures: map[string]string{}, stable: map[string]bool{}}
 		var routes v1alpha1.NetworkPolicyList
-		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{indexRoutes: ms.Name}); err != nil {
+		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
 			return fmt.Errorf("list NetworkPolicies of Microservice %q: %w", ms.Name, err)
 		}
 		s.routes = slices.DeleteFunc(routes.Items, func(p v1alpha1.NetworkPolicy) bool { return p.DeletionTimestamp != nil })

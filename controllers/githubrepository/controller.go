@@ -46,6 +46,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -127,7 +128,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		requests: newRequestCache(o.Clock),
 		metrics:  m,
 	}
-	if err := setupIndexes(context.Background(), mgr); err != nil {
+	if err := index.Add(context.Background(), mgr, index.ImagePoliciesByRepository); err != nil {
 		return err
 	}
 	if o.WebhookAddress != "" && o.WebhookAddress != "0" {

@@ -2,10 +2,8 @@ package githubrepository
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -14,25 +12,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
-
-// indexReaders indexes ImagePolicies by the "namespace/name" of their GitHubRepository.
-const indexReaders = "githubrepository.imagepolicy.repositoryRef"
-
-// repositoryKeys returns the index function of indexReaders.
-func repositoryKeys(o client.Object) []string {
-	key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
-	if !ok {
-		return nil
-	}
-	return []string{key.String()}
-}
-
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImagePolicy{}, indexReaders, repositoryKeys); err != nil {
-		return fmt.Errorf("index ImagePolicies: %w", err)
-	}
-	return nil
-}
 
 // requestChanged admits changes to the specification and to requests for a poll. It ignores changes to the status.
 func requestChanged() builder.ForOption {

@@ -29,6 +29,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -91,7 +92,7 @@ func begin(t *testing.T) *story {
 		}
 	})
 	s.address = server.URL
-	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, apiserver.Index{Field: indexReaders, Values: repositoryKeys}), interceptor.Funcs{
+	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, apiserver.Index{Field: index.ImagePoliciesByRepository.Field, Values: index.ImagePoliciesByRepository.Values}), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.writes++
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -67,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRep
 // that they offer. ImagePolicies of namespaces that may not use the repository are ignored.
 func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	var policies v1alpha1.ImagePolicyList
-	if err := r.List(ctx, &policies, client.MatchingFields{indexReaders: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
+	if err := r.List(ctx, &policies, client.MatchingFields{index.ImagePoliciesByRepository.Field: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
 		return fmt.Errorf("list ImagePolicies: %w", err)
 	}
 	allowed := map[string]bool{}

@@ -46,6 +46,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cosign"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
@@ -169,7 +170,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		clock:      o.Clock,
 		platform:   o.Platform,
 	}
-	if err := setupIndexes(context.Background(), mgr); err != nil {
+	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index ImagePolicies: %w", err)
 	}
 	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.ImagePolicyList{})

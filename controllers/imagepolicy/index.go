@@ -14,25 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
 // Indexes of the cache that this controller reads.
 const (
-	indexUsers        = "imagepolicy.microservice.imagePolicyRef"
-	indexPins         = "imagepolicy.networkpolicy.microservice"
-	indexRepositories = "imagepolicy.imagepolicy.repositoryRef"
+	indexPins = "imagepolicy.networkpolicy.microservice"
 )
 
 // indexes are the indexes of the cache.
-var indexes = []struct {
-	object client.Object
-	field  string
-	values client.IndexerFunc
-}{
-	{&v1alpha1.Microservice{}, indexUsers, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
-	}},
+var indexes = []index.Index{
+	index.MicroservicesByImagePolicy,
+	index.ImagePoliciesByRepository,
 	{&v1alpha1.NetworkPolicy{}, indexPins, func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		if len(pins(p)) == 0 {
@@ -40,22 +34,6 @@ var indexes = []struct {
 		}
 		return []string{p.MicroserviceName()}
 	}},
-	{&v1alpha1.ImagePolicy{}, indexRepositories, func(o client.Object) []string {
-		key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
-		if !ok {
-			return nil
-		}
-		return []string{key.String()}
-	}},
-}
-
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	for _, x := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pins returns the versions in the domains and listeners of a NetworkPolicy.
@@ -168,7 +146,7 @@ func repositoryStatusChanged() builder.WatchesOption {
 // forRepository enqueues the ImagePolicies in all namespaces that refer to a GitHubRepository.
 func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies v1alpha1.ImagePolicyList
-	if err := r.List(ctx, &policies, client.MatchingFields{indexRepositories: client.ObjectKeyFromObject(o).String()}); err != nil {
+	if err := r.List(ctx, &policies, client.MatchingFields{index.ImagePoliciesByRepository.Field: client.ObjectKeyFromObject(o).String()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list ImagePolicies of a GitHubRepository", "githubrepository", o.GetName())
 		return nil
 	}

@@ -65,7 +65,7 @@ func begin(t *testing.T) *story {
 	}
 	var x []apiserver.Index
 	for _, i := range indexes {
-		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
+		x = append(x, apiserver.Index{Field: i.Field, Values: i.Values})
 	}
 	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, x...), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {

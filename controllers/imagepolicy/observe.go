@@ -15,6 +15,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cosign"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/preview"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/status"
@@ -153,7 +154,7 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	in := client.InNamespace(o.policy.Namespace)
 	var users v1alpha1.MicroserviceList
-	if err := r.List(ctx, &users, in, client.MatchingFields{indexUsers: o.policy.Name}); err != nil {
+	if err := r.List(ctx, &users, in, client.MatchingFields{index.MicroservicesByImagePolicy.Field: o.policy.Name}); err != nil {
 		return fmt.Errorf("list Microservices: %w", err)
 	}
 	tags := map[string]string{}

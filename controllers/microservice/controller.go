@@ -48,6 +48,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
@@ -149,7 +150,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		minDrain: o.MinDrainDelay,
 		metrics:  m,
 	}
-	if err := setupIndexes(context.Background(), mgr); err != nil {
+	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
 	}
 	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.MicroserviceList{})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=patch
@@ -155,7 +156,7 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		return requeueDelete, nil
 	}
 	var policies v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{indexNetworkPolicies: ms.Name}); err != nil {
+	if err := r.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
 		return 0, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	for i := range policies.Items {

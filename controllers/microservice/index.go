@@ -19,35 +19,23 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // Indexes of the cache that this controller reads.
 const (
-	indexImagePolicy     = "microservice.spec.imagePolicyRef"
-	indexReleases        = "microservice.release.microserviceName"
-	indexNetworkPolicies = "microservice.networkpolicy.microservice"
-	indexConfigMaps      = "microservice.spec.template.configMaps"
-	indexCopies          = "microservice.copy.microservice"
-	indexTogether        = "microservice.spec.updateStrategy.canary.together"
+	indexReleases   = "microservice.release.microserviceName"
+	indexConfigMaps = "microservice.spec.template.configMaps"
+	indexCopies     = "microservice.copy.microservice"
+	indexTogether   = "microservice.spec.updateStrategy.canary.together"
 )
 
-// index is an index of the cache, with the type of the indexed objects.
-type index struct {
-	object client.Object
-	field  string
-	values client.IndexerFunc
-}
-
 // indexes are the indexes of the cache.
-var indexes = []index{
-	{&v1alpha1.Microservice{}, indexImagePolicy, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
-	}},
+var indexes = []index.Index{
+	index.MicroservicesByImagePolicy,
+	index.NetworkPoliciesByMicroservice,
 	{&v1alpha1.VersionedMicroservice{}, indexReleases, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}
-	}},
-	{&v1alpha1.NetworkPolicy{}, indexNetworkPolicies, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	}},
 	{&v1alpha1.Microservice{}, indexConfigMaps, func(o client.Object) []string {
 		return configMapsOf(o.(*v1alpha1.Microservice))
@@ -66,15 +54,6 @@ var indexes = []index{
 	}},
 }
 
-func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
-	for _, x := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, x.object, x.field, x.values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // uncached returns a client that lists by an index without a cache. The API server filters by namespace,
 // labels, and its own fields, and the client filters by the index.
 func uncached(c client.WithWatch) client.WithWatch {
@@ -86,7 +65,7 @@ func uncached(c client.WithWatch) client.WithWatch {
 				return c.List(ctx, list, &o)
 			}
 			wanted := o.FieldSelector.Requirements()[0]
-			at := slices.IndexFunc(indexes, func(x index) bool { return x.field == wanted.Field })
+			at := slices.IndexFunc(indexes, func(x index.Index) bool { return x.Field == wanted.Field })
 			if at < 0 {
 				return c.List(ctx, list, &o) // a field selector of the API server
 			}
@@ -100,7 +79,7 @@ func uncached(c client.WithWatch) client.WithWatch {
 			}
 			items = slices.DeleteFunc(items, func(item runtime.Object) bool {
 				object, ok := item.(client.Object)
-				return !ok || !slices.Contains(indexes[at].values(object), wanted.Value)
+				return !ok || !slices.Contains(indexes[at].Values(object), wanted.Value)
 			})
 			return meta.SetList(list, items)
 		},
@@ -114,15 +93,15 @@ func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []
 
 // forImagePolicy enqueues the Microservices that refer to an ImagePolicy.
 func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.enqueue(ctx, indexImagePolicy, o)
+	return r.enqueue(ctx, index.MicroservicesByImagePolicy.Field, o)
 }
 
-// enqueue returns requests for the Microservices that refer to an object in their namespace. index is the
+// enqueue returns requests for the Microservices that refer to an object in their namespace. field is the
 // index of these references.
-func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object) []reconcile.Request {
+func (r *Reconciler) enqueue(ctx context.Context, field string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
-	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that refer to an object", "index", index, "name", o.GetName())
+	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that refer to an object", "index", field, "name", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request

@@ -83,7 +83,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 		return nil
 	}}}
 	for _, i := range indexes {
-		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
+		x = append(x, apiserver.Index{Field: i.Field, Values: i.Values})
 	}
 	write := func(what string, do func() error) error {
 		if s.before != nil {

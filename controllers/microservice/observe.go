@@ -16,6 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	versions "github.com/heighliner/heighliner/internal/version"
@@ -321,7 +322,7 @@ func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 
 func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	var list v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexNetworkPolicies: o.ms.Name}); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: o.ms.Name}); err != nil {
 		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	o.policies = list.Items

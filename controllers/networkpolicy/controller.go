@@ -77,7 +77,7 @@ import (
 
 // Options are the options of the controller. The zero value contains the defaults.
 type Options struct {
-	// Concurrency is the number of policies that are reconciled at a time. Defaults to 2.
+	// Concurrency is the number of policies that are reconciled concurrently. Defaults to 2.
 	Concurrency int
 	// Namespace is the namespace of the manager, which contains the list of domains. By default,
 	// there is no list, and every namespace can use every host.

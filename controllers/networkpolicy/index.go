@@ -11,22 +11,20 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // The names of the policy indexes.
 const (
-	indexMicroservice = "networkpolicy.microservice"
-	indexHost         = "networkpolicy.host"
-	indexReferent     = "networkpolicy.referent"
-	indexRoute        = "networkpolicy.route"
+	indexHost     = "networkpolicy.host"
+	indexReferent = "networkpolicy.referent"
+	indexRoute    = "networkpolicy.route"
 )
 
 // indexes contains the index functions by index name. The indexes find the policies that refer to a
 // changed object.
 var indexes = map[string]client.IndexerFunc{
-	indexMicroservice: func(o client.Object) []string {
-		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
-	},
+	index.NetworkPoliciesByMicroservice.Field: index.NetworkPoliciesByMicroservice.Values,
 	indexHost: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
 	},
@@ -56,7 +54,7 @@ func labelledPolicy(o client.Object) []string {
 
 // byMicroservice enqueues the policies that refer to a Microservice.
 func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{indexMicroservice: m.GetName()})
+	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: m.GetName()})
 }
 
 // rolledBack reports whether a canary failed or was aborted, or a release is active again.

@@ -205,8 +205,8 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 	return reportFailure(s, state, now) || changed
 }
 
-// targetsOf returns the releases that may be reported: existing releases and, without facts, reported releases that no longer
-// exist.
+// targetsOf returns the releases that may be reported: existing releases, and reported releases that no longer exist. The latter have no
+// facts.
 func targetsOf(o *observed, records records) map[notify.Key]target {
 	out := map[notify.Key]target{}
 	for i := range o.releases {

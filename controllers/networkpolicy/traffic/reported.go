@@ -237,7 +237,7 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// requeueAt requests a reconcile at a time, and reports whether that time is in the future.
+// requeueAt requests a reconcile at a given time, and reports whether that time is in the future.
 func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {

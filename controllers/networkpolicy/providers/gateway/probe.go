@@ -42,9 +42,9 @@ func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 
 // probeRule returns a rule with which the gateway responds to probes of a route whose other rules
 // are complete. The path does not change during the lifetime of the route. The response identifies
-// the content: a gateway that still serves earlier content responds with the answer of that
-// content, without a request to a backend. The path matches exactly, so that the rule affects no
-// other requests.
+// the content: a gateway that still serves earlier content returns the response that identifies the
+// earlier content. No request reaches a backend. The path matches exactly, so that the rule affects
+// no other requests.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
