@@ -379,8 +379,8 @@ type CanaryStrategy struct {
 	Steps []CanaryStep `json:"steps"`
 
 	// traffic defines how the work of a group is split between its active release and the canary.
-	// Routes means that requests are split by the weights of routes. Pods means that the pods, of
-	// which there are availability.replicas, are divided between the two releases. Defaults to Routes
+	// Routes means that requests are split by the weights of routes. Pods means that the group's
+	// pods, availability.replicas in total, are divided between the two releases. Defaults to Routes
 	// if a NetworkPolicy routes to the group or ever did, if scale is Full, or if
 	// availability.autoscaling is set, and to Pods otherwise.
 	// +optional

@@ -119,8 +119,8 @@ type StepApproval struct {
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group is the group in spec.updateStrategy.canary.steps[].approval.from that the user is a
-	// member of. It is empty if the step does not require a group.
+	// group is the group of the user that spec.updateStrategy.canary.steps[].approval.from lists. It
+	// is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`

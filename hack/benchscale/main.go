@@ -59,7 +59,7 @@ type options struct {
 func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
 	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
-	f.IntVar(&o.writers, "writers", 8, "number of objects that are written at a time in each phase")
+	f.IntVar(&o.writers, "writers", 8, "number of objects that are written concurrently in each phase")
 	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of a batch have reached the goal of the phase; 0 means a single batch")
 	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
 	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a scan request)")

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// byDefinition implements extent according to the definition in its comment. It visits each period again for each
-// period that has passed.
+// byDefinition implements the definition in the comment of extent directly. It checks all periods again each
+// time that a period extends the result.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at
 	for {

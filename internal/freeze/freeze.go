@@ -176,7 +176,7 @@ func (s State) Next() time.Time {
 	return s.From // zero if it is over
 }
 
-// State returns the state of a freeze at a time. Periods that overlap or directly follow each other count as one period.
+// State returns the state of a freeze at a given time. Periods that overlap or directly follow each other count as one period.
 func (f Freeze) State(now time.Time) State {
 	spans := f.spans()
 	at := now
@@ -205,8 +205,8 @@ type cause struct {
 }
 
 // extent returns the time until which the freezes apply without interruption from the given time on; zero if there is no end. first is the
-// cause that applies at the given time and ends last, or nil. Each period is read only once, in order of their
-// starts, because a user of a namespace can create any number of periods.
+// cause that applies at the given time and ends last, or nil. Each period is read only once, in order of its
+// start, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -243,7 +243,7 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	}
 }
 
-// Of returns the freeze that applies to a Microservice at a time, or nil. If several freezes apply, the result refers to the one that ends
+// Of returns the freeze that applies to a Microservice at a given time, or nil. If several freezes apply, the result refers to the one that ends
 // last, and its end is the time from which none of them applies.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })

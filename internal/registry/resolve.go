@@ -132,7 +132,7 @@ func (s *Scanner) behind(ctx context.Context, t target, digest string) (describe
 	return s.complete(ctx, t, digest, d)
 }
 
-// complete adds the platforms of images whose platform their index does not contain, and caches the result.
+// complete adds the platforms of the images for which the index does not specify a platform, and caches the result.
 func (s *Scanner) complete(ctx context.Context, t target, digest string, d described) (described, error) {
 	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
 	for _, inner := range d.unnamed {

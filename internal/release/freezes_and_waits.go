@@ -62,8 +62,8 @@ func (s *scope) freezeWait() *wait {
 }
 
 // halted reports whether spec.paused or a freeze prevents the next action of a release, which may have no row
-// yet. A previously active release is not halted if a user returns to it by a pin, or denied the active
-// release.
+// yet. A previously active release is not halted if a user pins its group to it, or if the active release is
+// denied.
 func (s *scope) halted(r *Row) bool {
 	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }

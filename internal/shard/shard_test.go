@@ -256,7 +256,7 @@ func TestTakeover(t *testing.T) {
 	held(t, b)
 	select {
 	case name := <-twice:
-		t.Errorf("two replicas held %s at a time", name)
+		t.Errorf("two replicas held %s at the same time", name)
 	default:
 	}
 	b.stop()

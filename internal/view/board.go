@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// New returns the board of all services at a time, in the time zone of now.
+// New returns the board of all services at a given time, in the time zone of now.
 func New(in Input, now time.Time) Board {
 	x := newIndex(in, now)
 	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}

@@ -53,8 +53,8 @@ func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	return s, ms
 }
 
-// TestActiveBeforeTheExchange checks that an active release of an exclusive group is live if its pods run because the Deployment of its successor is
-// rejected.
+// TestActiveBeforeTheExchange checks that the active release of an exclusive group is live if its pods still run because the Deployment of its
+// successor was rejected.
 func TestActiveBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)

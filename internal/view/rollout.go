@@ -84,7 +84,7 @@ func (r *rollout) find() State {
 // overdue is the maximum time that the manager may take to continue after the end of a pause or the time of a measurement.
 const overdue = time.Minute
 
-// overdueSince describes an event that was due at a time. It returns "" if the event is not overdue.
+// overdueSince describes an event that was due at a given time. It returns "" if the event is not overdue.
 func (s *service) overdueSince(at time.Time, what string) string {
 	if at.IsZero() || s.now.Sub(at) <= overdue {
 		return ""

@@ -1,4 +1,4 @@
-// Package window reports whether the window of a canary step is open at a time, and when that changes. It is pure except that it reads the time
+// Package window reports whether the window of a canary step is open at a given time, and when that changes. It is pure except that it reads the time
 // zone database of the machine.
 package window
 

@@ -127,7 +127,7 @@ func TestPreviews(t *testing.T) {
 	n := repo.Open(githubtest.PullRequest{Title: "A cart", HeadRef: hubBranch})
 	head := func() string { return repo.PullRequest(n).HeadSHA }
 	s.deployed(repo, head(), "queued")
-	t.Logf("a pull request was known %s after it was opened, with an interval of %s", time.Since(opened).Round(100*time.Millisecond), ghr.Spec.Interval)
+	t.Logf("a pull request was detected %s after it was opened, with an interval of %s", time.Since(opened).Round(100*time.Millisecond), ghr.Spec.Interval)
 	built := func() { s.push(fmt.Sprintf("pr-%d-%.7s", n, head()), "VERSION", head()[:7]) }
 	built()
 	s.preview(head())

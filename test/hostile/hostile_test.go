@@ -95,7 +95,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
 	},
-	"as many answers to metrics as are read at a time": func(ctx context.Context, t testing.TB) error {
+	"the maximum number of concurrent answers to metrics": func(ctx context.Context, t testing.TB) error {
 		return measureAll(ctx, t, "["+strings.Repeat(`{"":0},`, 149_000)+"0]")
 	},
 	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {

@@ -124,22 +124,22 @@ func longTags() http.HandlerFunc {
 
 func init() {
 	for name, play := range map[string]func(context.Context, testing.TB) error{
-		"as many lists of pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent lists of pull requests": func(ctx context.Context, t testing.TB) error {
 			return listAll(ctx, t, nested(64_000))
 		},
-		"as many lists of countless pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent lists, each with countless pull requests": func(ctx context.Context, t testing.TB) error {
 			return listAll(ctx, t, nested(128_000))
 		},
-		"as many long pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent lists, each with one long pull request": func(ctx context.Context, t testing.TB) error {
 			return listAll(ctx, t, long(5<<20-100))
 		},
-		"as many lists of long tags as a namespace has read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent lists of long tags in a namespace": func(ctx context.Context, t testing.TB) error {
 			return scanAll(ctx, t, someScans, longTags())
 		},
-		"as many lists of one long tag as are read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent lists, each with one long tag": func(ctx context.Context, t testing.TB) error {
 			return scanAll(ctx, t, manyScans, filledTo(15<<20, `{"tags":["`, "a", `"]}`))
 		},
-		"as many refusals as are read at a time": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent refusals": func(ctx context.Context, t testing.TB) error {
 			text := strings.Repeat("a", 15<<20)
 			return scanAll(ctx, t, manyScans, func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusForbidden)

@@ -52,7 +52,7 @@ var banned = []struct{ phrase, write string }{
 	{"the own", "its own, your own"},
 	{"beside", "next to; in addition to"},
 	{"by itself/themselves", "automatically"},
-	{"at once", "immediately; at a time"},
+	{"at once", "immediately; concurrently; at the same time"},
 	{"anew", "again"},
 	{"serve/serves/served on !port/ports/a/the/its/loopback", "keep serving"},
 	{"is/are left", "remains; is omitted"},

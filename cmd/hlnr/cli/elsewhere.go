@@ -47,7 +47,7 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	case len(found) == 1:
 		return Usage(fmt.Errorf("%s; there is a Microservice %s in namespace %s: add -n %s", text, name, found[0], found[0]))
 	case len(found) > 1:
-		return Usage(fmt.Errorf("%s; there are Microservices %s in the namespaces %s: choose one with -n", text, name, strings.Join(found[:min(len(found), maxNamed)], ", ")))
+		return Usage(fmt.Errorf("%s; there are Microservices named %s in the namespaces %s: choose one with -n", text, name, strings.Join(found[:min(len(found), maxNamed)], ", ")))
 	case len(names) == 0:
 		return Usage(fmt.Errorf("%s; there are none: use -n for another namespace", text))
 	}

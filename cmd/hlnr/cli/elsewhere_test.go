@@ -50,7 +50,7 @@ func TestUnknownMicroservice(t *testing.T) {
 		want            string
 	}{
 		"in one other namespace": {all, "default", "judge", nil, `there is no Microservice in namespace default with the name "judge"; there is a Microservice judge in namespace judge: add -n judge`},
-		"in two others":          {all, "default", "shop", nil, `there is no Microservice in namespace default with the name "shop"; there are Microservices shop in the namespaces copy, judge: choose one with -n`},
+		"in two others":          {all, "default", "shop", nil, `there is no Microservice in namespace default with the name "shop"; there are Microservices named shop in the namespaces copy, judge: choose one with -n`},
 		"in none":                {all, "default", "cart", nil, `there is no Microservice in namespace default with the name "cart"; there are none: use -n for another namespace`},
 		"a near name":            {all, "copy", "shpo", []string{"shop"}, `there is no Microservice in namespace copy with the name "shpo"; did you mean "shop"?`},
 		"without permissions":    {own, "default", "judge", nil, `there is no Microservice in namespace default with the name "judge"; there are none: use -n for another namespace`},

@@ -172,7 +172,7 @@ func (f *Factory) Command(namespace, verb string, args ...string) string {
 	return view.Command(f.program, home, namespace, verb, args...)
 }
 
-// Now returns the current time of the clock.
+// Now returns the current time of the configured clock.
 func (f *Factory) Now() time.Time { return f.Clock.Now() }
 
 // Scope selects the objects that a command reads: the objects of one namespace or of all namespaces, and optionally only objects

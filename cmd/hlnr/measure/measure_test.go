@@ -43,7 +43,7 @@ var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
 // metrics is a server that replaces Prometheus. It answers instant queries as documented for the HTTP API of Prometheus.
 type metrics struct {
-	// value returns the value of a query at a time, or false for an empty vector.
+	// value returns the value of a query at a given time, or false for an empty vector.
 	value func(query string, at time.Time) (float64, bool)
 
 	mu      sync.Mutex
@@ -136,7 +136,7 @@ func (s *stage) want(code cli.Code, text string, args ...string) string {
 	return stdout
 }
 
-// badAt reports whether values at a time are bad. They are bad from 13:20 to 13:22.
+// badAt reports whether values at a given time are bad. They are bad from 13:20 to 13:22.
 func badAt(at time.Time) bool {
 	return at.After(now.Add(-40*time.Minute)) && !at.After(now.Add(-38*time.Minute))
 }

@@ -22,7 +22,7 @@ type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
 }
 
-// Observe records the weights of the services at a time. It drops services and groups that no longer exist, and ignores pull
+// Observe records the weights of the services at a given time. It drops services and groups that no longer exist, and ignores pull
 // requests, because they have no steps.
 func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
