@@ -234,7 +234,6 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
-	mgr = index.Once(mgr)
 	return mgr, setup(mgr, o)
 }
 
@@ -336,6 +335,7 @@ func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 
 // setup adds the controllers and the probes.
 func setup(mgr ctrl.Manager, o options) error {
+	mgr = index.Once(mgr)
 	allowed, err := outbound.New(o.outbound)
 	if err != nil {
 		return err

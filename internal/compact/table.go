@@ -43,7 +43,7 @@ func (t *table) shared(s string) string {
 // labels, are usually written shortly after one another.
 const mapsSize = 1 << 12
 
-// maps returns the same map for equal maps, so that they share memory. Nobody may change these maps. It contains at most twice mapsSize
+// maps returns the same map for equal maps, so that they share memory. These maps must not be changed. It contains at most twice mapsSize
 // maps: those that were used most recently. The zero value is ready to use. It is safe for concurrent use.
 type maps struct {
 	mu sync.Mutex
