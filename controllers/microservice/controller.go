@@ -1,5 +1,5 @@
 // Package microservice reconciles Microservices: it creates releases for the versions that an
-// ImagePolicy offers, and decides which of them is active.
+// ImagePolicy offers.
 //
 // A reconcile observes, plans, and applies in three parts: creations, the write of the status, and
 // deletions. Package internal/release makes the decisions. This package reads its input and applies

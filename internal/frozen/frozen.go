@@ -1,9 +1,12 @@
-// Package frozen is the text of condition Frozen of a Microservice. The planner writes the text, and hlnr and the board parse it. All of them
-// use this package, so that a change of the text cannot break one of them. It is pure.
+// Package frozen is the text of condition Frozen of a Microservice. The planner writes the text, and hlnr and the board parse it. It is pure.
 //
 // A message is a list of waits with "; " between them, such as
 //
 //	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
+//
+// The manager and hlnr may have different versions. Therefore only these parts are parsed, and must not change: a clause about a release begins
+// with its version, it ends with "%" if the rollout has traffic, or with "without pods", and the freeze begins with "frozen". The planner also
+// uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
 package frozen
 
 import (
@@ -14,12 +17,12 @@ import (
 )
 
 const (
-	waits  = " is waiting"
-	at     = " at "
-	noPods = " without pods"
-	colon  = ": "
-	start  = "frozen "
-	next   = "; "
+	waits   = " is waiting"
+	percent = "%"
+	noPods  = " without pods"
+	colon   = ": "
+	start   = "frozen "
+	next    = "; "
 )
 
 // Wait is one wait for the end of a freeze.
@@ -34,9 +37,10 @@ type Wait struct {
 // Release is the clause of a release without a rollout.
 func Release(version string) string { return version + waits }
 
-// AtWeight is the clause of a rollout with a share of the traffic, in percent.
-func AtWeight(version string, percent int) string {
-	return fmt.Sprintf("%s%s%s%d%%", version, waits, at, percent)
+// AtWeight is the clause of a rollout whose release has pods. weight is its share of the traffic, in percent. It is 0 before the first step, and
+// for a previously active release.
+func AtWeight(version string, weight int) string {
+	return fmt.Sprintf("%s%s at %d%s", version, waits, weight, percent)
 }
 
 // WithoutPods is the clause of a rollout whose release has no pods yet.
@@ -65,16 +69,14 @@ func Freeze(until time.Time, name, reason string) string {
 // String returns the wait as a part of a message.
 func (w Wait) String() string { return w.Clause + colon + w.Freeze }
 
-// Of reports whether a release of the version waits. A rollback is not included.
-func (w Wait) Of(version string) bool {
-	return w.Clause == Release(version) || strings.HasPrefix(w.Clause, Release(version)+" ")
-}
+// Of reports whether a release of the version is waiting. A rollback is not included.
+func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, version+" ") }
 
-// HasTraffic reports whether a rollout with a share of the traffic waits.
-func (w Wait) HasTraffic() bool { return strings.Contains(w.Clause, waits+at) }
+// HasPods reports whether a rollout is waiting whose release has pods.
+func (w Wait) HasPods() bool { return strings.HasSuffix(w.Clause, percent) }
 
-// HasRollout reports whether a rollout waits, with or without pods.
-func (w Wait) HasRollout() bool { return w.HasTraffic() || strings.HasSuffix(w.Clause, waits+noPods) }
+// HasRollout reports whether a rollout is waiting, with or without pods.
+func (w Wait) HasRollout() bool { return w.HasPods() || strings.HasSuffix(w.Clause, noPods) }
 
 // IsBy reports whether the wait is due to the freeze of an object, such as `Freeze "name"`.
 func (w Wait) IsBy(name string) bool {

@@ -60,24 +60,27 @@ func TestParseOthers(t *testing.T) {
 // TestClauses checks what readers learn about each wait.
 func TestClauses(t *testing.T) {
 	t.Parallel()
-	type facts struct{ of, traffic, rollout bool }
+	type facts struct{ of, pods, rollout bool }
 	for _, tc := range []struct {
 		clause string
 		want   facts
 	}{
 		{Release("2.0.0"), facts{of: true}},
-		{AtWeight("2.0.0", 5), facts{of: true, traffic: true, rollout: true}},
+		{AtWeight("2.0.0", 5), facts{of: true, pods: true, rollout: true}},
 		{WithoutPods("2.0.0"), facts{of: true, rollout: true}},
 		{Rollback("2.0.0"), facts{}},
 		{Groups("2.0.0", 0), facts{}},
 		{Groups("2.0.0", 1), facts{}},
 		{Release("12.0.0"), facts{}},
 		{Release("2.0.0-rc.1"), facts{}},
+		{AtWeight("2.0.0", 0), facts{of: true, pods: true, rollout: true}},
+		{"2.0.0 is on hold at 20%", facts{of: true, pods: true, rollout: true}}, // other versions of Heighliner
+		{"2.0.0 is on hold without pods", facts{of: true, rollout: true}},
 	} {
 		t.Run(tc.clause, func(t *testing.T) {
 			t.Parallel()
 			w := Wait{Clause: tc.clause}
-			if got := (facts{w.Of("2.0.0"), w.HasTraffic(), w.HasRollout()}); got != tc.want {
+			if got := (facts{w.Of("2.0.0"), w.HasPods(), w.HasRollout()}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})

@@ -514,7 +514,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	switch {
 	case run.WaitsFor != "":
 		text += ", waits for " + run.WaitsFor
-	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasTraffic() }):
+	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasPods() }):
 		text += ", waits for the end of a freeze"
 	case run.Gate != "":
 		text += ", waits for hooks at " + string(run.Gate)
@@ -567,6 +567,8 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		text = fmt.Sprintf("%s is not in step %s after %s", q.version, name, timeout)
 	} else if q.state == forApproval {
 		text = fmt.Sprintf("%s is not waiting for approval after %s", q.version, timeout)
+	} else if q.state == forCanary {
+		text = fmt.Sprintf("%s is not a canary after %s", q.version, timeout)
 	}
 	g, row := s.row(q.version)
 	switch {

@@ -42,6 +42,18 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
+// TestFrozenCanary checks that the wait ends with the message that the planner wrote while a freeze holds a canary.
+func TestFrozenCanary(t *testing.T) {
+	t.Parallel()
+	a, text := judged(t, "frozen", "1.1.0")
+	if a == nil || a.code != cli.ExitWaits || !strings.HasPrefix(a.text, "1.1.0 is waiting at 10%: frozen until ") {
+		t.Errorf("%+v, want exit code %d", a, cli.ExitWaits)
+	}
+	if !strings.Contains(text, "waits for the end of a freeze") {
+		t.Errorf("the message at the timeout is %q", text)
+	}
+}
+
 // TestActiveAgreesWithWhy checks that the wait for an active release ends if and only if hlnr why reports that it serves.
 func TestActiveAgreesWithWhy(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@
 // one line per change, and ends with an exit code for the result.
 //
 //	wait.go    the command and its watches
-//	judge.go   the facts about a version, and the answer, as pure functions
+//	judge.go   the facts about a version, the answer, and its exit code, as pure functions
 //	report.go  the output
 package wait
 

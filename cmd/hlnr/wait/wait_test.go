@@ -382,7 +382,7 @@ func TestLate(t *testing.T) {
 		want  string
 	}{
 		"nothing offered": {forActive, func(*snapshot) {}, "1.3.0 is not active after 2s: ImagePolicy shop has not found the version, and offers no version"},
-		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not canary after 2s: ImagePolicy shop has not found the version; the latest version is 1.2.0"},
+		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not a canary after 2s: ImagePolicy shop has not found the version; the latest version is 1.2.0"},
 		"no policy":       {forActive, func(s *snapshot) { s.policy = nil }, "1.3.0 is not active after 2s: ImagePolicy shop does not exist"},
 		"approval":        {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, and has not started"},
 		"step":            {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},

@@ -7,7 +7,7 @@
 //	conditions.go      the conditions in the status
 //	status_groups.go   the status of release groups
 //	status_domains.go  the status of domains, listeners and user-managed routes
-//	programmed.go      whether the routes and Services of a group are programmed
+//	programmed.go      whether the routes and Services of a group are programmed; the providers decide about each route
 //	reported.go        the last status, and the known targets of routes
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects are deleted, and when
@@ -16,7 +16,7 @@
 //	services.go        Services of releases, Services that follow a group, and adopted Services
 //	weights.go         the weights of the releases of a group
 //	domain_rows.go     domains, listeners and user-managed routes as rows
-//	claims.go          claims of domains to hosts
+//	claims.go          claims of domains to hosts, and hosts that internal/allowedhosts refuses
 //	tls.go             certificates and listeners of domains
 //	route_names.go     assignment of rows to routes, and the names of routes
 //	hosts.go           the host of a domain for each group, such as a preview
