@@ -274,7 +274,7 @@ type NotificationDelivery struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NotificationPolicyStatus records the messages that were reported. After a restart, the manager
+// NotificationPolicyStatus records the transitions that were reported. After a restart, the manager
 // continues from this record.
 type NotificationPolicyStatus struct {
 	// conditions are Ready, and Stalled if a user must change the specification.
@@ -331,7 +331,7 @@ type NotificationPolicy struct {
 	// +required
 	Spec NotificationPolicySpec `json:"spec"`
 
-	// status records the messages that were reported.
+	// status records the transitions that were reported.
 	// +optional
 	Status NotificationPolicyStatus `json:"status,omitempty"`
 }

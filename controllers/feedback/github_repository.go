@@ -41,7 +41,7 @@ func (s githubRepository) same(other githubRepository) bool {
 	return strings.EqualFold(s.name, other.name)
 }
 
-// resolve returns s with the name and ID of today, the current repository, if both are the same repository.
+// resolve returns s with the name and ID of the current repository (today) if both are the same repository.
 func (s githubRepository) resolve(today githubRepository) githubRepository {
 	if !s.same(today) {
 		return s
@@ -49,7 +49,7 @@ func (s githubRepository) resolve(today githubRepository) githubRepository {
 	return githubRepository{cmp.Or(today.id, s.id), cmp.Or(today.name, s.name)}
 }
 
-// otherThan returns an identifier of the repository, or "" if it is today, the current repository.
+// otherThan returns an identifier of the repository s, or "" if s is the current repository (today).
 func (s githubRepository) otherThan(today githubRepository) string {
 	switch {
 	case s.same(today):

@@ -151,7 +151,7 @@ func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) 
 	return fact
 }
 
-// groupRunning returns the group in which a release is rolled out, or nil.
+// groupRunning returns the group in which a release is being rolled out, or nil.
 func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if g := &ms.Status.ReleaseGroups[i]; g.Rollout != nil && g.Rollout.Release == release {

@@ -95,7 +95,7 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
-// TestOutcomes checks that only hook results and measurements for the current rollout and its gate count.
+// TestOutcomes checks that hook results and measurements count only if they are for the current rollout and its gate.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	since := metav1.NewMicroTime(time.Unix(1_900_000_000, 5000))

@@ -14,7 +14,7 @@ import (
 )
 
 // record is the output of -record: one sample for each second of the load of the first domain.
-// hack/picture draws the picture of the README from it.
+// hack/picture draws the picture for the README from it.
 type record struct {
 	Domain  string   `json:"domain"`
 	Samples []sample `json:"samples"`

@@ -193,7 +193,7 @@ func findSource() (string, error) {
 			}
 		}
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("find sources: no hack/localcluster above the current folder: change to a folder of a checkout of Heighliner, or set its sources, such as --source ~/heighliner/hack/localcluster")
+			return "", errors.New("find sources: hack/localcluster is not in the current folder or any folder above it: change to a folder in a checkout of Heighliner, or set --source, such as --source ~/heighliner/hack/localcluster")
 		}
 		dir = filepath.Dir(dir)
 	}

@@ -277,7 +277,7 @@ func TestFindSource(t *testing.T) {
 	}
 	t.Run("outside", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder of a checkout of Heighliner, or set its sources, such as --source ~/heighliner/hack/localcluster") {
+		if got, err := findSource(); err == nil || !strings.Contains(err.Error(), "change to a folder in a checkout of Heighliner, or set --source, such as --source ~/heighliner/hack/localcluster") {
 			t.Errorf("got %s, %v, want an error that shows what to do", got, err)
 		}
 	})
@@ -432,7 +432,7 @@ func TestReachable(t *testing.T) {
 func TestStatusWithoutCluster(t *testing.T) {
 	c := &cluster{config: testConfig(t, func(c *Config) { c.RunDir = "/nonexistent/run" }), say: t.Logf}
 	err := c.status(t.Context(), io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "run up") {
-		t.Errorf("got %v, want an error with \"run up\"", err)
+	if err == nil || !strings.Contains(err.Error(), "run localcluster up") {
+		t.Errorf("got %v, want an error with \"run localcluster up\"", err)
 	}
 }

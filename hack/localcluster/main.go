@@ -49,7 +49,7 @@ const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/h
 // exitDown is the exit code of status if a part of the cluster is not running.
 const exitDown = 3
 
-var errDown = errors.New("check cluster: not all parts are running: run up")
+var errDown = errors.New("check cluster: not all parts are running: run localcluster up")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -201,7 +201,7 @@ func (o *options) kubeconfigCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !exists(o.config.kubeconfig()) {
-				return fmt.Errorf("find kubeconfig: %s does not exist: run up", o.config.kubeconfig())
+				return fmt.Errorf("find kubeconfig: %s does not exist: run localcluster up", o.config.kubeconfig())
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), o.config.kubeconfig())
 			return nil

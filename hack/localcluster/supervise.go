@@ -126,7 +126,7 @@ func (s *supervisor) start(ctx context.Context, name string) error {
 		return err
 	}
 	if config == nil {
-		return errors.New("start part: the cluster's record is gone: run up")
+		return errors.New("start part: the cluster's record is gone: run localcluster up")
 	}
 	part, err := config.part(name)
 	if err != nil {

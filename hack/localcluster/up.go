@@ -407,12 +407,12 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 		return nil, nil, State{}, err
 	}
 	if config == nil {
-		return nil, nil, State{}, errors.New("find cluster: no cluster in " + c.config.RunDir + ": run up")
+		return nil, nil, State{}, errors.New("find cluster: no cluster in " + c.config.RunDir + ": run localcluster up")
 	}
 	control := newControl(config)
 	state, err := control.state(ctx)
 	if err != nil {
-		return config, control, State{}, fmt.Errorf("find cluster: %w: run up", err)
+		return config, control, State{}, fmt.Errorf("find cluster: %w: run localcluster up", err)
 	}
 	return config, control, state, nil
 }

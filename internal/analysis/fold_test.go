@@ -436,7 +436,7 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestFoldProperties checks for any input that the phase follows from the counters, that Failed remains, and that an
+// TestFoldProperties checks that, for any input, the phase follows from the counters, Failed remains, and an
 // analysis passes only with passed rounds.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()

@@ -39,8 +39,8 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: p.code[i], Status: http.StatusText(p.code[i]), Header: h, Body: io.NopCloser(strings.NewReader(p.body[i])), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// FuzzAnswers checks for any responses from GitHub that errors are typed, that the numbers of requests and pauses are
-// limited, and that no other host receives the credential.
+// FuzzAnswers checks that, for any responses from GitHub, errors are typed, the numbers of requests and pauses are
+// limited, and no other host receives the credential.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, "Link: <https://ghe.example/api/v3/x?page=2>; rel=\"next\"\nETag: \"a\"", `[{"number":1,"state":"open","head":{"ref":"a","sha":"`+strings.Repeat("a", 40)+`"}}]`, 304, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1900000000", ``, uint8(0))
 	f.Add(301, "Location: https://evil.example/x", ``, 403, "Retry-After: Thu, 31 Jan 2030 12:01:00 GMT", `{"message":"You have exceeded a secondary rate limit"}`, uint8(1))

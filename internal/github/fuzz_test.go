@@ -43,7 +43,7 @@ func FuzzEscapeMarkdown(f *testing.F) {
 	f.Add("\\\\*a")
 	f.Fuzz(func(t *testing.T, text string) {
 		got := EscapeMarkdown(text, 200)
-		// A backslash before a character of markup escapes that character only if the backslash itself is not escaped.
+		// A backslash before a markup character escapes that character only if the backslash itself is not escaped.
 		plain := strings.ReplaceAll(got, `\\`, "")
 		if found := unescaped.FindString(plain); found != "" {
 			t.Errorf("%q becomes %q, with %q", text, got, found)

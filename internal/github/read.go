@@ -113,7 +113,7 @@ var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // PullRequests is a list of pull requests.
 type PullRequests struct {
 	List[PullRequest]
-	// Unusable contains the numbers of omitted pull requests. The names of their branches have no valid character.
+	// Unusable contains the numbers of the pull requests that were omitted because their branch names contain no valid characters.
 	Unusable []int
 }
 
@@ -166,8 +166,8 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest converts a pull request of go-github, in which any field may be nil. HeadRef is empty if the name of the branch has no valid
-// character.
+// pullRequest converts a pull request of go-github, in which any field may be nil. HeadRef is empty if the branch name contains no valid
+// characters.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
 	converted := PullRequest{

@@ -14,7 +14,7 @@ import (
 const defaultContext = "heighliner"
 
 // commitStates maps events to states. GitHub shows pending until there is another state, so each
-// end of a rollout has a state.
+// event that ends a rollout has a state.
 var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifyStarted: github.CommitPending, v1alpha1.NotifyStep: github.CommitPending, v1alpha1.NotifyWaiting: github.CommitPending,
 	v1alpha1.NotifyPromoted: github.CommitSuccess, v1alpha1.NotifyRestored: github.CommitSuccess, v1alpha1.NotifyDeprecated: github.CommitSuccess,

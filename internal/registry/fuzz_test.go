@@ -73,8 +73,8 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// FuzzAnswers checks for any responses from a registry that there is no panic and no hang, that errors are typed, and
-// that the number of requests is limited.
+// FuzzAnswers checks that, for any responses from a registry, there is no panic and no hang, errors are typed, and
+// the number of requests is limited.
 func FuzzAnswers(f *testing.F) {
 	d := "sha256:" + strings.Repeat("a", 64)
 	f.Add(200, "Docker-Distribution-Api-Version: registry/2.0", "{}", 200, "Link: </v2/a/b/tags/list?n=2&last=x>; rel=\"next\"\nContent-Type: application/json", `{"name":"a/b","tags":["1.0.0","x"]}`, uint8(0))

@@ -14,9 +14,9 @@ import (
 // Histories reach only the states that the planner itself creates. These tests plan from
 // generated states: states that the planner may create in a history, and arbitrary states.
 
-// TestPlanOfAnyState checks for any facts and any record that there is a plan, that the plan does not
-// change its input, that the same facts result in the same plan, and that a second plan with the
-// record of the first plan changes nothing.
+// TestPlanOfAnyState checks that, for any facts and any record, there is a plan, the plan does not
+// change its input, the same facts result in the same plan, and a second plan with the record of
+// the first plan changes nothing.
 func TestPlanOfAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { planOf(draws{t}, false) })
 }

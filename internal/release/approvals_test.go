@@ -90,7 +90,7 @@ var approvals = []struct {
 		h.run(time.Minute)
 		h.decideOn("1.1.0", Adopt, "")
 		h.run(time.Minute)
-		h.outcome("two", "1.1.0", DecisionNotApplicable+`: step "check" needs 2 approvals, which Adopt does not replace: continue to it, or change the steps`)
+		h.outcome("two", "1.1.0", DecisionNotApplicable+`: step "check" needs 2 approvals, and Adopt does not count as approval: use Continue instead, or change the steps`)
 		h.want("two", map[string]string{"1.1.0": "canary 10"})
 		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Name: "check", Weight: 20, Approval: true, ApproversFrom: []string{"sre"}})
 		h.decideOn("1.1.0", Adopt, "")

@@ -213,7 +213,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 			continue
 		}
 		if _, member := st.groupOf(d); st.approvers() > 1 || !member || d.By == "" {
-			return fmt.Sprintf("step %q needs %s, which Adopt does not replace: continue to it, or change the steps", s.stepName(i+1), st.Awaited(nil))
+			return fmt.Sprintf("step %q needs %s, and Adopt does not count as approval: use Continue instead, or change the steps", s.stepName(i+1), st.Awaited(nil))
 		}
 	}
 	return ""

@@ -53,8 +53,8 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
-// exchanged reports whether the pods of an exclusive group's active release have ended for a release that has no traffic yet. In that
-// case, waits do not delay the release's next action, because nothing serves until the exchange is complete.
+// exchanged reports whether the pods of an exclusive group's active release have ended to make way for a release that has no traffic
+// yet. In that case, waits do not delay the release's next action, because nothing serves until the exchange is complete.
 func (s *scope) exchanged(run *Rollout) bool {
 	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
 		return false

@@ -148,8 +148,8 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 	}
 }
 
-// checkNewest checks for a stable group without external faults that its newest good version or
-// the pinned version is active, or that the group reports its wait.
+// checkNewest checks that, for a stable group without external faults, its newest good version or
+// the pinned version is active, or the group reports its wait.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	reported := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })

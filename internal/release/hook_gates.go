@@ -285,8 +285,8 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	return nil
 }
 
-// spoiled returns the reason why a release that is not in progress here would be rolled back
-// immediately, because its version failed at another Microservice, or "". The release waits until the failure is resolved.
+// spoiled returns the reason why a release that is not in progress here would be rolled back immediately: its version
+// failed in another Microservice. Otherwise, it returns "". The release waits until the failure is resolved.
 func (s *scope) spoiled(release, version string) string {
 	if s.g.Rollout != nil && s.g.Rollout.Release == release {
 		return "" // The release in progress is rolled back instead.
@@ -301,7 +301,7 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// spoiledAbove returns notes about the versions above a target that do not start, because they failed at
+// spoiledAbove returns notes about the versions above a target that do not start, because they failed in
 // another Microservice.
 func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {
@@ -318,7 +318,7 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	return notes
 }
 
-// brokenTogether returns a message if the version failed at another Microservice and must be rolled back
+// brokenTogether returns a message if the version failed in another Microservice and must be rolled back
 // here as well. Otherwise it returns "".
 func (s *scope) brokenTogether(version string) string {
 	if !s.o.Spec.RollBack {

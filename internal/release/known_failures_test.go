@@ -583,7 +583,7 @@ func (h tale) stand(release string) string {
 	return ""
 }
 
-// TestAnySizesEnd (row 20) checks for any sizes that an upgrade of healthy releases
+// TestAnySizesEnd (row 20) checks that, for any sizes, an upgrade of healthy releases
 // ends with a promotion, has the required number of pods, and becomes stable.
 func TestAnySizesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

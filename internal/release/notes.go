@@ -180,7 +180,7 @@ type Note struct {
 	Slug, Release, Version string
 	Reason                 Reason
 	Message                string
-	// Event reports whether the note is about something that happened in this plan. Otherwise the note is about a state that lasts.
+	// Event reports whether the note is about something that happened in this plan. Otherwise, the note is about an ongoing state.
 	Event bool
 	// Warning reports whether a user may have to do something.
 	Warning bool
@@ -222,7 +222,7 @@ func (s *scope) record(ws ...*wait) {
 	}
 }
 
-// stateOf returns the note about a state that lasts.
+// stateOf returns a note about an ongoing state.
 func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Note {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Warning: warning}
 	if r != nil {
@@ -231,7 +231,7 @@ func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Not
 	return n
 }
 
-// state adds the note about a state that lasts.
+// state adds a note about an ongoing state.
 func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
 	s.note(s.stateOf(r, warning, reason, message))
 }

@@ -124,7 +124,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestStates checks for each story that a scrape returns the state that readers see.
+// TestStates checks that, for each story, a scrape returns the state that readers see.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for _, st := range viewtest.Stories() {

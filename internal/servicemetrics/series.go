@@ -70,7 +70,7 @@ func with(labels []string, more ...string) []string { return slices.Concat(label
 // maxGroups is the maximum number of groups of a service that have series. The newest groups have series; previews do not.
 const maxGroups = 8
 
-// maxPolicies is the maximum number of NetworkPolicies of a service whose conditions have series by name.
+// maxPolicies is the maximum number of NetworkPolicies for each service. The conditions of these policies have series with the policy's name.
 const maxPolicies = 8
 
 // words contains the states that always have a series in heighliner_groups.

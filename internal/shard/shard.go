@@ -58,7 +58,7 @@ type Options struct {
 	Count int
 	// Namespace is the namespace of the Leases.
 	Namespace string
-	// Identity identifies this process in the Leases. It must be different for each process, because the Leases of an ended process remain
+	// Identity identifies this process in the Leases. It must be different for each process, because the Leases of a process that has exited remain
 	// until they expire.
 	Identity string
 	// Leases is a client whose requests time out before RenewDeadline.

@@ -833,7 +833,7 @@ func (s *service) whyPreview(g Group) Answer {
 		if h.Programmed && len(h.Backends) > 0 {
 			a.Result, a.Summary = Serving, fmt.Sprintf("%s is served at %s by %s: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
 			if s.withoutPods(h.Backends) {
-				a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s routes to %s, without a ready pod: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+				a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s routes to %s, which has no ready pod: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
 			}
 			break
 		}

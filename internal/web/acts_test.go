@@ -201,7 +201,7 @@ func TestRollbackAfterAnother(t *testing.T) {
 	}
 }
 
-// TestOutdatedPreview checks for each action that a form whose preview changed is rejected with the new preview, and that the input remains. Different
+// TestOutdatedPreview checks that, for each action, a form whose preview changed is rejected with the new preview, and the input remains. Different
 // times alone do not make a preview outdated.
 func TestOutdatedPreview(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func TestUnpin(t *testing.T) {
 	}
 }
 
-// endless rejects previews of pins without an end, as for a version to which the group is already pinned.
+// endless rejects previews of pins without an end, as if the group were already pinned to the version.
 type endless struct{ *fakeActs }
 
 func (e endless) Preview(ctx context.Context, a Act) (Outcome, error) {

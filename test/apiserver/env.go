@@ -1,9 +1,9 @@
 // Package apiserver starts a real kube-apiserver with etcd for tests, and simulates the missing parts.
 //
 // The decisions of an API server (schemas, defaults, CEL, admission, conflicts) are real here. The decisions
-// of a kubelet, a gateway, or, unless Options.ControllerManager is set, a Deployment controller are not: the
-// Mark and Play functions only write the status that the real part would write. End-to-end tests cover the
-// behavior of the real parts.
+// of a kubelet and a gateway are simulated, and so are those of a Deployment controller unless
+// Options.ControllerManager is set: the Mark and Play functions only write the status that the real part
+// would write. End-to-end tests cover the behavior of the real parts.
 //
 // A package starts one environment in TestMain and uses a new namespace for each test:
 //

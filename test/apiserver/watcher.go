@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// marker is the environment variable of all processes that a process with an API server starts. Its value differs for each such
-// process.
+// marker is the name of an environment variable that a process with an API server sets for all processes that it starts. Each
+// process with an API server uses a different value.
 const marker = "HEIGHLINER_TEST_RUN"
 
 // watcherScript reads the folders of API servers until the process that writes them has ended for any reason.

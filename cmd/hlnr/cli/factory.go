@@ -149,7 +149,7 @@ func (f *Factory) Namespace() (string, error) {
 }
 
 // Home returns the namespace of a command without --namespace: the namespace of the context, or "default". Suggested commands
-// include any other namespace, so that a user can copy them.
+// include the namespace if it is a different one, so that a user can copy them.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {

@@ -104,8 +104,8 @@ func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.
 	return specs, nil
 }
 
-// countsOf returns the numbers of requests to the releases of a group that get traffic. It returns no numbers if a number cannot be
-// measured.
+// countsOf returns the number of requests to each active or canary release of a group. It returns an error if any of these numbers
+// cannot be measured.
 func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, error)) (map[string]float64, error) {
 	var mu sync.Mutex
 	counts := map[string]float64{}

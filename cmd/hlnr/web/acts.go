@@ -68,7 +68,7 @@ func (a *Acts) freeze(ctx context.Context, x web.Freeze, dryRun bool) (web.Outco
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.freezeCommand(x)}, nil
 }
 
-// freezeCommand returns the command that is equivalent to a freeze or a thaw of the board.
+// freezeCommand returns the command that is equivalent to a freeze or thaw action on the board.
 func (a *Acts) freezeCommand(x web.Freeze) string {
 	words := []string{"freeze"}
 	if x.Thaw {

@@ -184,8 +184,8 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 }
 
 // carriesSame reports whether a live route targets the same releases with the same weights. A
-// route that splits traffic between two groups must not keep the stamp of another state of either
-// group.
+// route that splits traffic between two groups may keep its stamp only if it does: otherwise, the
+// stamp would belong to an earlier state of one of the groups.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {

@@ -83,7 +83,7 @@ var routingRows = map[string]row{
 	"hnp match below the root":                       {kind: "NetworkPolicy", patch: domain("path: /, canaryMatches: [{path: {value: /cart}}]")},
 	"hnp match by path, double slash":                {kind: "NetworkPolicy", patch: match("path: {value: /a//b}"), refused: matchField + "path.value"},
 	"hnp match by path, braces":                      {kind: "NetworkPolicy", patch: match("path: {value: '/{a}'}"), refused: matchField + "path.value"},
-	"hnp exact path next to a new prefix":            {kind: "NetworkPolicy", patch: rewritten("{path: {value: /a, type: Exact}}"), refused: "path.type must be PathPrefix, or omitted, together with urlRewrite.replacePrefixMatch"},
+	"hnp exact path next to a new prefix":            {kind: "NetworkPolicy", patch: rewritten("{path: {value: /a, type: Exact}}"), refused: "path.type must be PathPrefix or omitted if urlRewrite.replacePrefixMatch"},
 	"hnp prefixes next to a new prefix":              {kind: "NetworkPolicy", patch: rewritten("{path: {value: /a}}, {path: {value: /b, type: PathPrefix}}, {method: GET}")},
 	"hnp match by method":                            {kind: "NetworkPolicy", patch: match("method: POST")},
 	"hnp match by method in lower case":              {kind: "NetworkPolicy", patch: match("method: post"), refused: matchField + "method: Unsupported value"},
