@@ -43,7 +43,10 @@ var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 func trimPod(pod *corev1.Pod) {
 	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
-	if ready(pod) && containersReady(pod) {
+	if len(s.ContainerStatuses) > 0 && &s.ContainerStatuses[0] == &readyContainers[0] {
+		return // It is trimmed already. Other pods share the container status, so it must not be written.
+	}
+	if ready(pod) {
 		*s = corev1.PodStatus{Phase: s.Phase, ContainerStatuses: readyContainers}
 		return
 	}
@@ -60,11 +63,13 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// ready reports whether a pod is ready. A trimmed pod that is ready has no conditions, so it is not trimmed again.
+// ready reports whether a pod and all of its containers are ready, including sidecars. An init container that has ended is ready too.
 func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return containersReady(pod) &&
+		!slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready }) &&
+		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
 }
 
 // trimJob keeps a Job's metadata, its status, and the timeout of its pods. The controller reads no other fields.
@@ -84,7 +89,7 @@ func trimBudget(budget *policyv1.PodDisruptionBudget) {
 // template cannot be hashed, it is kept.
 func trimDeployment(d *appsv1.Deployment) {
 	d.Spec.Selector = nil
-	d.Status.Conditions = slices.Clip(slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type != appsv1.DeploymentReplicaFailure }))
+	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type != appsv1.DeploymentReplicaFailure })
 	if len(d.Status.Conditions) == 0 {
 		d.Status.Conditions = nil
 	}

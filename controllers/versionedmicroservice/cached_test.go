@@ -55,6 +55,7 @@ func TestTrimmedPods(t *testing.T) {
 	}{
 		"ready":                    {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true), container("proxy", true)}}, false},
 		"ready with a sidecar":     {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true)}, InitContainerStatuses: []corev1.ContainerStatus{container("sidecar", true)}}, false},
+		"a failing sidecar":        {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true)}, InitContainerStatuses: []corev1.ContainerStatus{{Name: "sidecar", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}}, true},
 		"a failing readiness gate": {corev1.PodStatus{Conditions: condition("False"), ContainerStatuses: []corev1.ContainerStatus{container("app", true)}}, true},
 		"a failing probe":          {corev1.PodStatus{Conditions: condition("False"), ContainerStatuses: []corev1.ContainerStatus{container("app", false)}}, true},
 		"an outdated condition":    {corev1.PodStatus{Conditions: condition("True"), ContainerStatuses: []corev1.ContainerStatus{container("app", true), container("proxy", false)}}, true},
@@ -83,6 +84,23 @@ func TestTrimmedPods(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSharedStatusIsNotWritten checks that a second trim does not write to the container status that all ready pods share. The test is not
+// parallel, because it changes this status.
+func TestSharedStatusIsNotWritten(t *testing.T) {
+	saved := readyContainers[0]
+	defer func() { readyContainers[0] = saved }()
+	pod := &corev1.Pod{Status: corev1.PodStatus{
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true}},
+	}}
+	trimPod(pod)
+	readyContainers[0].ContainerID = "kept" // a field that trimPod drops
+	trimPod(pod)
+	if readyContainers[0].ContainerID != "kept" {
+		t.Error("the second trim wrote to the shared status")
 	}
 }
 

@@ -187,6 +187,10 @@ func TestMapsAreBounded(t *testing.T) {
 	if n := len(known.recent) + len(known.earlier); n > 2*mapsSize {
 		t.Errorf("%d maps, at most %d", n, 2*mapsSize)
 	}
+	large := of(strings.Repeat("a", maxMap))
+	if known.shared(large); known.recent[hashOf(large)] != nil {
+		t.Error("a large map is kept")
+	}
 	want := of("same hash")
 	for _, all := range []map[uint64]map[string]string{known.recent, known.earlier} {
 		all[hashOf(want)] = of("another")

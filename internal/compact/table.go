@@ -39,9 +39,14 @@ func (t *table) shared(s string) string {
 	return s
 }
 
-// mapsSize is the number of maps after which maps forgets those that were not used recently. The objects of a release, which have equal
-// labels, are usually written shortly after one another.
-const mapsSize = 1 << 12
+const (
+	// mapsSize is the number of maps after which maps forgets those that were not used recently. The objects of a release, which have
+	// equal labels, are usually written shortly after one another.
+	mapsSize = 1 << 12
+	// maxMap is the maximum length of the keys and values of a map that is shared, in bytes. Kubernetes does not limit the number of labels of
+	// an object, so without this limit, a few objects with many labels could use all memory.
+	maxMap = 1 << 10
+)
 
 // maps returns the same map for equal maps, so that they share memory. These maps must not be changed. It contains at most twice mapsSize
 // maps: those that were used most recently. The zero value is ready to use. It is safe for concurrent use.
@@ -53,6 +58,14 @@ type maps struct {
 
 var seed = maphash.MakeSeed()
 
+// length returns the length of all keys and values of a map.
+func length(m map[string]string) (n int) {
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
 // hashOf returns a hash of a map that does not depend on the order of its keys.
 func hashOf(m map[string]string) (sum uint64) {
 	for k, v := range m {
@@ -61,9 +74,9 @@ func hashOf(m map[string]string) (sum uint64) {
 	return sum
 }
 
-// shared returns a map with the same content. Of different maps with the same hash, only one is shared.
+// shared returns a map with the same content. A map with more than maxMap bytes is not shared. Of different maps with the same hash, only one is shared.
 func (t *maps) shared(m map[string]string) map[string]string {
-	if len(m) == 0 {
+	if len(m) == 0 || length(m) > maxMap {
 		return m
 	}
 	hash := hashOf(m)
