@@ -23,6 +23,7 @@ const (
 	colon   = ": "
 	start   = "frozen "
 	next    = "; "
+	cut     = "…" // the end of a message that was too long for the status
 )
 
 // Wait is one wait for the end of a freeze.
@@ -84,15 +85,21 @@ func (w Wait) IsBy(name string) bool {
 	return strings.HasPrefix(by, name+" (")
 }
 
-// Parse returns the waits of a message, and omits other text.
+// Parse returns the waits of a message, and omits other text. If a message is cut within its last clause, this clause has the freeze of the
+// clause before it.
 func Parse(message string) (out []Wait) {
 	for {
 		clause, freeze, found := strings.Cut(message, colon+start)
-		if !found {
-			return out
-		}
 		if i := strings.LastIndex(clause, next); i >= 0 {
 			clause = clause[i+len(next):]
+		}
+		if !found {
+			text, isCut := strings.CutSuffix(clause, cut)
+			if text = strings.Trim(text, next); isCut && len(out) > 0 && text != "" {
+				clause, _, _ = strings.Cut(text, colon)
+				out = append(out, Wait{clause, out[len(out)-1].Freeze})
+			}
+			return out
 		}
 		n := length(freeze)
 		out = append(out, Wait{clause, start + freeze[:n]})

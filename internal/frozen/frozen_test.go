@@ -46,6 +46,11 @@ func TestParseOthers(t *testing.T) {
 		{"no reason", "2.0.0 is waiting: frozen until tomorrow", []Wait{{"2.0.0 is waiting", "frozen until tomorrow"}}},
 		{"a reason that does not end", `2.0.0 is waiting: frozen by a ("b`, []Wait{{"2.0.0 is waiting", `frozen by a ("b`}}},
 		{"no parenthesis", `2.0.0 is waiting: frozen by a ("b"; c`, []Wait{{"2.0.0 is waiting", `frozen by a ("b"`}}},
+		{"cut in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}, {"1.3.0 is waiting at 1", `frozen by a ("b")`}}},
+		{"cut after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}, {"1.3.0 is waiting at 10%", `frozen by a ("b")`}}},
+		{"cut between waits", `2.0.0 is waiting: frozen by a ("b");…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}}},
+		{"cut in a freeze", `2.0.0 is waiting: frozen by a ("b…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b…`}}},
+		{"cut in the first clause", "2.0.0 is wai…", nil},
 		{"other text before", `it is late; 2.0.0 is waiting: frozen by a ("b")`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -99,7 +104,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`2.0.0 is waiting at 20%: frozen until it is deleted by Freeze "a" ("b"); 3.0.0 is waiting: frozen by c ("d")`)
 	f.Fuzz(func(t *testing.T, message string) {
 		for _, w := range Parse(message) {
-			if !strings.Contains(message, w.String()) {
+			if !strings.Contains(message, w.Clause) || !strings.Contains(message, w.Freeze) {
 				t.Errorf("%q is not a part of the message", w)
 			}
 		}

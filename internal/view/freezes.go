@@ -291,13 +291,13 @@ func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) 
 	if s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
 		return ""
 	}
-	return freezeOf(s.ms, row.SemVer.Version)
+	return freezeOf(s.ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) })
 }
 
-// freezeOf describes the freeze whose end a release of the version waits for, or returns "" if there is none.
-func freezeOf(ms *v1alpha1.Microservice, version string) string {
+// freezeOf describes the freeze of the first wait for which match returns true, or returns "" if there is none.
+func freezeOf(ms *v1alpha1.Microservice, match func(frozen.Wait) bool) string {
 	for _, w := range freezeWaits(ms) {
-		if w.Of(version) {
+		if match(w) {
 			return w.Freeze
 		}
 	}

@@ -30,6 +30,19 @@ func TestFrozenCanary(t *testing.T) {
 	}
 }
 
+// TestFreezeOfAnotherRelease checks that a rollout is not shown as frozen if only another release of its version, which has no rollout, waits for
+// the freeze.
+func TestFreezeOfAnotherRelease(t *testing.T) {
+	t.Parallel()
+	wait := frozen.Wait{Clause: frozen.Release("1.1.0"), Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
+	ms := &v1alpha1.Microservice{}
+	ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "Frozen", Message: wait.String()}}
+	r := &rollout{service: &service{index: &index{}, ms: ms}, run: &run{}, group: &v1alpha1.ReleaseGroup{}, row: &v1alpha1.Release{SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Weight: 10}}
+	if s := r.halted(); s != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestReturnDuringAPause checks that a pause prevents the return to a retained release, unless the release is pinned or replaces a denied version, as in the planner.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()

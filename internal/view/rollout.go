@@ -13,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
+	"github.com/heighliner/heighliner/internal/frozen"
 )
 
 // rollout is a rollout in progress, with all data that determines its state.
@@ -274,7 +275,8 @@ func (r *rollout) late() (out []report) {
 // halted returns the state of a rollout that spec.paused or a freeze prevents from continuing.
 func (r *rollout) halted() *State {
 	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
-		if why := freezeOf(r.ms, r.row.SemVer.Version); why != "" {
+		// Another release of the same version, without a rollout, can wait too.
+		if why := freezeOf(r.ms, func(w frozen.Wait) bool { return w.Of(r.row.SemVer.Version) && w.HasRollout() }); why != "" {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
 	}
