@@ -22,7 +22,7 @@ type DeprecatedRun struct {
 	// waited is rollout.internal.waited.
 	// +optional
 	Waited metav1.Duration `json:"waited,omitempty"`
-	// waitingSince is when the current healthy wait began.
+	// waitingSince is when the current wait of a healthy canary began.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 	// interrupted reports whether the release became unavailable.

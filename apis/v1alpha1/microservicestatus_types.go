@@ -140,7 +140,7 @@ type RolloutInternal struct {
 	// +kubebuilder:validation:MaxLength=64
 	StepsHash string `json:"stepsHash,omitempty"`
 
-	// waited is the sum of the completed healthy waits in this step.
+	// waited is the total duration of the completed waits of a healthy canary in this step.
 	// +optional
 	Waited *metav1.Duration `json:"waited,omitempty"`
 
@@ -438,21 +438,22 @@ type ReleaseGroupInternal struct {
 // MicroserviceSummary contains the text of printer columns. All fields except previews exclude
 // previews.
 type MicroserviceSummary struct {
-	// active is the active version of the newest group, and the number of further groups.
+	// active is the active version of the newest group, followed by the number of further groups with an
+	// active release, such as "1.2.0 +1".
 	// +optional
 	Active string `json:"active,omitempty"`
 	// canary is the version, weight and step of the canary.
 	// +optional
 	Canary string `json:"canary,omitempty"`
-	// groups is the number of groups with an available active release, and the number of all
-	// groups.
+	// groups is the number of groups with an available active release out of all groups, such as
+	// "2/3".
 	// +optional
 	Groups string `json:"groups,omitempty"`
 	// failed lists the failed versions.
 	// +optional
 	Failed string `json:"failed,omitempty"`
-	// previews is the number of available previews, and the number of previews that have one of
-	// the spec.previews.maxGroups slots.
+	// previews is the number of available previews out of the previews that have one of the
+	// spec.previews.maxGroups slots, such as "2/3".
 	// +optional
 	Previews string `json:"previews,omitempty"`
 }

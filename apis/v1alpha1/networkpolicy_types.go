@@ -951,7 +951,7 @@ type GroupTraffic struct {
 
 // NetworkPolicySummary contains the text of printer columns.
 type NetworkPolicySummary struct {
-	// domains is the number of programmed domains, and the number of all domains.
+	// domains is the number of programmed domains out of all domains, such as "2/3".
 	// +optional
 	Domains string `json:"domains,omitempty"`
 	// split is the programmed split, such as "1.1.0=90 1.2.0=10". If hosts have different splits,

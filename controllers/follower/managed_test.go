@@ -100,7 +100,7 @@ func TestRenamedContainer(t *testing.T) {
 	s.apply(`{"restartPolicy":"Never","containers":[{"name":"report","image":"shop","command":["/shop","report"]}]}`)
 	s.follow()
 	if all := podSpec(s.live()).Containers; len(all) != 1 || all[0].Name != "report" || all[0].Image != "shop@sha256:1" {
-		t.Errorf("containers %+v, want only the container of the manifest with the release's image: another container runs its entry point in each Job", all)
+		t.Errorf("containers %+v, want only the container of the manifest with the release's image: a leftover container would also run in each Job", all)
 	}
 }
 

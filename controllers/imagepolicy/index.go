@@ -27,7 +27,7 @@ const (
 var indexes = []index.Index{
 	index.MicroservicesByImagePolicy,
 	index.ImagePoliciesByRepository,
-	{&v1alpha1.NetworkPolicy{}, indexPins, func(o client.Object) []string {
+	{Object: &v1alpha1.NetworkPolicy{}, Field: indexPins, Values: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		if len(pins(p)) == 0 {
 			return nil

@@ -64,7 +64,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microserv
 }
 
 // carryOut applies the deletionPolicy. It returns the time until the next check, or 0 if the
-// deletionPolicy is applied.
+// deletionPolicy has been applied.
 func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return 0, r.orphan(ctx, ms)

@@ -34,19 +34,19 @@ const (
 var indexes = []index.Index{
 	index.MicroservicesByImagePolicy,
 	index.NetworkPoliciesByMicroservice,
-	{&v1alpha1.VersionedMicroservice{}, indexReleases, func(o client.Object) []string {
+	{Object: &v1alpha1.VersionedMicroservice{}, Field: indexReleases, Values: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}
 	}},
-	{&v1alpha1.Microservice{}, indexConfigMaps, func(o client.Object) []string {
+	{Object: &v1alpha1.Microservice{}, Field: indexConfigMaps, Values: func(o client.Object) []string {
 		return configMapsOf(o.(*v1alpha1.Microservice))
 	}},
-	{&v1alpha1.Microservice{}, indexTogether, func(o client.Object) []string {
+	{Object: &v1alpha1.Microservice{}, Field: indexTogether, Values: func(o client.Object) []string {
 		if name := togetherWith(o.(*v1alpha1.Microservice)); name != "" {
 			return []string{name}
 		}
 		return nil
 	}},
-	{&corev1.ConfigMap{}, indexCopies, func(o client.Object) []string {
+	{Object: &corev1.ConfigMap{}, Field: indexCopies, Values: func(o client.Object) []string {
 		if name, _ := resources.ReleaseOfCopy(o); name != "" {
 			return []string{name}
 		}

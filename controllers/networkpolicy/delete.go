@@ -88,7 +88,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 }
 
 // reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error; 0
-// without an error means that the deletionPolicy is applied. After the deadline, it restores only user-managed routes,
+// without an error means that the deletionPolicy has been applied. After the deadline, it restores only user-managed routes,
 // which would otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {

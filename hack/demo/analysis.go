@@ -151,7 +151,7 @@ type judgement struct {
 	analysis *v1alpha1.ReleaseAnalysis
 }
 
-// judged pushes a version and waits for its end.
+// judged pushes a version, and waits until its rollout has ended.
 func (s *story) judged(ctx context.Context, version, about string, env map[string]string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	began := time.Now()
 	s.mark(version)

@@ -83,7 +83,7 @@ var scripts = map[string]script{
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
-			{"Push 1.1.0: 10%, then 50%, then all, for each of them", (*story).everywhereByWeight},
+			{"Push 1.1.0: 10%, then 50%, then all, on two domains and the TCP port", (*story).everywhereByWeight},
 			{"Pin group 1.x to 1.0.0 manually", (*story).everywhereBack},
 		},
 		judge:   (*story).noneFailed,

@@ -128,7 +128,7 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 // maxHeader is the maximum size of a header from a Secret.
 const maxHeader = 8 << 10
 
-// headers returns the headers of a query whose values are in Secrets. Errors do not contain values.
+// headers returns those headers of a query that have their values in Secrets. Errors do not contain values.
 func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Error) {
 	headers := map[string]string{}
 	for line := range strings.SplitSeq(q.keys, "\n") {

@@ -17,8 +17,8 @@ import (
 )
 
 // Row 60 of the known failures: each hook that waits for the end of a release is called
-// with the final status, in whichever way the release ended: by steps, without an
-// analysis, by a user, as the first release of its group, by a rollback to it, or by a failure.
+// with the final status, regardless of how the release ended: after its steps, without an
+// analysis, by a user's decision, as the first release of its group, by a rollback to it, or by a failure.
 func TestEachEndIsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

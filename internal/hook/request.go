@@ -134,7 +134,7 @@ func (p *Pool) post(ctx context.Context, q *Call, credentials Credentials) (repl
 	return answer, nil
 }
 
-// clientOptions limit a call. The timeout of the hook also limits its duration.
+// clientOptions returns the options that limit a call. The timeout of the hook also limits its duration.
 func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: maxTimeout, MaxBody: maxAnswer, CA: ca}
 }

@@ -81,7 +81,7 @@ var (
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}
 )
 
-// slack posts a message with a bot token, or edits the message that edit identifies by its channel and timestamp.
+// slack posts a message with a bot token. If edit contains the channel and timestamp of an earlier message, it edits that message instead.
 func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Credentials, m Message, edit string) (string, *Error) {
 	body, method := slackMessageOf(m), "chat.postMessage"
 	body.Channel = channel

@@ -12,7 +12,7 @@ type Image struct {
 	Digest string
 	// Revision is the commit in its label or annotation, or empty if there is none.
 	Revision string
-	// Created is its build time. Zero means not known.
+	// Created is its build time. Zero means unknown.
 	Created time.Time
 }
 

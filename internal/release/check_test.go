@@ -506,8 +506,8 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	}
 }
 
-// checkTime checks that a release that fails because it is too slow had the time of its deadline, counted from the request
-// for its pods, minus the moment that creating its object may take.
+// checkTime checks that a release that is too slow does not fail before its deadline, counted from the request for its pods,
+// minus a tolerance for the creation of its object.
 func (w *world) checkTime(o Observed, r Row) {
 	x := w.objects[r.Release]
 	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {

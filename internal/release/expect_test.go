@@ -45,7 +45,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 	}
 }
 
-// newerThan finds a release of a group above a version that could serve. Such a release is offered or
+// newerThan finds, in a group, a release that is newer than a version and could serve. Such a release is offered or
 // in progress, is not withdrawn, and has not failed because of a problem in the release itself.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {

@@ -301,7 +301,7 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// spoiledAbove returns notes about the versions above a target that do not start, because they failed in
+// spoiledAbove returns notes about the versions that are above a target and do not start, because they failed in
 // another Microservice.
 func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {

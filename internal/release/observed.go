@@ -199,7 +199,7 @@ type Candidate struct {
 	PullRequest int64
 	// Version is the offered version. For a pull request, it is the head commit.
 	Version string
-	// Time is when the version was published or pushed. Zero means not known.
+	// Time is when the version was published or pushed. Zero means unknown.
 	Time time.Time
 	// Release is the name of the release, derived from the candidate's identity and the current
 	// template.

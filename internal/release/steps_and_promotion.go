@@ -15,7 +15,7 @@ func (s *scope) newRollout(release string) *Rollout {
 	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
 }
 
-// begin starts the clock of a step, counted from 1.
+// begin starts the clock of a step. Steps are counted from 1.
 func (run *Rollout) begin(step int, now time.Time) {
 	run.Step, run.Started = step, now
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Approvals, run.Grace = 0, noTime, false, 0, nil, noTime

@@ -34,7 +34,7 @@ type Past struct {
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
 	// Duration is the time from the start until the release became active for the first time, or until the first attempt failed, in
-	// seconds. 0 means not known.
+	// seconds. 0 means unknown.
 	Duration int64 `json:"durationSeconds,omitempty"`
 	// Attempts is the number of attempts after the first attempt.
 	Attempts int32     `json:"attempts,omitempty"`

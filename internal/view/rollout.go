@@ -364,7 +364,7 @@ func (r *rollout) userWait() *State {
 	return nil
 }
 
-// healthySince returns when the current healthy wait began. It returns zero if the time is not known.
+// healthySince returns when the current wait of a healthy canary began. It returns zero if the time is not known.
 func (r *rollout) healthySince() time.Time {
 	if r.interrupted {
 		return time.Time{}

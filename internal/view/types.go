@@ -340,7 +340,7 @@ type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
 	Rounds int32  `json:"rounds"`
-	// Count is the number of passed rounds that a step needs. 0 means not known.
+	// Count is the number of passed rounds that a step needs. 0 means unknown.
 	Count    int32        `json:"count,omitempty"`
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`

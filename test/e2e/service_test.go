@@ -173,13 +173,13 @@ func gone(ctx context.Context, o client.Object) (bool, string, error) {
 	return apierrors.IsNotFound(err), "still exists", client.IgnoreNotFound(err)
 }
 
-// wait waits for a condition, or ends the test.
+// wait waits for a condition, and fails the test if the condition is not met within patience.
 func wait(t *testing.T, what string, poll harness.Poll) {
 	t.Helper()
 	within(t, patience, what, poll)
 }
 
-// within waits for a condition for the given time, or ends the test.
+// within waits for a condition, and fails the test if the condition is not met within the given time.
 func within(t *testing.T, limit time.Duration, what string, poll harness.Poll) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -43,7 +43,7 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Keep the releases of a namespace, or of the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
 		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze. Until the freeze ends, no new release starts,
-and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. When the freeze
+and no canary gets more traffic. Rollbacks, pins to retained releases, and the decision Deprecate still work. When the freeze
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 

@@ -243,7 +243,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	case len(times) == 0:
 		return nil, cli.Usage(fmt.Errorf("--since: %s is shorter than the interval, %s", t.since, intervalText(&spec)))
 	case len(times) > maxRounds:
-		return nil, cli.Usage(fmt.Errorf("--since: %s has %d rounds, at most %d are allowed: use a shorter time", t.since, len(times), maxRounds))
+		return nil, cli.Usage(fmt.Errorf("--since: %s contains %d rounds, but at most %d are allowed: use a shorter time", t.since, len(times), maxRounds))
 	case len(spec.Metrics) == 0:
 		return nil, cli.Usage(errors.New("--since: all metrics are web metrics, which have no history"))
 	}

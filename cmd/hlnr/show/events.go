@@ -272,7 +272,7 @@ func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error
 	}
 }
 
-// annotationDefaultContainer is the annotation with the name of the default container of kubectl.
+// annotationDefaultContainer is the annotation that names the container that kubectl uses by default.
 const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // defaultContainer returns the name of the container whose log kubectl prints by default.

@@ -84,7 +84,7 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 // a gateway accepted the current content of the live route, these are the backends of that route,
 // even if the Gateway has since been deleted. Otherwise, they are the backends in the last report
 // of the row. If the last report does not contain the row although its route exists, the row was
-// edited, and they are the backends of all rows in the report that no longer exist.
+// edited, and they are the backends of all reported rows that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
