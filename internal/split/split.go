@@ -1,5 +1,6 @@
 // Package split computes how the traffic of a group is split. From the weights that a rollout state
-// requires, it computes the effective weights of the releases that can receive traffic. It has no side effects.
+// requires, it computes the effective weights of the releases that can receive traffic. internal/release/steps_and_promotion.go
+// sets the weights of the rollout state. The package has no side effects.
 //
 //	split.go  shares, and the weights that follow from them
 package split
