@@ -48,6 +48,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
@@ -104,8 +105,11 @@ type Options struct {
 // SetupWithManager registers the controller. If the API server does not serve a provider's kind
 // yet, policies that need the kind report this, and the check is repeated every minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
-	for field, index := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {
+	if err := index.Add(context.Background(), mgr, index.NetworkPoliciesByMicroservice); err != nil {
+		return err
+	}
+	for field, values := range indexes {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, values); err != nil {
 			return fmt.Errorf("index %s: %w", field, err)
 		}
 	}

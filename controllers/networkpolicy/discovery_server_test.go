@@ -32,6 +32,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -71,7 +72,7 @@ func (a *alone) manage(user string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := SetupWithManager(mgr, Options{Metrics: prometheus.NewRegistry(), pollInterval: 2 * time.Second}); err != nil {
+	if err := SetupWithManager(index.Once(mgr), Options{Metrics: prometheus.NewRegistry(), pollInterval: 2 * time.Second}); err != nil {
 		a.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(a.t.Context())

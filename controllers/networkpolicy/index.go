@@ -24,7 +24,6 @@ const (
 // indexes contains the index functions by index name. The indexes find the policies that refer to a
 // changed object.
 var indexes = map[string]client.IndexerFunc{
-	index.NetworkPoliciesByMicroservice.Field: index.NetworkPoliciesByMicroservice.Values,
 	indexHost: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
 	},

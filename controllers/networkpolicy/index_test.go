@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/index"
 )
 
 func TestIndexes(t *testing.T) {
@@ -14,7 +13,7 @@ func TestIndexes(t *testing.T) {
 	p.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "other"}
 	p.Status.Domains = []v1alpha1.DomainStatus{{Domain: "b.example.com"}, {Domain: "a.example.com"}, {Domain: "b.example.com", Path: "/x"}}
 	for field, wanted := range map[string][]string{
-		index.NetworkPoliciesByMicroservice.Field: {"other"}, indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"},
+		indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"},
 	} {
 		if diff := cmp.Diff(wanted, indexes[field](p)); diff != "" {
 			t.Errorf("%s: %s", field, diff)

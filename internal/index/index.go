@@ -1,13 +1,11 @@
-// Package index contains the indexes of the cache that several controllers read. With Once, the cache contains each of them only once.
+// Package index contains the indexes of the cache that several controllers read. With Once, the cache of a manager contains each of them only once.
 package index
 
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -45,51 +43,50 @@ var (
 
 // Add adds indexes to the cache of a manager. It fails if an index exists, unless Once returned the manager, and if the cache has started.
 func Add(ctx context.Context, mgr manager.Manager, indexes ...Index) error {
+	shared, _ := mgr.(*once)
 	for _, x := range indexes {
+		if shared.has(x) {
+			continue
+		}
 		if err := mgr.GetFieldIndexer().IndexField(ctx, x.Object, x.Field, x.Values); err != nil {
 			return fmt.Errorf("add index %s of %T: %w", x.Field, x.Object, err)
 		}
+		shared.note(x)
 	}
 	return nil
 }
 
-// Once returns a manager that adds each index only once. An index with the name of an existing index of the same kind must have the same values.
+// Once returns a manager to which Add adds each index only once. The informers of the indexed objects must not be removed from the cache, because
+// the indexes would not be added again. Other indexes are added with GetFieldIndexer, which is not affected.
 func Once(mgr manager.Manager) manager.Manager {
-	return &once{Manager: mgr, indexer: &indexer{indexer: mgr.GetFieldIndexer(), added: map[key]bool{}}}
+	return &once{Manager: mgr, added: map[string]bool{}}
 }
 
 type once struct {
 	manager.Manager
-	indexer *indexer
-}
-
-func (m *once) GetFieldIndexer() client.FieldIndexer { return m.indexer }
-
-// key identifies an index. kind is empty for objects with a Go type.
-type key struct {
-	object reflect.Type
-	kind   schema.GroupVersionKind
-	field  string
-}
-
-type indexer struct {
-	indexer client.FieldIndexer
 
 	mu    sync.Mutex
-	added map[key]bool
+	added map[string]bool
 }
 
-// IndexField implements client.FieldIndexer. An index whose addition failed can be added again.
-func (i *indexer) IndexField(ctx context.Context, obj client.Object, field string, values client.IndexerFunc) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	k := key{reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind(), field}
-	if i.added[k] {
-		return nil
+func (x Index) name() string { return fmt.Sprintf("%T %s", x.Object, x.Field) }
+
+// has reports whether an index was added. It returns false for a nil manager.
+func (m *once) has(x Index) bool {
+	if m == nil {
+		return false
 	}
-	if err := i.indexer.IndexField(ctx, obj, field, values); err != nil {
-		return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.added[x.name()]
+}
+
+// note records that an index was added. It does nothing for a nil manager.
+func (m *once) note(x Index) {
+	if m == nil {
+		return
 	}
-	i.added[k] = true
-	return nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.added[x.name()] = true
 }

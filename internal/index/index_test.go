@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -48,16 +47,28 @@ func TestAddOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{"ApisixRoute", "ApisixTls", "ApisixRoute"} {
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-		if err := Add(t.Context(), mgr, Index{obj, "policy", nil}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []string{"microservice.imagePolicyRef", "networkpolicy.microservice", "ApisixRoute policy", "ApisixTls policy"}
+	want := []string{"microservice.imagePolicyRef", "networkpolicy.microservice"}
 	if diff := cmp.Diff(want, f.added); diff != "" {
 		t.Error(diff)
+	}
+	if err := Add(t.Context(), f, MicroservicesByImagePolicy); err == nil {
+		t.Error("an index was added twice to a manager that is not shared")
+	}
+}
+
+// TestIndexerIsNotAffected checks that an index can be added again with the indexer, as after the removal of an informer.
+func TestIndexerIsNotAffected(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	mgr := Once(f)
+	for range 2 {
+		if err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.Service{}, "networkpolicy.policy", nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.added) != 1 {
+			t.Fatal("the index was not added")
+		}
+		f.added = nil // The informer and its index are removed.
 	}
 }
 
@@ -78,7 +89,7 @@ func TestAddAgainAfterAnError(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{Spec: v1alpha1.MicroserviceSpec{ImagePolicyRef: v1alpha1.Reference{Name: "images"}}}
-	np := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	np := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NetworkPolicySpec{MicroserviceRef: &v1alpha1.Reference{Name: "other"}}}
 	for _, test := range []struct {
 		name  string
 		index Index
@@ -86,7 +97,7 @@ func TestValues(t *testing.T) {
 		want  []string
 	}{
 		{"ImagePolicy of a Microservice", MicroservicesByImagePolicy, ms, []string{"images"}},
-		{"Microservice of a NetworkPolicy", NetworkPoliciesByMicroservice, np, []string{np.MicroserviceName()}},
+		{"Microservice of a NetworkPolicy", NetworkPoliciesByMicroservice, np, []string{"other"}},
 		{"no repository", ImagePoliciesByRepository, &v1alpha1.ImagePolicy{}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
