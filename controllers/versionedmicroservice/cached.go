@@ -44,7 +44,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
 	if len(s.ContainerStatuses) > 0 && &s.ContainerStatuses[0] == &readyContainers[0] {
-		return // It is trimmed already. Other pods share the container status, so it must not be written.
+		return // It is trimmed already.
 	}
 	if ready(pod) {
 		*s = corev1.PodStatus{Phase: s.Phase, ContainerStatuses: readyContainers}
@@ -52,15 +52,18 @@ func trimPod(pod *corev1.Pod) {
 	}
 	*s = corev1.PodStatus{
 		Phase: s.Phase, Reason: s.Reason, Message: s.Message, StartTime: s.StartTime, Conditions: s.Conditions,
-		InitContainerStatuses: s.InitContainerStatuses, ContainerStatuses: s.ContainerStatuses,
+		InitContainerStatuses: trimContainers(s.InitContainerStatuses), ContainerStatuses: trimContainers(s.ContainerStatuses),
 	}
-	for _, containers := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
-		for i, c := range containers {
-			containers[i] = corev1.ContainerStatus{
-				Name: c.Name, Image: c.Image, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready, RestartCount: c.RestartCount, Started: c.Started,
-			}
-		}
+}
+
+// trimContainers returns trimmed copies of container statuses. It does not change its argument, because ready pods share their container status.
+func trimContainers(all []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
+	for _, c := range all {
+		out = append(out, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready, RestartCount: c.RestartCount, Started: c.Started,
+		})
 	}
+	return out
 }
 
 // ready reports whether a pod and all of its containers are ready, including sidecars. An init container that has ended is ready too.

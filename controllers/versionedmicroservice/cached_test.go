@@ -87,20 +87,21 @@ func TestTrimmedPods(t *testing.T) {
 	}
 }
 
-// TestSharedStatusIsNotWritten checks that a second trim does not write to the container status that all ready pods share. The test is not
-// parallel, because it changes this status.
-func TestSharedStatusIsNotWritten(t *testing.T) {
-	saved := readyContainers[0]
-	defer func() { readyContainers[0] = saved }()
+// TestReadyPodsShareTheirStatus checks that a ready pod has the shared container status after each trim, and that trims copy what they change.
+func TestReadyPodsShareTheirStatus(t *testing.T) {
+	t.Parallel()
 	pod := &corev1.Pod{Status: corev1.PodStatus{
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true}},
 	}}
-	trimPod(pod)
-	readyContainers[0].ContainerID = "kept" // a field that trimPod drops
-	trimPod(pod)
-	if readyContainers[0].ContainerID != "kept" {
-		t.Error("the second trim wrote to the shared status")
+	for range 2 {
+		if trimPod(pod); &pod.Status.ContainerStatuses[0] != &readyContainers[0] {
+			t.Error("a ready pod has its own container status")
+		}
+	}
+	own := []corev1.ContainerStatus{{Name: "app", ContainerID: "1"}}
+	if got := trimContainers(own); own[0].ContainerID != "1" || got[0].ContainerID != "" {
+		t.Errorf("own %+v, trimmed %+v", own, got)
 	}
 }
 

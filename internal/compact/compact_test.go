@@ -28,7 +28,10 @@ func meta(t *testing.T) metav1.ObjectMeta {
 	text := `{"name": "shop-1.0.0", "namespace": "shops", "uid": "8a6a", "resourceVersion": "7",
 		"labels": {"hlnr.io/release": "shop-1.0.0", "hlnr.io/group": "1-x"},
 		"annotations": {"hlnr.io/applied": "0123456789abcdef"},
-		"ownerReferences": [{"apiVersion": "hlnr.io/v1alpha1", "kind": "VersionedMicroservice", "name": "shop-1.0.0", "uid": "4f1b", "controller": true}],
+		"ownerReferences": [
+			{"apiVersion": "hlnr.io/v1alpha1", "kind": "VersionedMicroservice", "name": "shop-1.0.0", "uid": "4f1b", "controller": true, "blockOwnerDeletion": false},
+			{"apiVersion": "hlnr.io/v1alpha1", "kind": "Microservice", "name": "shop", "uid": "5a2c", "controller": false, "blockOwnerDeletion": true},
+			{"apiVersion": "v1", "kind": "Pod", "name": "shop", "uid": "6b3d"}],
 		"managedFields": [{"manager": "heighliner"}]}`
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		t.Fatal(err)
@@ -147,6 +150,10 @@ func TestTableIsBounded(t *testing.T) {
 			t.Fatalf("after %d strings, a string that is used does not share memory", i)
 		}
 	}
+	long := strings.Repeat("a", maxString+1)
+	if table.shared(long); table.recent[long] != "" {
+		t.Error("a long string is kept")
+	}
 	if n := len(table.recent) + len(table.earlier); n > 2*tableSize {
 		t.Errorf("the table contains %d strings, at most %d", n, 2*tableSize)
 	}
@@ -187,15 +194,20 @@ func TestMapsAreBounded(t *testing.T) {
 	if n := len(known.recent) + len(known.earlier); n > 2*mapsSize {
 		t.Errorf("%d maps, at most %d", n, 2*mapsSize)
 	}
-	large := of(strings.Repeat("a", maxMap))
-	if known.shared(large); known.recent[hashOf(large)] != nil {
-		t.Error("a large map is kept")
+	many := map[string]string{}
+	for i := range maxKeys + 1 {
+		many[fmt.Sprint(i)] = ""
 	}
-	want := of("same hash")
-	for _, all := range []map[uint64]map[string]string{known.recent, known.earlier} {
+	for _, large := range []map[string]string{of(strings.Repeat("a", maxMap)), many} {
+		if known.shared(large); known.recent[hashOf(large)] != nil {
+			t.Errorf("a map with %d keys and %d bytes is kept", len(large), length(large))
+		}
+	}
+	for i, all := range []map[uint64]map[string]string{known.recent, known.earlier} {
+		want := of(fmt.Sprint("same hash ", i))
 		all[hashOf(want)] = of("another")
-	}
-	if got := known.shared(want); !cmp.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		if got := known.shared(want); !cmp.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
 	}
 }

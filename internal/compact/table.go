@@ -6,8 +6,13 @@ import (
 	"sync"
 )
 
-// tableSize is the number of strings after which a table forgets those that were not used recently.
-const tableSize = 1 << 15
+const (
+	// tableSize is the number of strings after which a table forgets those that were not used recently.
+	tableSize = 1 << 15
+	// maxString is the maximum length of a string that is shared, in bytes. Kubernetes does not limit the names in owner references, so without
+	// this limit, the table could use all memory.
+	maxString = 256
+)
 
 // table returns the same string for equal strings, so that they share memory. It contains at most twice tableSize
 // strings: those that were used most recently. The zero value is ready to use. It is safe for concurrent use.
@@ -19,10 +24,10 @@ type table struct {
 	recent, earlier map[string]string
 }
 
-// shared returns a string with the same content.
+// shared returns a string with the same content. A string that is longer than maxString is not shared.
 func (t *table) shared(s string) string {
-	if s == "" {
-		return ""
+	if s == "" || len(s) > maxString {
+		return s
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,9 +48,9 @@ const (
 	// mapsSize is the number of maps after which maps forgets those that were not used recently. The objects of a release, which have
 	// equal labels, are usually written shortly after one another.
 	mapsSize = 1 << 12
-	// maxMap is the maximum length of the keys and values of a map that is shared, in bytes. Kubernetes does not limit the number of labels of
-	// an object, so without this limit, a few objects with many labels could use all memory.
-	maxMap = 1 << 10
+	// maxKeys is the maximum number of keys of a map that is shared, and maxMap is the maximum length of its keys and values, in bytes.
+	// Kubernetes does not limit the number of labels of an object, so without these limits, a few objects with many labels could use all memory.
+	maxKeys, maxMap = 16, 1 << 10
 )
 
 // maps returns the same map for equal maps, so that they share memory. These maps must not be changed. It contains at most twice mapsSize
@@ -74,9 +79,9 @@ func hashOf(m map[string]string) (sum uint64) {
 	return sum
 }
 
-// shared returns a map with the same content. A map with more than maxMap bytes is not shared. Of different maps with the same hash, only one is shared.
+// shared returns a map with the same content. A map with more than maxKeys keys or maxMap bytes is not shared. Of different maps with the same hash, only one is shared.
 func (t *maps) shared(m map[string]string) map[string]string {
-	if len(m) == 0 || length(m) > maxMap {
+	if len(m) == 0 || len(m) > maxKeys || length(m) > maxMap {
 		return m
 	}
 	hash := hashOf(m)
