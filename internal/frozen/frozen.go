@@ -33,6 +33,8 @@ type Wait struct {
 	Clause string
 	// Freeze is the result of Freeze.
 	Freeze string
+	// Cut reports whether the message ends within the clause.
+	Cut bool
 }
 
 // Release is the clause of a release without a rollout.
@@ -76,8 +78,8 @@ func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, versi
 // HasPods reports whether a rollout is waiting whose release has pods.
 func (w Wait) HasPods() bool { return strings.HasSuffix(w.Clause, percent) }
 
-// HasRollout reports whether a rollout is waiting, with or without pods.
-func (w Wait) HasRollout() bool { return w.HasPods() || strings.HasSuffix(w.Clause, noPods) }
+// HasRollout reports whether a rollout is waiting, with or without pods. It returns true if this is not known, because the clause is cut.
+func (w Wait) HasRollout() bool { return w.Cut || w.HasPods() || strings.HasSuffix(w.Clause, noPods) }
 
 // IsBy reports whether the wait is due to the freeze of an object, such as `Freeze "name"`.
 func (w Wait) IsBy(name string) bool {
@@ -97,12 +99,12 @@ func Parse(message string) (out []Wait) {
 			text, isCut := strings.CutSuffix(clause, cut)
 			if text = strings.Trim(text, next); isCut && len(out) > 0 && text != "" {
 				clause, _, _ = strings.Cut(text, colon)
-				out = append(out, Wait{clause, out[len(out)-1].Freeze})
+				out = append(out, Wait{Clause: clause, Freeze: out[len(out)-1].Freeze, Cut: true})
 			}
 			return out
 		}
 		n := length(freeze)
-		out = append(out, Wait{clause, start + freeze[:n]})
+		out = append(out, Wait{Clause: clause, Freeze: start + freeze[:n]})
 		message = strings.TrimPrefix(freeze[n:], next)
 	}
 }

@@ -43,15 +43,15 @@ func TestParseOthers(t *testing.T) {
 		want          []Wait
 	}{
 		{"no wait", "nothing is ready", nil},
-		{"no reason", "2.0.0 is waiting: frozen until tomorrow", []Wait{{"2.0.0 is waiting", "frozen until tomorrow"}}},
-		{"a reason that does not end", `2.0.0 is waiting: frozen by a ("b`, []Wait{{"2.0.0 is waiting", `frozen by a ("b`}}},
-		{"no parenthesis", `2.0.0 is waiting: frozen by a ("b"; c`, []Wait{{"2.0.0 is waiting", `frozen by a ("b"`}}},
-		{"cut in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}, {"1.3.0 is waiting at 1", `frozen by a ("b")`}}},
-		{"cut after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}, {"1.3.0 is waiting at 10%", `frozen by a ("b")`}}},
-		{"cut between waits", `2.0.0 is waiting: frozen by a ("b");…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}}},
-		{"cut in a freeze", `2.0.0 is waiting: frozen by a ("b…`, []Wait{{"2.0.0 is waiting", `frozen by a ("b…`}}},
+		{"no reason", "2.0.0 is waiting: frozen until tomorrow", []Wait{{Clause: "2.0.0 is waiting", Freeze: "frozen until tomorrow"}}},
+		{"a reason that does not end", `2.0.0 is waiting: frozen by a ("b`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b`}}},
+		{"no parenthesis", `2.0.0 is waiting: frozen by a ("b"; c`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b"`}}},
+		{"cut in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 1", Freeze: `frozen by a ("b")`, Cut: true}}},
+		{"cut after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 10%", Freeze: `frozen by a ("b")`, Cut: true}}},
+		{"cut between waits", `2.0.0 is waiting: frozen by a ("b");…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}}},
+		{"cut in a freeze", `2.0.0 is waiting: frozen by a ("b…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b…`}}},
 		{"cut in the first clause", "2.0.0 is wai…", nil},
-		{"other text before", `it is late; 2.0.0 is waiting: frozen by a ("b")`, []Wait{{"2.0.0 is waiting", `frozen by a ("b")`}}},
+		{"other text before", `it is late; 2.0.0 is waiting: frozen by a ("b")`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +85,9 @@ func TestClauses(t *testing.T) {
 		t.Run(tc.clause, func(t *testing.T) {
 			t.Parallel()
 			w := Wait{Clause: tc.clause}
+			if !(Wait{Clause: tc.clause, Cut: true}).HasRollout() {
+				t.Error("a clause that is cut may be about a rollout")
+			}
 			if got := (facts{w.Of("2.0.0"), w.HasPods(), w.HasRollout()}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}

@@ -43,6 +43,30 @@ func TestFreezeOfAnotherRelease(t *testing.T) {
 	}
 }
 
+// TestStartAndRolloutInAFreeze checks which waits a service shows itself, and which ones its rollout shows.
+func TestStartAndRolloutInAFreeze(t *testing.T) {
+	t.Parallel()
+	first := frozen.Wait{Clause: frozen.AtWeight("2.0.0", 20), Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
+	for name, test := range map[string]struct {
+		message          string
+		start, inRollout bool
+	}{
+		"release":      {frozen.Wait{Clause: frozen.Release("1.1.0"), Freeze: first.Freeze}.String(), true, false},
+		"canary":       {frozen.Wait{Clause: frozen.AtWeight("1.1.0", 10), Freeze: first.Freeze}.String(), false, true},
+		"without pods": {frozen.Wait{Clause: frozen.WithoutPods("1.1.0"), Freeze: first.Freeze}.String(), false, true},
+		"cut":          {first.String() + "; 1.1.0 is waiting at 1…", false, true},
+		"another":      {first.String() + "; 1.2.0 is waiting at 1…", false, false},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "Frozen", Message: test.message}}
+		s := &service{index: &index{}, ms: ms}
+		r := &rollout{service: s, run: &run{}, group: &v1alpha1.ReleaseGroup{}, row: &v1alpha1.Release{SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Weight: 10}}
+		if start, inRollout := s.waitsForStart() != nil, r.halted() != nil; start != test.start || inRollout != test.inRollout {
+			t.Errorf("%s: the service waits %t, its rollout %t", name, start, inRollout)
+		}
+	}
+}
+
 // TestReturnDuringAPause checks that a pause prevents the return to a retained release, unless the release is pinned or replaces a denied version, as in the planner.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()

@@ -514,7 +514,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	switch {
 	case run.WaitsFor != "":
 		text += ", waits for " + run.WaitsFor
-	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasPods() }):
+	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasRollout() }):
 		text += ", waits for the end of a freeze"
 	case run.Gate != "":
 		text += ", waits for hooks at " + string(run.Gate)

@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/frozen"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
@@ -51,6 +54,22 @@ func TestFrozenCanary(t *testing.T) {
 	}
 	if !strings.Contains(text, "waits for the end of a freeze") {
 		t.Errorf("the message at the timeout is %q", text)
+	}
+}
+
+// TestStepInAFreeze checks that the text of a step names a freeze only if the rollout waits for its end.
+func TestStepInAFreeze(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("frozen", "shop")
+	ms := &s.Input.Microservices[0]
+	snap := snapshot{ms: ms}
+	g, row := snap.row("1.1.0")
+	for clause, want := range map[string]bool{frozen.AtWeight("1.1.0", 10): true, frozen.WithoutPods("1.1.0"): true, frozen.Release("1.1.0"): false, frozen.AtWeight("1.2.0", 10): false} {
+		w := frozen.Wait{Clause: clause, Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
+		meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen).Message = w.String()
+		if text := (question{version: "1.1.0"}).step(ms, g, row); strings.Contains(text, "freeze") != want {
+			t.Errorf("%s: %q", clause, text)
+		}
 	}
 }
 
