@@ -27,6 +27,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // fleet contains many policies in one namespace, and the parts of a manager that process a change:
@@ -124,7 +125,8 @@ func (f *fleet) entries(o client.Object) []string {
 	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // These entries are for lists of the namespace and of all namespaces.
 	fields := map[string]client.IndexerFunc{indexPolicy: labelledPolicy}
 	if _, ok := o.(*v1alpha1.NetworkPolicy); ok {
-		fields = indexes
+		fields = maps.Clone(indexes)
+		fields[index.NetworkPoliciesByMicroservice.Field] = index.NetworkPoliciesByMicroservice.Values
 	}
 	for field, values := range fields {
 		for _, value := range values(o) {
