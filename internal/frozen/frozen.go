@@ -5,8 +5,8 @@
 //	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
 //
 // The manager and hlnr may have different versions. Therefore only these parts are parsed, and must not change: a clause about a release begins
-// with its version, it ends with "%" if the rollout has traffic, or with "without pods", and the freeze begins with "frozen". The planner also
-// uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
+// with its version; if the release has a rollout, the clause ends with "%" or "without pods"; and the freeze begins with "frozen". The planner
+// also uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
 package frozen
 
 import (
@@ -75,11 +75,10 @@ func (w Wait) String() string { return w.Clause + colon + w.Freeze }
 // Of reports whether a release of the version is waiting. A rollback is not included.
 func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, version+" ") }
 
-// HasPods reports whether a rollout is waiting whose release has pods.
-func (w Wait) HasPods() bool { return strings.HasSuffix(w.Clause, percent) }
-
 // HasRollout reports whether a rollout is waiting, with or without pods. It returns true if this is not known, because the clause is cut.
-func (w Wait) HasRollout() bool { return w.Cut || w.HasPods() || strings.HasSuffix(w.Clause, noPods) }
+func (w Wait) HasRollout() bool {
+	return w.Cut || strings.HasSuffix(w.Clause, percent) || strings.HasSuffix(w.Clause, noPods)
+}
 
 // IsBy reports whether the wait is due to the freeze of an object, such as `Freeze "name"`.
 func (w Wait) IsBy(name string) bool {

@@ -65,21 +65,21 @@ func TestParseOthers(t *testing.T) {
 // TestClauses checks what readers learn about each wait.
 func TestClauses(t *testing.T) {
 	t.Parallel()
-	type facts struct{ of, pods, rollout bool }
+	type facts struct{ of, rollout bool }
 	for _, tc := range []struct {
 		clause string
 		want   facts
 	}{
 		{Release("2.0.0"), facts{of: true}},
-		{AtWeight("2.0.0", 5), facts{of: true, pods: true, rollout: true}},
+		{AtWeight("2.0.0", 5), facts{of: true, rollout: true}},
 		{WithoutPods("2.0.0"), facts{of: true, rollout: true}},
 		{Rollback("2.0.0"), facts{}},
 		{Groups("2.0.0", 0), facts{}},
 		{Groups("2.0.0", 1), facts{}},
 		{Release("12.0.0"), facts{}},
 		{Release("2.0.0-rc.1"), facts{}},
-		{AtWeight("2.0.0", 0), facts{of: true, pods: true, rollout: true}},
-		{"2.0.0 is on hold at 20%", facts{of: true, pods: true, rollout: true}}, // other versions of Heighliner
+		{AtWeight("2.0.0", 0), facts{of: true, rollout: true}},
+		{"2.0.0 is on hold at 20%", facts{of: true, rollout: true}}, // other versions of Heighliner
 		{"2.0.0 is on hold without pods", facts{of: true, rollout: true}},
 	} {
 		t.Run(tc.clause, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestClauses(t *testing.T) {
 			if !(Wait{Clause: tc.clause, Cut: true}).HasRollout() {
 				t.Error("a clause that is cut may be about a rollout")
 			}
-			if got := (facts{w.Of("2.0.0"), w.HasPods(), w.HasRollout()}); got != tc.want {
+			if got := (facts{w.Of("2.0.0"), w.HasRollout()}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})
