@@ -87,9 +87,9 @@ func trimBudget(budget *policyv1.PodDisruptionBudget) {
 	budget.Status = policyv1.PodDisruptionBudgetStatus{}
 }
 
-// trimDeployment drops the selector of a Deployment and its conditions except ReplicaFailure, and replaces its pod template with the template's hash, as the name of the
-// template. The API server accepts no template without containers, so a template of this form can only be a trimmed one. If the
-// template cannot be hashed, it is kept.
+// trimDeployment drops the selector of a Deployment and its conditions except ReplicaFailure, and replaces its pod template with the
+// template's hash, as the name of the template. The API server accepts no template without containers, so a template of this form can only
+// be a trimmed one. If the template cannot be hashed, it is kept.
 func trimDeployment(d *appsv1.Deployment) {
 	d.Spec.Selector = nil
 	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type != appsv1.DeploymentReplicaFailure })

@@ -23,7 +23,8 @@ var (
 func shared(s string) string { return metadata.shared(s) }
 
 // Transform compacts an object: it drops the managed fields, and shares equal strings of the metadata, and equal labels, with other objects.
-// Like all content of a cache, the labels must not be changed. Transform returns values that are not objects, such as those that the cache uses for deleted objects, as they are.
+// Like all content of a cache, the labels must not be changed. Transform returns values that are not objects, such as those that the cache uses
+// for deleted objects, as they are.
 //
 // The names of a Microservice and of a release occur in the metadata of about thirty objects of each service.
 func Transform(obj any) (any, error) {
