@@ -551,7 +551,7 @@ type MetricStatus struct {
 	// explained in measurements[].result.
 	Result MeasurementResult `json:"result"`
 
-	// dryRun reports that the metric has no effect on the rollout.
+	// dryRun reports whether the metric has no effect on the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 

@@ -168,7 +168,7 @@ type PullRequest struct {
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
-	// fork reports that the head branch is in another repository, or in a deleted repository.
+	// fork reports whether the head branch is in another repository, or in a deleted repository.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
@@ -200,7 +200,7 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxItems=100
 	Labels []PullRequestLabel `json:"labels,omitempty"`
 
-	// draft reports that the pull request is a draft.
+	// draft reports whether the pull request is a draft.
 	// +optional
 	Draft bool `json:"draft,omitempty"`
 
@@ -234,7 +234,7 @@ type GitHubRelease struct {
 	// tag of the release.
 	// +kubebuilder:validation:MaxLength=255
 	Tag string `json:"tag"`
-	// prerelease reports that GitHub marks the release as a pre-release.
+	// prerelease reports whether GitHub marks the release as a pre-release.
 	// +optional
 	Prerelease bool `json:"prerelease,omitempty"`
 	// publishedTime is when the release was published.

@@ -103,7 +103,7 @@ type ImagePolicySpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=64
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$')",message="spec.platforms: write system and architecture in lower case, such as linux/amd64 or linux/arm64/v8"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$')",message="spec.platforms: write the operating system and the architecture in lower case, such as linux/amd64 or linux/arm64/v8"
 	Platforms []string `json:"platforms,omitempty"`
 
 	// limits restrict how many tags are read and how many versions are offered.
@@ -332,8 +332,8 @@ type OfferedRelease struct {
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// fork reports that the pull request comes from another repository. Its pods run under
-	// the ServiceAccount default, without a token.
+	// fork reports whether the pull request comes from another repository. If it does, the pods run
+	// under the ServiceAccount default, without a token.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
@@ -351,9 +351,9 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
 
-	// held reports that the version is beyond spec.limits, and offered only because a Microservice,
-	// a pin or a domain refers to it or to another version of its group. It does not start a new
-	// group in a Microservice that does not pin it.
+	// held reports whether the version is beyond spec.limits, and offered only because a Microservice,
+	// a pin or a domain refers to it or to another version of its group. A held version does not
+	// start a new group in a Microservice that does not pin it.
 	// +optional
 	Held bool `json:"held,omitempty"`
 }

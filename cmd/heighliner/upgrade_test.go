@@ -330,7 +330,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	}
 }
 
-// storeEarlier stores every second rollout state in the format of versions that did not have status.internal.
+// storeEarlier stores every other rollout state in the format of versions that did not have status.internal.
 func storeEarlier(t *testing.T, namespace string) {
 	t.Helper()
 	var list v1alpha1.MicroserviceList

@@ -29,7 +29,7 @@ type observed struct {
 	// locked are the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
-	// pullRequestsComplete reports that all open pull requests are known. If it is true, a missing pull
+	// pullRequestsComplete reports whether all open pull requests are known. If it is true, a missing pull
 	// request was deleted.
 	pullRequestsComplete bool
 	pullRequests         []v1alpha1.PullRequest
@@ -85,7 +85,7 @@ type write struct {
 	deployment *v1alpha1.FeedbackRecord
 	want       releaseState
 
-	// deleted reports that GitHub has not found the Deployment for so long that it counts as deleted.
+	// deleted reports whether GitHub has not found the Deployment for so long that it counts as deleted.
 	deleted bool
 
 	// comment is the record of the comment, and text the text to write. comment is nil for a

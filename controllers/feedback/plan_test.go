@@ -117,7 +117,7 @@ func TestJudge(t *testing.T) {
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
 		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
-		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the limit of previews is reached."}},
+		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the maximum number of previews is reached."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
 		t.Run(name, func(t *testing.T) {

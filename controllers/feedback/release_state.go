@@ -30,9 +30,9 @@ type releaseState struct {
 	description string
 	// url is a URL at which the release serves; empty if there is none.
 	url string
-	// active reports that the release is the active release of its group.
+	// active reports whether the release is the active release of its group.
 	active bool
-	// unstable reports that the last reported state is kept for now.
+	// unstable reports whether the last reported state is kept for now.
 	unstable bool
 }
 
@@ -122,7 +122,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or gone, or the preview is pinned to another version."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
-		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the limit of previews is reached."}
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the maximum number of previews is reached."}
 	case g.Phase == v1alpha1.GroupClosing:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview is being deleted."}
 	}
@@ -164,7 +164,7 @@ var blockedBy = map[string]string{
 	"NotCreated":           "the cluster rejects its object.",
 }
 
-// offersVersion reports whether the image of a version was found.
+// offersVersion reports whether the ImagePolicy offers a version.
 func (s *service) offersVersion(version string) bool {
 	for _, offered := range s.policy.Status.Releases {
 		if offered.SemVer.Version == version {

@@ -58,7 +58,7 @@ func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "
 
 // TestLifeOfAPreview checks that a Deployment is first queued and then in_progress, becomes a
 // success only when the preview is ready and routed, and becomes inactive when the pull request is
-// closed (heighliner-2018, appendix D, items 7 and 17).
+// closed.
 func TestLifeOfAPreview(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

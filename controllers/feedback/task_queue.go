@@ -50,7 +50,7 @@ type repositoryEntry struct {
 	task *task
 	// outcome is a task result that is not in the status yet.
 	outcome *applied
-	// searched reports that Deployments without a record were searched.
+	// searched reports whether Deployments without a record were searched.
 	searched bool
 	// access is the access that was last used.
 	access   *access

@@ -89,7 +89,7 @@ type Reconciler struct {
 	polls    *pollCache
 	requests *requestCache
 	metrics  *metrics
-	// servesWebhooks reports that deliveries of webhooks are accepted.
+	// servesWebhooks reports whether deliveries of webhooks are accepted.
 	servesWebhooks bool
 }
 

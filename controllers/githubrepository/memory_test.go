@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// manyPullRequests returns a list of pull requests with the maximum size of text.
+// manyPullRequests returns 2000 pull requests, each with a title of 4000 characters.
 func manyPullRequests() github.PullRequests {
 	var list github.PullRequests
 	for n := range 2000 {

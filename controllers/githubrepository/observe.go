@@ -26,7 +26,7 @@ type observed struct {
 	offered map[int64]bool
 	// problem is an error that a user must fix, or nil.
 	problem *status.Error
-	// secretsRead reports that the Secrets were read. They are read only before a poll.
+	// secretsRead reports whether the Secrets were read. They are read only before a poll.
 	secretsRead bool
 	// webhook is the problem with the webhook's Secret.
 	webhook *status.Error

@@ -75,13 +75,13 @@ type poll struct {
 	announced, missing map[int64]notice
 
 	repository *github.Repository
-	// otherRepository reports that the specification refers to a repository other than the one
+	// otherRepository reports whether the specification refers to a repository other than the one
 	// in the status.
 	otherRepository bool
 	pulls           *pullRequests
 	releases        *github.List[github.Release]
 	tags            *github.List[github.Tag]
-	// incomplete reports that one poll was not sufficient for all requests.
+	// incomplete reports whether one poll was not sufficient for all requests.
 	incomplete bool
 	// err is the first error.
 	err error

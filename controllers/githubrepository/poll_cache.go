@@ -35,7 +35,7 @@ type pollCache struct {
 type cacheEntry struct {
 	// poll is the last complete poll; nil before the first poll.
 	poll *poll
-	// reported reports that the status contains the results of the poll.
+	// reported reports whether the status contains the results of the poll.
 	reported bool
 	// task is the queued or running poll; nil if there is none.
 	task *task

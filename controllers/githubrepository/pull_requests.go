@@ -36,7 +36,7 @@ type pullRequests struct {
 	listed []github.PullRequest
 	// unusable contains the numbers of open pull requests that cannot be read. Their previous state remains.
 	unusable map[int64]bool
-	// more reports that there are more open pull requests than were read.
+	// more reports whether there are more open pull requests than were read.
 	more bool
 	// asked contains the pull requests that were requested by number because they were missing from the list.
 	asked map[int64]github.PullRequest
@@ -44,13 +44,13 @@ type pullRequests struct {
 	dates map[string]time.Time
 	// parents are the parents of trial merges, by commit of the trial merge.
 	parents map[string][]string
-	// other reports that the previous state belongs to another repository.
+	// other reports whether the previous state belongs to another repository.
 	other bool
 }
 
 // mergeContext is the input of a merge in addition to the previous state and the poll.
 type mergeContext struct {
-	// gap reports that there was no poll for some time. A head commit may therefore have changed and changed
+	// gap reports whether there was no poll for some time. A head commit may therefore have changed and changed
 	// back.
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
@@ -388,8 +388,8 @@ const (
 
 // retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests
 // until the rest fits into the given number of bytes of JSON, and returns how many these were. It first drops
-// closed pull requests, then pull requests from forks, which anyone can open, then other pull requests, and
-// finally offered pull requests. It keeps closed pull requests that are still offered the longest, because
+// closed pull requests, then pull requests from forks, which anyone can open, then other pull requests, then
+// offered pull requests, and finally closed pull requests that are still offered, because
 // ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes
 // first.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {

@@ -67,7 +67,7 @@ func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	return p, m
 }
 
-// drawKnown draws the random state after several polls.
+// drawKnown draws a random state that up to three polls can produce.
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
 	for range rapid.IntRange(0, 3).Draw(t, "polls") {

@@ -33,7 +33,7 @@ type door struct {
 	results map[string]int
 	elected chan struct{}
 	hooks   *webhookHandler
-	// elsewhere reports that another replica reconciles the namespace.
+	// elsewhere reports whether another replica reconciles the namespace.
 	elsewhere bool
 }
 

@@ -26,7 +26,7 @@ type Explanation struct {
 	// Untimed is the number of tags whose build time is not known. It is zero unless the policy orders tags by
 	// build time. If Untimed is not zero, no tag is evaluated.
 	Untimed int
-	// Unverified reports that spec.verify is set, but no signature was verified.
+	// Unverified reports whether spec.verify is set, but no signature was verified.
 	Unverified bool
 }
 

@@ -45,9 +45,9 @@ func sourceOf(p *v1alpha1.ImagePolicy) string {
 // github is the content of a policy's GitHubRepository.
 type github struct {
 	source *v1alpha1.GitHubSource
-	// known reports that GitHub was polled at least once.
+	// known reports whether GitHub was polled at least once.
 	known bool
-	// current reports that the last poll used the current specification and succeeded.
+	// current reports whether the last poll used the current specification and succeeded.
 	// Otherwise filters do not withdraw pull requests.
 	current bool
 	// id is the ID of the repository that the pull requests are from, as in status.repositoryID; empty for

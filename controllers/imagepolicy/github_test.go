@@ -95,8 +95,7 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 }
 
 // TestReleasesOfGitHub checks that an empty list withdraws no version, and that a name that does not
-// match the pattern or has no image does not keep other names from being offered (heighliner-2018,
-// appendix D, items 8 and 15).
+// match the pattern or has no image does not keep other names from being offered.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))

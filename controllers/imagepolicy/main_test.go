@@ -98,7 +98,7 @@ func (s *story) reported() []string {
 // restart creates the reconciler and the scanner again, like a restart of the manager.
 func (s *story) restart() { s.identify(nil) }
 
-// identify restarts with an identity for the manager.
+// identify creates the reconciler and the scanner again, with an identity that provides credentials for registries.
 func (s *story) identify(identified registry.Identity) {
 	s.Helper()
 	ls := newScanCache(s.clock, defaultScans)

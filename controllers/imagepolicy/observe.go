@@ -43,7 +43,7 @@ type observed struct {
 	platforms []string
 	// minAge is the minimum age of new versions; 0 if there is none.
 	minAge time.Duration
-	// recheck reports that the offered versions must be checked again. This is the case if the specification
+	// recheck reports whether the offered versions must be checked again. This is the case if the specification
 	// contains checks of image content and, since the last check, the specification changed or the policy was
 	// not Ready.
 	recheck bool

@@ -29,13 +29,13 @@ const (
 
 // plan is the status, except for its conditions.
 type plan struct {
-	// decided reports that the plan is based on the current specification.
+	// decided reports whether the plan is based on the current specification.
 	decided    bool
 	releases   []v1alpha1.OfferedRelease
 	withdrawn  []v1alpha1.Withdrawal
 	rejected   []v1alpha1.RejectedCount
 	candidates []v1alpha1.RefusedCandidate
-	// truncated reports that not all releases fit into the status.
+	// truncated reports whether not all releases fit into the status.
 	truncated bool
 }
 

@@ -60,7 +60,7 @@ type pullState struct {
 	pr      *v1alpha1.PullRequest
 	slug    string
 	offered *v1alpha1.OfferedRelease // nil if there is no offered release
-	// unknown reports that GitHub does not list the pull request, which does not prove that it is closed.
+	// unknown reports whether GitHub does not list the pull request, which does not prove that it is closed.
 	unknown bool
 }
 

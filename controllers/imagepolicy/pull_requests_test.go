@@ -71,8 +71,7 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 }
 
 // TestLifeOfAPullRequest checks that, after a push, the previous commit remains offered until the new commit
-// has an image, that the group of a closed pull request is withdrawn, and that the slug is a DNS label
-// (heighliner-2018, appendix D, items 6, 7 and 14).
+// has an image, that the group of a closed pull request is withdrawn, and that the slug is a DNS label.
 func TestLifeOfAPullRequest(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now().Add(-time.Minute)
@@ -259,8 +258,7 @@ func TestFiltersWithdraw(t *testing.T) {
 	}
 }
 
-// TestForks checks that branches with the same name in two forks result in two groups
-// (heighliner-2018, appendix D, item 16).
+// TestForks checks that branches with the same name in two forks result in two groups.
 func TestForks(t *testing.T) {
 	s := begin(t)
 	fork := func(pr *v1alpha1.PullRequest) { pr.Fork = true }
@@ -303,8 +301,7 @@ func TestForks(t *testing.T) {
 }
 
 // TestTwoHundredPullRequests checks that all of two hundred pull requests are found, with a limited number in
-// each scan, and that no pull request is lost because of an outage, a failing page, or a restart
-// (heighliner-2018, appendix D, items 8 and 16).
+// each scan, and that no pull request is lost because of an outage, a failing page, or a restart.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -503,7 +500,7 @@ func TestPullRequestsRespectARateLimit(t *testing.T) {
 }
 
 // TestOneBadImageDoesNotBlockOthers checks that a head commit with an unusable image does not keep other head commits
-// from being offered (heighliner-2018, appendix D, item 15).
+// from being offered.
 func TestOneBadImageDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))

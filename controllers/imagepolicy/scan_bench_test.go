@@ -74,7 +74,7 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 
 // TestMemoryOfAScan checks that a scan of the maximum number of tags, together with the reconcile that
 // reports it, never uses more than 64 MiB that the garbage collector cannot free. Sixteen concurrent scans
-// therefore require less than a gigabyte. Any further memory depends on the garbage collector (GOGC,
+// therefore require at most 1 GiB. Any further memory depends on the garbage collector (GOGC,
 // GOMEMLIMIT). The list is not included, because it belongs to the registry and is shared. No other test runs
 // at the same time.
 func TestMemoryOfAScan(t *testing.T) {

@@ -47,7 +47,7 @@ type cacheEntry struct {
 	record *scanRecord
 	// task is the queued or running scan; nil if there is none.
 	task *scanTask
-	// stale reports that there may be changes since the last scan started.
+	// stale reports whether there may be changes since the last scan started.
 	stale bool
 	// absentSince contains the time of the first scan that proved that a tag is absent. Only
 	// reconciles of the policy, which are sequential, access it.

@@ -78,7 +78,7 @@ func (a *access) auth(image int) registry.Credential {
 type scanRecord struct {
 	query  query
 	access access
-	// immediate reports that the scan does not use earlier answers.
+	// immediate reports whether the scan does not use earlier answers.
 	immediate bool
 	// time is the time at which the list was requested.
 	time time.Time
@@ -180,7 +180,7 @@ type recordReader struct {
 	// report is called with the progress of the scan; it may be nil.
 	report   func(Progress)
 	progress Progress
-	// incomplete reports that an answer was missing.
+	// incomplete reports whether an answer was missing.
 	incomplete bool
 }
 

@@ -28,20 +28,20 @@ const (
 
 // selection contains the registry's answers and the offered releases.
 type selection struct {
-	// incomplete reports that not all requests were made yet.
+	// incomplete reports whether not all requests were made yet.
 	incomplete bool
 	// requested is the request for a scan that was handled, if requestHandled reports that there
 	// was a scan.
 	requestHandled bool
 	requested      string
-	// scanned reports that the registry answered.
+	// scanned reports whether the registry answered.
 	scanned bool
-	// listed reports that the tags are from the registry or from GitHub, and not from the
+	// listed reports whether the tags are from the registry or from GitHub, and not from the
 	// specification of the policy.
 	listed bool
 	// tags is the number of tags or pull requests that were read.
 	tags int
-	// truncated reports that there are more tags than were read.
+	// truncated reports whether there are more tags than were read.
 	truncated bool
 	checksum  string
 	// result is the result of the selection, and images contains the images by tag.
@@ -71,7 +71,7 @@ type selection struct {
 	// reports that the offered versions were verified with other keys, and must be verified again.
 	keys        string
 	keysChanged bool
-	// undecided reports that the check of an offered version is not complete. The policy is not
+	// undecided reports whether the check of an offered version is not complete. The policy is not
 	// Ready until the check is complete.
 	undecided bool
 	registryErrors

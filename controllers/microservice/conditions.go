@@ -97,7 +97,7 @@ func setReady(w *pass, problem *status.Error) {
 	ready, reason, message := serves(w)
 	switch {
 	case ready && w.facts.SourceStale && !w.sourceFresh:
-		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not been scanned with its current specification yet")
+		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not completed a scan with its current specification yet")
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)
 	case reason == "ReleaseFailed":

@@ -162,7 +162,7 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 }
 
 // readGate combines the answers of the hooks at the gate where a rollout waits. The gate is open if all
-// hooks agree. Answers that belong to another wait at a gate do not count.
+// hooks approve. Answers that belong to another wait at a gate do not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{

@@ -59,7 +59,7 @@ type story struct {
 	passed func()
 	// logger is the logger of the reconciles.
 	logger logr.Logger
-	// newest reports that the NetworkPolicy has a domain that routes to the newest group.
+	// newest reports whether the NetworkPolicy has a domain that routes to the newest group.
 	newest bool
 
 	writes []string

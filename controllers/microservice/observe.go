@@ -52,7 +52,7 @@ type observed struct {
 	policies []v1alpha1.NetworkPolicy
 	// deployment is the Deployment from which the Microservice takes over, or nil.
 	deployment *appsv1.Deployment
-	// adopting reports that the takeover is not complete.
+	// adopting reports whether the takeover is not complete.
 	adopting bool
 }
 

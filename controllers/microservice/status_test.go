@@ -214,8 +214,8 @@ func TestConditions(t *testing.T) {
 		"the source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true
 		}, shown{Conditions: []string{
-			"Ready False SourcePending: the ImagePolicy has not been scanned with its current specification yet",
-			"Reconciling True SourcePending: the ImagePolicy has not been scanned with its current specification yet",
+			"Ready False SourcePending: the ImagePolicy has not completed a scan with its current specification yet",
+			"Reconciling True SourcePending: the ImagePolicy has not completed a scan with its current specification yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"terminal": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewTerminal("NameConflict", errors.New("rename it")), nil, shown{Conditions: []string{
 			"Ready False NameConflict: rename it",

@@ -82,7 +82,7 @@ func (s *story) rest() {
 	s.Fatalf("the rollout does not become stable: %s", s.rolloutState())
 }
 
-// TestGates checks that each gate stops the rollout at its point until its hooks agree, and that
+// TestGates checks that each gate stops the rollout at its point until its hooks approve, and that
 // the status reports the gate.
 func TestGates(t *testing.T) {
 	t.Parallel()

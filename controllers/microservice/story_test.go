@@ -277,14 +277,14 @@ func TestProblems(t *testing.T) {
 		"no such ImagePolicy": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ImagePolicyRef.Name = "sop" })
 		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: ImagePolicy "sop" does not exist in this namespace; create it or correct the name`, 0},
-		"the ImagePolicy has not been scanned yet": {func(s *story) {
+		"the ImagePolicy has not completed a scan yet": {func(s *story) {
 			p := &v1alpha1.ImagePolicy{}
 			s.get("shop", p)
 			p.Spec.Image = "r.example/other"
 			if err := env.Client.Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not been scanned with its current specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not completed a scan with its current specification yet", 0},
 		"the ImagePolicy cannot be read": {func(s *story) {
 			s.offer("1.1.0", "1.0.0")
 			p := &v1alpha1.ImagePolicy{}
@@ -294,7 +294,7 @@ func TestProblems(t *testing.T) {
 			if err := env.Client.Status().Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not been scanned with its current specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not completed a scan with its current specification yet", 0},
 		"the release is rejected": {func(s *story) {
 			s.before = func(what string) error {
 				if strings.HasPrefix(what, "create") {

@@ -139,7 +139,7 @@ func (w *writing) routes(ctx context.Context) error {
 			w.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
 		}
 		if cause != nil {
-			w.applied.Refused[key] = cause // The decided route does not exist.
+			w.applied.Refused[key] = cause // The desired route does not exist.
 		}
 	}
 	return nil
@@ -333,8 +333,8 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 	return true, nil
 }
 
-// putUser writes the rules of a decided route, or restores them if next is nil. If another client
-// reverts the same change repeatedly, putUser waits longer each time.
+// putUser writes the rules of a desired route, or restores the previous rules if next is nil. If
+// another client reverts the same change repeatedly, putUser waits longer each time.
 func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
 	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {

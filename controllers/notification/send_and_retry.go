@@ -31,7 +31,7 @@ type result struct {
 	// called is the receiver's ID for the message; empty if the message cannot be edited.
 	called string
 	at     time.Time
-	// dropped reports that the message is not sent again, and why is the reason.
+	// dropped reports whether the message is not sent again, and why is the reason.
 	dropped bool
 	why     string
 }

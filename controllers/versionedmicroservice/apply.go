@@ -23,7 +23,7 @@ import (
 
 // applied is the result of the writes of a reconcile.
 type applied struct {
-	// deploymentWritten reports that the Deployment was written. If it is true, the observed Deployment is
+	// deploymentWritten reports whether the Deployment was written. If it is true, the observed Deployment is
 	// outdated.
 	deploymentWritten bool
 	// template is the hash of the Deployment's pod template, if the template was written.

@@ -85,7 +85,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	return h
 }
 
-// record adds the outcomes of calls with Jobs to the status of their hooks.
+// record adds the outcomes of hook Jobs to the status of their hooks.
 func (h *checks) record(o *observed, outcomes map[string]hook.Outcome, now time.Time) {
 	if len(outcomes) > 0 {
 		h.hooks = o.rollout.place.Fold(h.hooks, o.rollout.place.Calls(h.hooks), outcomes, now)
@@ -147,7 +147,7 @@ type hookResults struct {
 	// failures are the reasons given by hooks that reject the release, and errors the reasons why hooks could
 	// not be called.
 	failures, errors []string
-	// incomplete reports that a result is missing.
+	// incomplete reports whether a result is missing.
 	incomplete bool
 }
 

@@ -24,7 +24,7 @@ type failure struct {
 	// requeueAt is the end of the grace period of a starting container; zero if no container
 	// is in its grace period.
 	requeueAt time.Time
-	// notTried reports that not all containers of the pod run. A container may not become ready
+	// notTried reports whether not all containers of the pod run. A container may not become ready
 	// because another container does not run.
 	notTried bool
 }

@@ -169,8 +169,8 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of calls with Jobs, by ID, including calls that are no longer required but
-// have no result yet.
+// jobOutcomes returns the outcomes of hook Jobs, by the ID of their call, including calls that are no longer required
+// but have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
 	for _, s := range o.release.Status.Hooks {

@@ -185,7 +185,7 @@ func (b *bench) weigh(ctx context.Context, name string, weight int32) error {
 	return b.env.Client.Status().Update(ctx, ms)
 }
 
-// await waits for a line that contains a text.
+// await waits for a line that contains a string.
 func await(ctx context.Context, lines <-chan string, text string) error {
 	limit := time.After(time.Minute)
 	for {

@@ -35,7 +35,7 @@ type product interface {
 // phase is a change to all services, and the state that follows.
 type phase struct {
 	name string
-	// hidden reports that the phase only prepares the following phase, and is not reported.
+	// hidden reports whether the phase only prepares the following phase, and is not reported.
 	hidden bool
 	// before is called once, before the first change; it may be nil.
 	before func(ctx context.Context) error

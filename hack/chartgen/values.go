@@ -131,7 +131,7 @@ func writeValues(out *bytes.Buffer, indent string, values []value) error {
 	return nil
 }
 
-// wrapped splits a text into lines of at most width characters.
+// wrapped splits a string into lines of at most width characters.
 func wrapped(text string, width int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {

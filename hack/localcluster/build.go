@@ -157,7 +157,7 @@ type builder struct {
 	say    func(format string, arguments ...any)
 }
 
-// newBuilder finds the sources above the current folder, or in source if source is not empty.
+// newBuilder finds the sources in or above the current folder, or in source if source is not empty.
 func newBuilder(source string, say func(string, ...any)) (*builder, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {

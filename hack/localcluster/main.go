@@ -86,7 +86,7 @@ func rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several clusters with different ports can run side by side")
 	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
-	flags.StringVar(&o.source, "source", "", "folder hack/localcluster of a checkout (default: found above the current folder)")
+	flags.StringVar(&o.source, "source", "", "folder hack/localcluster of a checkout (default: the nearest one in or above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
 		o.assetsCommand(), o.programsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
 		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())

@@ -99,9 +99,9 @@ func (a *App) Handler() http.Handler {
 	return a.identified(mux)
 }
 
-// identified sets the version on every response, including errors, and closes connections while the
-// application stops. It uses a header, because closing an idle connection could race with a new request. For
-// HTTP/2, the server sends a GOAWAY.
+// identified adds the headers X-Version and X-Release to every response, including errors. While the
+// application stops, it also adds the header "Connection: close", because closing an idle connection could
+// race with a new request. For HTTP/2, the server then sends a GOAWAY frame.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)

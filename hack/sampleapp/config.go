@@ -87,7 +87,7 @@ func (a *After) Set(text string) error {
 	return nil
 }
 
-// String returns a text that Set accepts.
+// String returns a string that Set accepts.
 func (a After) String() string {
 	if a.On && a.Delay > 0 {
 		return a.Delay.String()

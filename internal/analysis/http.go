@@ -150,7 +150,7 @@ func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Erro
 	return headers, nil
 }
 
-// isHeader reports whether a text can be the value of a header: at most 8 KiB of printable ASCII.
+// isHeader reports whether a string can be the value of a header: at most 8 KiB of printable ASCII.
 func isHeader(text string) bool {
 	return len(text) <= maxHeader && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -134,7 +134,7 @@ func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v
 	return status
 }
 
-// verdict returns the phase that results from the counters and from the result of the last round, and a text with the counters.
+// verdict returns the phase that results from the counters and from the result of the last round, and a string with the counters.
 func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
 	failures, consecutive := limits(spec)
 	switch {

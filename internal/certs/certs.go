@@ -106,7 +106,7 @@ func bitLen(number []byte) int {
 	return len(number)*8 - bits.LeadingZeros8(number[0])
 }
 
-// Pool adds the certificates of a text in PEM format to base, or to an empty pool if base is nil. It fails with ErrTooLarge, or if the text
+// Pool adds the certificates in PEM-encoded text to base, or to an empty pool if base is nil. It fails with ErrTooLarge, or if the text
 // contains no certificates.
 func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	if base == nil {
@@ -152,7 +152,7 @@ func PublicKey(der []byte) (any, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// RSAKey parses the first private key in a text in PEM format, in PKCS #1 or PKCS #8. It fails with ErrTooLarge, or if the key is not an RSA
+// RSAKey parses the first private key in PEM-encoded text, in PKCS #1 or PKCS #8. It fails with ErrTooLarge, or if the key is not an RSA
 // key.
 func RSAKey(text []byte) (*rsa.PrivateKey, error) {
 	for rest := text; ; {

@@ -1,4 +1,5 @@
-// Package frozen is the text of condition Frozen of a Microservice. The planner writes the text, and hlnr and the board parse it. It is pure.
+// Package frozen formats and parses the message of condition Frozen of a Microservice. The planner formats it, and hlnr and the board parse it.
+// All functions are pure.
 //
 // A message is a list of waits with "; " between them, such as
 //

@@ -32,7 +32,7 @@ type CommitStatus struct {
 	TargetURL string
 }
 
-// IsCommit reports whether a text is the full SHA of a commit.
+// IsCommit reports whether a string is the full SHA of a commit.
 func IsCommit(sha string) bool { return shaPattern.MatchString(sha) }
 
 // SetCommitStatus adds a status to a commit. It replaces the last status with the same context, so the call can be repeated. GitHub accepts up to

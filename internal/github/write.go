@@ -31,7 +31,7 @@ const maxMarker = 200
 
 func checkMarker(what call, marker string) error {
 	if len(marker) > maxMarker || !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
-		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of letters, digits and ._/:-", remedy: "use namespace, name and UID"}
+		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of at most 200 letters, digits and ._/:-, begin with a letter or digit, and not contain --", remedy: "use namespace, name and UID"}
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ type Deployment struct {
 	// Environment is the name of the environment that the pull request shows.
 	Environment string
 	// Marker distinguishes our deployments from other deployments of the same commit and environment. It consists of at most 200 letters, digits
-	// and the characters ._/:-.
+	// and the characters ._/:-, begins with a letter or digit, and does not contain "--".
 	Marker string
 	// Description is truncated to 140 bytes.
 	Description string

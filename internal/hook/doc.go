@@ -25,7 +25,7 @@ func IsGate(t v1alpha1.HookType) bool {
 	return false
 }
 
-// polled reports whether a hook is called periodically until it agrees.
+// polled reports whether a hook is called periodically until it approves.
 func polled(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookRollback || IsGate(t) && t != v1alpha1.HookPreRollout
 }

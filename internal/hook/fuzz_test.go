@@ -22,7 +22,7 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-// FuzzAnswer checks that, for any response, only 200 to 204 agree, only 412 refuses permanently, and the
+// FuzzAnswer checks that, for any response, only 200 to 204 approve, only 412 rejects the release permanently, and the
 // shown part is one line of valid text of limited length.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, "")

@@ -225,8 +225,8 @@ func TestJobVariables(t *testing.T) {
 	}
 }
 
-// TestLostJob checks that the message about a Job that was deleted before its result was known proposes only what applies: the decision Retry
-// starts a release whose gate failed, and is refused for a release that is active.
+// TestLostJob checks that the message about a Job that was deleted before its result was known contains only a fix that applies to the type of
+// the hook. The decision Retry starts a release again whose gate failed, and is rejected for an active release.
 func TestLostJob(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]string{

@@ -85,8 +85,8 @@ func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	}
 }
 
-// Row 62: a missing answer is not an agreement. Only a response with a status from 200 to 204 agrees,
-// and a hook without an address does not agree.
+// Row 62: a missing answer is not an approval. Only a response with a status from 200 to 204 approves,
+// and a hook without an address does not approve.
 func TestNoHookMeansNotApproved(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -318,7 +318,7 @@ func TestRetries(t *testing.T) {
 }
 
 // TestNoAnswerDecidesNothing checks that a missing answer decides nothing. A check is called again, and only a
-// response from the receiver itself agrees or refuses.
+// response from the receiver itself approves or rejects the release.
 func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {
@@ -462,7 +462,7 @@ func TestPermanentRejection(t *testing.T) {
 	}
 }
 
-// TestPolling checks that a gate is called once per interval until it agrees, and not afterwards.
+// TestPolling checks that a gate is called once per interval until it approves, and not afterwards.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32

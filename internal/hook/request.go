@@ -171,5 +171,5 @@ func firstLine(text string) string {
 	return ""
 }
 
-// line truncates a text to the length that is shown.
+// line truncates a string to the length that is shown.
 func line(text string) string { return outbound.Printable([]byte(text), maxMessage) }

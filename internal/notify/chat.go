@@ -27,5 +27,5 @@ func details(m Message) (out []pair) {
 	return out
 }
 
-// cut shortens a text to a maximum number of bytes.
+// cut shortens a string to a maximum number of bytes.
 func cut(text string, limit int) string { return status.LineOf(text, limit) }

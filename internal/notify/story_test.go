@@ -71,7 +71,7 @@ func (c *channel) titles() (out []string) {
 	return out
 }
 
-// TestStories checks the messages for each history of the views, with all events.
+// TestStories checks the messages for some histories of package viewtest, for a receiver of all events.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	first := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active"}

@@ -78,7 +78,7 @@ func VarsOf(pr *v1alpha1.PullRequest) Vars {
 
 var variable = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
-// Expand replaces the variables in a text. The error contains the first variable that does not exist or
+// Expand replaces the variables in a string. The error contains the first variable that does not exist or
 // is not known.
 func (v Vars) Expand(text string) (string, error) {
 	known := map[string]string{"Tag": v.Tag, "SHA": v.SHA, "SHA7": v.SHA[:min(7, len(v.SHA))], "Number": v.Number, "Branch": v.Branch}

@@ -207,7 +207,7 @@ func TestOfHead(t *testing.T) {
 	}
 }
 
-// TestSlug checks that the slugs of groups are DNS labels (heighliner-2018, appendix D, item 14).
+// TestSlug checks that the slugs of groups are DNS labels.
 func TestSlug(t *testing.T) {
 	for branch, want := range map[string]string{
 		"feature/foo": "feature-foo-7", "1.2.x": "1-2-x-7", "UPPER_case": "upper-case-7", "--x--": "x-7", "日本": "pr-7", "": "pr-7",
@@ -227,7 +227,7 @@ func TestSlug(t *testing.T) {
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // TestSlugProperties checks that, for any branch, a slug is a DNS label that identifies exactly one
-// pull request (heighliner-2018, appendix D, items 14 and 16).
+// pull request.
 func TestSlugProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		branches := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z0-9/._-]{0,80}`))

@@ -73,7 +73,7 @@ func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig
 // Anonymous reports whether there is no credential.
 func (c Credential) Anonymous() bool { return c == Credential{} }
 
-// String returns a text that does not contain the secret.
+// String returns a string that does not contain the secret.
 func (c Credential) String() string {
 	if c.Anonymous() {
 		return "anonymous"
@@ -81,7 +81,7 @@ func (c Credential) String() string {
 	return "credential"
 }
 
-// GoString returns a text that does not contain the secret.
+// GoString returns a string that does not contain the secret.
 func (c Credential) GoString() string { return c.String() }
 
 // MarshalJSON returns JSON that does not contain the secret.

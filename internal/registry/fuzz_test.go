@@ -48,7 +48,7 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// answerWith returns a response with the given headers, one in each line.
+// answerWith returns a response with the given headers, one on each line.
 func answerWith(code int, header, body string) func(*http.Request) *http.Response {
 	return func(*http.Request) *http.Response {
 		h := http.Header{}

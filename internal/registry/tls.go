@@ -31,7 +31,7 @@ type TLS struct {
 // Default reports whether there are no custom certificates.
 func (t TLS) Default() bool { return t == TLS{} }
 
-// String returns a text that does not contain the key.
+// String returns a string that does not contain the key.
 func (t TLS) String() string {
 	if t.Default() {
 		return "default"
@@ -39,7 +39,7 @@ func (t TLS) String() string {
 	return "custom"
 }
 
-// GoString returns a text that does not contain the key.
+// GoString returns a string that does not contain the key.
 func (t TLS) GoString() string { return t.String() }
 
 // MarshalJSON returns JSON that does not contain the key.

@@ -40,8 +40,9 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	return 0, nil
 }
 
-// takesOver reports whether the pods of an exclusive group's active release end. They end if the successor reports that it waits only
-// for their end. They stay ended unless the object or the Deployment of the successor is rejected.
+// takesOver reports whether the pods of an exclusive group's active release stop, so that the pods of its successor can start. They stop
+// when the successor has an available pod, or when it reports that it waits only for these pods and the exchange may begin. They do not
+// start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	switch {

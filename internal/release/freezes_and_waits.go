@@ -188,15 +188,15 @@ var outside = map[Reason]string{
 }
 
 // obstacle returns the problem outside a release that blocks its rollout, or "". For a problem that may
-// still end soon, it returns a wait instead. An unhealthy release with traffic does not wait. It gives the
-// traffic back at its deadline.
+// still end soon, it returns a wait instead. An unhealthy release with traffic does not wait: it is
+// rolled back at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
 	case healthy:
 		return "", nil
 	case s.exchanges() && cause != otherRunning:
-		return "", nil // The release gives the pods back at its deadline, whatever the cause is.
+		return "", nil // At the deadline, the pods of the active release start again, whatever the cause is.
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}

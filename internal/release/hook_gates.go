@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// hasGate reports whether hooks must agree at a point in a release's rollout. The hooks of ConfirmRollout
+// hasGate reports whether hooks must approve at a point in a release's rollout. The hooks of ConfirmRollout
 // and PreRollout are called for every version that was never active. The first release of a group gets
 // all traffic immediately, so no later point could protect the group. All other points apply only to
 // canaries.
@@ -111,7 +111,7 @@ func (s *scope) reportWait(r *Row) *wait {
 }
 
 // nextGate returns the gate at which a rollout waits, the time from which its hooks are called, and
-// the wait, which is nil if all hooks agree. If several points follow each other, the last point stays
+// the wait, which is nil if all hooks approve. If several points follow each other, the last point stays
 // set until the step begins.
 func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
 	points := s.points(&run, r)
@@ -218,7 +218,7 @@ func (s *scope) reaches(rep Report) bool {
 		slices.ContainsFunc(s.reportsOf(from.Slug), func(x Report) bool { return x.policy == rep.policy && x.counts(from) })
 }
 
-// gateWait reports that a release is waiting for hooks that have not agreed yet.
+// gateWait reports that a release is waiting for hooks that have not approved yet.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }

@@ -66,13 +66,13 @@ type Spec struct {
 	// Analysis reports whether measurements must pass in each step in which the canary can get traffic.
 	Analysis bool
 	// Gates are the points in a rollout, in addition to ConfirmTrafficIncrease, at which hooks
-	// must agree. ConfirmRollout and PreRollout also apply to the first release of a group.
+	// must approve. ConfirmRollout and PreRollout also apply to the first release of a group.
 	Gates []Point
 	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
 	FailureJobs bool
 	// GateJobs reports whether Jobs answer at gates. They start when the controller of the release reads that the rollout waits there.
 	GateJobs bool
-	// PreviewGates are the points, either ConfirmRollout or PreRollout, at which hooks must agree to a
+	// PreviewGates are the points, either ConfirmRollout or PreRollout, at which hooks must approve a
 	// preview.
 	PreviewGates []Point
 	// EndHooks reports whether hooks are called when a preview ends and its pods are gone.
@@ -323,7 +323,7 @@ type GateFact struct {
 	Point   Point
 	// Since is the GateTime of the rollout to which the hooks respond.
 	Since time.Time
-	// Open reports whether all hooks agree. Failed reports whether a hook refused permanently, which ends the rollout.
+	// Open reports whether all hooks approve. Failed reports whether a hook rejected the release permanently, which ends the rollout.
 	Open, Failed bool
 	// Unanswered reports whether a hook whose refusal would fail the release was called and did not respond.
 	Unanswered bool

@@ -22,7 +22,7 @@
 //	target.go                 which release a group moves to
 //	pins.go                   which release a pin selects
 //	freezes_and_waits.go      what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; problems outside its release
-//	hook_gates.go             points at which hooks must agree, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
+//	hook_gates.go             points at which hooks must approve, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
 //	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active
 //	fail_and_retry.go         whether a rollout is healthy, when it fails because its progress deadline passes, and when it starts again
 //	newest_domains.go         domains that move from one group to a newer one
@@ -58,7 +58,7 @@ type Result struct {
 	// other releases may serve requests, whatever the rollout state contains.
 	Idle []string
 	// NeverActive lists the releases of groups without an active release that become active only
-	// if hooks agree. Their objects are marked, so that a plan without the rollout state does
+	// if hooks approve. Their objects are marked, so that a plan without the rollout state does
 	// not treat them as previously active.
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.

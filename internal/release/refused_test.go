@@ -70,7 +70,7 @@ var refused = []scene{
 		h.run(time.Hour)
 		h.want("retried", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"refused: a release whose object does not get its pods after ConfirmRollout waits, and does not fail", func(h tale) {
+	{"refused: after ConfirmRollout, a release whose object cannot be scaled up waits, and does not fail", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"

@@ -242,7 +242,7 @@ func start(s *scope) {
 	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
 }
 
-// openGate allows a release to have pods. Without hooks, it does so immediately. Otherwise the hooks must agree
+// openGate allows a release to have pods. Without hooks, it does so immediately. Otherwise the hooks must approve
 // or no longer apply. The release's clock starts then.
 func openGate(s *scope) {
 	run, r, c := s.rollout()

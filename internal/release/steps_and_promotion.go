@@ -117,7 +117,7 @@ func editedSteps(s *scope) {
 	}
 	run.StepsHash = hash
 	if run.Gate == ConfirmTrafficIncrease {
-		run.GateTime = s.now // The hooks agreed to another step.
+		run.GateTime = s.now // The hooks approved another step.
 	}
 	if run.Step == 0 {
 		return

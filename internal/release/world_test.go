@@ -303,8 +303,8 @@ func (w *world) regroup(scheme string) {
 	}
 }
 
-// withdrawals returns the withdrawals that an ImagePolicy lists, for the groups that contain the
-// versions. A group that the current scheme does not produce is withdrawn as a whole.
+// withdrawals returns the withdrawals that an ImagePolicy lists, one for each group that contains
+// the withdrawn version. A group that the current scheme does not produce is withdrawn as a whole.
 func (w *world) withdrawals() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {

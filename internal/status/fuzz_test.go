@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzLine checks that the result of Line is one line of valid text within its limit, and that Line does not change it again.
+// FuzzLine checks that the result of LineOf is one line of valid text within its limit, and that LineOf does not change it again.
 func FuzzLine(f *testing.F) {
 	f.Add("a\nb\u2028\xff…", 10)
 	f.Fuzz(func(t *testing.T, text string, limit int) {

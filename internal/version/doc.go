@@ -29,7 +29,7 @@
 // them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
 //
 //	rules.go       Rules, which contain the settings of an ImagePolicy
-//	scheme.go      how a version is read from a text
+//	scheme.go      how a version is read from a string
 //	semver.go      parses and compares semantic versions
 //	constraint.go  ranges
 //	group.go       which versions replace each other

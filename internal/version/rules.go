@@ -26,7 +26,7 @@ type Rules struct {
 	Scheme Scheme
 	// Parts is how many numbers a version of SchemeTuple has. It defaults to DefaultParts.
 	Parts int
-	// Suffix is a text that each version must end with, such as "-alpine". It is removed before the version
+	// Suffix is a string that each version must end with, such as "-alpine". It is removed before the version
 	// is parsed. It is not used with SchemeRegexp.
 	Suffix string
 	// GroupBy defines which versions replace each other. It defaults to GroupByAll.

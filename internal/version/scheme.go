@@ -12,7 +12,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Scheme defines how a version is parsed from a text. With every scheme, the normal
+// Scheme defines how a version is parsed from a string. With every scheme, the normal
 // form has at least three numbers, so that ranges, groups and the order work in the same
 // way.
 type Scheme string
@@ -139,7 +139,7 @@ func readNumbers(text, separators string) ([]uint64, error) {
 	}
 }
 
-// isPrerelease reports whether a text can be the pre-release of a semantic version.
+// isPrerelease reports whether a string can be the pre-release of a semantic version.
 func isPrerelease(text string) bool {
 	_, err := semver.StrictNewVersion("0.0.0-" + text)
 	return err == nil && !strings.Contains(text, "+")

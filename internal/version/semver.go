@@ -19,7 +19,7 @@ const (
 	TwoPartsAllow TwoParts = "Allow"
 )
 
-// The reasons why a text is not a version.
+// The reasons why a string is not a version.
 var (
 	errNotThree = errors.New("not a version: three numeric parts are required (1.2.3)")
 	errNotTwo   = errors.New("not a version: two or three numeric parts are required (1.2 or 1.2.3)")
@@ -91,7 +91,7 @@ func Meant(text string) string {
 // Names reports whether a user's text refers to an offered version.
 func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
 
-// Matches reports whether a text that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
+// Matches reports whether a string that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
 // of a commit.
 func Matches(text, offered string) bool {
 	return Names(text, offered) || len(text) >= 7 && len(offered) == 40 && strings.HasPrefix(offered, text)

@@ -57,7 +57,7 @@ type Effect struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// Exceptions are the services, as namespace/name, to which the freeze does not apply, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown reports that the freeze selects namespaces by labels that were not read. In that case, only services that wait for it to end are counted.
+	// Unknown reports whether the freeze selects namespaces by labels that were not read. In that case, only services that wait for it to end are counted.
 	Unknown bool `json:"unknown,omitempty"`
 	// Problem is the reason why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`

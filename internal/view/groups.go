@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GroupState is the state of a release group, without its sentence and the other parts of the service.
+// GroupState is the state of a release group. Unlike in a Service, State.Sentence is empty.
 type GroupState struct {
 	// Microservice and Group are parts of the input. Do not change them.
 	Microservice *v1alpha1.Microservice
@@ -41,7 +41,7 @@ func GroupStates(in Input, now time.Time) []GroupState {
 	return out
 }
 
-// ReleaseState is the state of a release, without its sentence and the other parts of its service.
+// ReleaseState is the state of a release. Unlike in a Service, State.Sentence is empty.
 type ReleaseState struct {
 	// Microservice, Group and Row are parts of the input. Do not change them.
 	Microservice *v1alpha1.Microservice

@@ -503,7 +503,7 @@ func (r *rollout) otherJobs() (version string) {
 	return version
 }
 
-// waitingHooks returns the hooks of the current gate that have not agreed yet.
+// waitingHooks returns the hooks of the current gate that have not approved yet.
 func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	if r.object == nil {
 		return nil

@@ -251,7 +251,7 @@ func (s State) since(now time.Time) string {
 	return " since " + Clock(s.Since.Time, now)
 }
 
-// until returns when the state ends, after a text.
+// until returns the prefix before and the time at which the state ends. It returns an empty string if this time is not known.
 func (s State) until(before string, now time.Time) string {
 	if s.Until == nil {
 		return ""

@@ -550,7 +550,8 @@ func (s *service) blocked(a *Answer) *State {
 	return own
 }
 
-// canarySummary describes whether a canary is live. A canary is not live if its requested weight is not programmed.
+// canarySummary describes whether a canary is live. While its requested weight is not programmed, a canary is live only if another
+// weight above zero is programmed.
 func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	programmed := r.Share.Programmed
 	switch {

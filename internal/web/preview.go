@@ -83,8 +83,8 @@ var (
 	approver = regexp.MustCompile(`\bapprover \d+\b`)
 )
 
-// readable returns a preview in words for readers. It omits the decisions that a forecast assumes, and contains the
-// reason why the manager would not apply the action.
+// readable rewrites the effects of a preview for readers of the board. It omits the decisions that a forecast assumes. If the
+// manager would not apply the action, the result contains the reason and no effects.
 func readable(o Outcome, verb string) Outcome {
 	var effects []string
 	for _, line := range o.Effects {

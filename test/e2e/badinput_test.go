@@ -132,8 +132,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
-	// Two NetworkPolicies of one Microservice do not overwrite each other (heighliner-2018,
-	// appendix D, item 13).
+	// Two NetworkPolicies of one Microservice do not overwrite each other.
 	t.Run("two claims on one host and path", func(t *testing.T) {
 		second := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "second"}, Spec: *s.network.Spec.DeepCopy()}
 		second.Spec.MicroserviceRef = &v1alpha1.Reference{Name: appName}

@@ -42,8 +42,8 @@ const (
 
 // TestBoard runs config/components/web on the node as a user installs it, with two replicas behind the
 // gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they may
-// list. An approval with the form lets a canary continue, and records the user. Another reader may not
-// approve. The board answers while one of its pods is killed.
+// list. An approval through the form lets a canary continue, and is recorded with the user. Another reader may
+// not approve. The board answers while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")

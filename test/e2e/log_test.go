@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// managerLog follows the logs of all managers, one after the other, and stores unexpected lines.
+// managerLog follows the logs of all managers, including those that start later, and stores unexpected lines.
 type managerLog struct {
 	client kubernetes.Interface
 	cancel context.CancelFunc

@@ -27,7 +27,7 @@ func TestProbe(t *testing.T) {
 	const (
 		samples = 4
 		// early is how much earlier than this test's requests the manager may detect that a weight is served.
-		// The test sends requests every 5 ms, and every second request goes to the canary.
+		// The test sends a request every 5 ms, and half of the requests go to the canary.
 		early = 250 * time.Millisecond
 		// late is the maximum time from when a weight is served until a probe confirms it, because there are
 		// pauses between probes.

@@ -32,7 +32,7 @@ const gatewayAway = "gateway not running"
 // TestTraffic makes every kind of change to a service's traffic under load in every protocol. Each second, it
 // sends 100 requests each over HTTP/1.1 and h2c, makes 20 gRPC calls, opens 20 connections each over TCP and
 // TLS through the gateway, and sends 20 datagrams through the group's Service. No request fails, except while
-// the gateway is not running. Another exception are datagrams in progress while the Service moves, which are
+// the gateway is not running. Datagrams in transit while the Service moves are another exception, and are
 // counted separately: kube-proxy deletes the connection tracking entries of removed endpoints, so a response
 // in transit is lost.
 func TestTraffic(t *testing.T) {

@@ -50,7 +50,7 @@ func (w Writes) String() string {
 }
 
 // AuditWrites counts the create, update, patch, delete, and deletecollection requests in an API server's
-// audit log, which contains one event as JSON in each line. It groups and sorts them by user agent, resource,
+// audit log, which contains one JSON event per line. It groups and sorts them by user agent, resource,
 // and verb. Each request counts once, whether it was successful or not; dry runs do not count. Rotated files
 // next to path are included. An incomplete last line is omitted, because it is still being written.
 func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {

@@ -132,7 +132,8 @@ func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64)
 	return p.Usual, 1
 }
 
-// add returns the sums of the counts of the same things.
+// add adds counts to sum, item by item, and returns the result. Both contain the same items in the same order. sum may
+// be nil.
 func add(sum, counts []Count) []Count {
 	if sum == nil {
 		return counts

@@ -16,12 +16,12 @@ import (
 // ages matches the parts of an output that differ between two calls of a command even if nothing changes.
 var ages = regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`)
 
-// ageless returns a text without ages and with single spaces, because ages affect the width of columns.
+// ageless returns a string without ages and with single spaces, because ages affect the width of columns.
 func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }
 
-// contains returns the wanted parts that are missing from a text. It ignores ages.
+// contains returns the wanted parts that are missing from a string. It ignores ages.
 func contains(text string, wanted ...string) (faults []string) {
 	text = ageless(text)
 	for _, w := range wanted {

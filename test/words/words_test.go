@@ -39,7 +39,7 @@ const (
 	countsFile = "counts.txt"
 )
 
-// kinds matches the names of files whose text is checked, by their suffix.
+// kinds matches the paths of files whose text is checked, by the suffix or the name of the file.
 var kinds = regexp.MustCompile(`\.(go|md|ya?ml|sh|mk|tmpl|toml|prom|txt|html|css|svg)$|(^|/)(Makefile|Dockerfile|CODEOWNERS)$|^\.ci/run$`)
 
 // foreign matches generated and foreign texts. The sources of generated texts are checked.

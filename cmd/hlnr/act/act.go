@@ -1,5 +1,5 @@
-// Package act contains the commands of hlnr that change something: decisions about releases, pins, pauses, the
-// end of groups, freezes and scans. Each command checks whether the action makes sense, writes once, with the field
+// Package act contains the commands of hlnr that change something. They make decisions about releases, set and
+// remove pins, pauses and freezes, end groups, and request scans. Each command checks whether the action makes sense, writes once, with the field
 // manager hlnr, and reports the result.
 //
 //	act.go        the list of commands, their results, and access to the cluster
@@ -63,7 +63,7 @@ type Done struct {
 	Reason string `json:"reason,omitempty"`
 	// Until is the end of a pin or a freeze, in RFC 3339.
 	Until string `json:"until,omitempty"`
-	// DryRun reports that nothing was written.
+	// DryRun reports whether nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Next is the command that waits until the change has taken effect. It is empty if nothing changes.
 	Next string `json:"next,omitempty"`

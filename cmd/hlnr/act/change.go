@@ -22,7 +22,7 @@ type change struct {
 	printPatch bool
 	force      bool
 	output     *cli.Output
-	// lenient reports that a dry run succeeds without a forecast if the user is not allowed to read all of the objects that the planner needs.
+	// lenient reports whether a dry run succeeds without a forecast if the user is not allowed to read all of the objects that the planner needs.
 	lenient bool
 }
 

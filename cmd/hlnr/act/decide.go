@@ -37,7 +37,7 @@ type decision struct {
 	dryRun  bool
 	timeout time.Duration
 	output  *cli.Output
-	// lenient reports that a dry run succeeds without a forecast if the user is not allowed to read all of the objects that the planner needs.
+	// lenient reports whether a dry run succeeds without a forecast if the user is not allowed to read all of the objects that the planner needs.
 	lenient bool
 }
 

@@ -39,13 +39,13 @@ type Object struct {
 	// Namespace is the namespace of the object, empty for a cluster-scoped kind.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// New reports that the object does not exist yet.
+	// New reports whether the object does not exist yet.
 	New bool `json:"new,omitempty"`
 	// NotAllowed contains the messages with which the schema or the API server rejects the change. Such a change has no plan.
 	NotAllowed []string `json:"notAllowed,omitempty"`
 	// Fields contains the fields of the specification, the labels and the annotations that differ.
 	Fields []Field `json:"fields,omitempty"`
-	// NewRelease reports that the configuration of releases changes, so that every selected version starts again.
+	// NewRelease reports whether the configuration of releases changes, so that every selected version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
 	// Forecast is the forecast of a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`

@@ -106,7 +106,7 @@ func JSON(value any) ([]byte, error) {
 	return append(escape(raw), '\n'), nil
 }
 
-// JSONLine returns value as JSON in one line. Control characters in its texts are escaped.
+// JSONLine returns value as JSON on one line. Control characters in its strings are escaped.
 func JSONLine(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -85,7 +85,7 @@ type doctor struct {
 	// watched contains the namespaces that the manager watches. nil means all namespaces, or that the namespaces are not known.
 	watched []string
 	result  Result
-	// refused reports that the user lacks a permission that a check needs.
+	// refused reports whether the user lacks a permission that a check needs.
 	refused bool
 }
 

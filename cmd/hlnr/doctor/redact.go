@@ -73,7 +73,7 @@ var ordinary = func() map[string]bool {
 	return m
 }()
 
-// cleanText removes all parts of a text that look like secrets.
+// cleanText removes all parts of a string that look like secrets.
 func cleanText(text string) string {
 	for _, s := range secrets() {
 		text = s.form.ReplaceAllString(text, s.with)

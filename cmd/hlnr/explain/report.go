@@ -140,7 +140,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		}
 	}
 	if e.Cut {
-		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): in a cluster, the others are not read", spec.Limits.Tags))
+		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster does not read the tags beyond this limit", spec.Limits.Tags))
 	}
 	if len(e.Result.Truncated) > 0 {
 		notes = append(notes, "groups beyond spec.limits.groups: "+strings.Join(e.Result.Truncated, ", "))

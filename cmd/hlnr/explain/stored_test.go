@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// cluster starts a server with the objects of the namespace shop by resource and name, and returns a kubeconfig.
+// cluster starts an API server with objects, and returns a kubeconfig for it. The keys of objects are paths of the API. For
+// Heighliner's objects in the namespace shop, a key is only the resource and the name, such as microservices/web.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,6 @@
 // Package forecast predicts the decisions of the planner. It reads the facts about a Microservice, and simulates the
 // plans that follow from these facts. The simulation assumes that pods become available immediately, routes are
-// programmed immediately, hooks agree, measurements pass, and users approve. Only pauses, windows and drains take time. The times of a
+// programmed immediately, measurements pass, and hooks and users approve. Only pauses, windows and drains take time. The times of a
 // forecast are therefore the earliest possible times.
 //
 //	forecast.go  reads the facts

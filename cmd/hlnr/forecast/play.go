@@ -268,7 +268,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates simulates that the hooks of a gate agree.
+// gates simulates that the hooks of a gate approve.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false

@@ -196,7 +196,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	away := scene{t, env.Namespace(t), s.story}
 	for _, q := range []string{host, "http://" + host + "/cart", host + ":8080/cart"} {
 		code, stdout, stderr := away.hlnr("why", q)
-		want := "hlnr: namespace " + away.namespace + " has no host " + host + ": this is the answer of namespace " + s.namespace + "\n"
+		want := "hlnr: namespace " + away.namespace + " has no host " + host + ": this answer is for namespace " + s.namespace + "\n"
 		if code != cli.ExitYes || !strings.Contains(stdout, " is served by 1.1.0 (10%) and 1.0.0 (90%).") || stderr != want {
 			t.Errorf("why %s: exit code %d\n%s%s", q, code, stdout, stderr)
 		}
@@ -212,7 +212,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	}
 }
 
-// reader creates a user who may list the objects of the namespace.
+// reader gives a user the permission to list the objects of the namespace, and returns the name of the user.
 func (s scene) reader(name string) string {
 	s.Helper()
 	role := &rbacv1.Role{

@@ -86,7 +86,7 @@ func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometh
 	if q.namespace, err = namespaceOf(ctx, f, here, host, path, unknown); err != nil {
 		return a, unsure(err, missing)
 	}
-	fmt.Fprintf(f.ErrOut, "hlnr: namespace %s has no host %s: this is the answer of namespace %s\n", here, host, q.namespace)
+	fmt.Fprintf(f.ErrOut, "hlnr: namespace %s has no host %s: this answer is for namespace %s\n", here, host, q.namespace)
 	a, missing, err = answerIn(ctx, f, q, args, prometheus)
 	return a, unsure(explained(ctx, f, q.namespace, err), missing)
 }

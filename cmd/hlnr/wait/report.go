@@ -105,7 +105,7 @@ func (w *waiter) end(a *answer) error {
 	return &cli.Exit{Code: a.code, Err: errors.New(text.Clean(a.text))}
 }
 
-// print writes a value as a JSON object in one line.
+// print writes a value as a JSON object on one line.
 func (w *waiter) print(value any) error {
 	raw, err := cli.JSONLine(value)
 	if err != nil {

@@ -123,7 +123,7 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	return w.follow(ctx, timeout)
 }
 
-// follow reads the objects and judges them until there is an answer or the timeout expires. The timeout of the command does not limit the
+// follow reads and evaluates the objects until there is an answer or the timeout expires. The timeout of the command does not limit the
 // first read. The command therefore has an answer even if the timeout is short.
 func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
@@ -186,7 +186,7 @@ func passes(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
 }
 
-// cutResource splits a text such as "msvc/shop" into the resource and the name.
+// cutResource splits a string such as "msvc/shop" into the resource and the name.
 func cutResource(text string) (resource, name string, found bool) {
 	if before, after, found := strings.Cut(text, "/"); found {
 		return before, after, true

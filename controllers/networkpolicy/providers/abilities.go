@@ -39,16 +39,16 @@ type SharedObjects interface {
 	// order in which they are written. They are written before the routes, and deleted after them.
 	Shared([]Route) []Shared
 	// Holds reports whether a live object that is not part of a route must stay. It must stay if
-	// live routes that the decided routes do not replace depend on it.
+	// live routes that the desired routes do not replace depend on it.
 	Holds(o resources.Object, decided []Route) bool
 }
 
 // Switcher is a View that can change only the weights of existing routes. Without it, routes stay
-// as they are when a policy changes its provider, or when the API server rejects a decided route.
+// as they are when a policy changes its provider, or when the API server rejects a desired route.
 type Switcher interface {
-	// Carry returns the objects of a live route with the Services of a decided route, or none if
+	// Carry returns the objects of a live route with the Services of a desired route, or none if
 	// the live route already has these Services. The parents and the other parts of the rules do
-	// not change. Hostnames that the decided route lacks are removed. If the decided route has no
+	// not change. Hostnames that the desired route lacks are removed. If the desired route has no
 	// hostnames, path or port, these do not change. Carry is called for routes whose provider the
 	// policy no longer uses, so it must not use the provider's part of the specification.
 	Carry(live *Live, route Route) []resources.Object

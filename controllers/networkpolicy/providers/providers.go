@@ -1,4 +1,4 @@
-// Package providers defines the interface of providers. A provider builds the objects of a decided
+// Package providers defines the interface of providers. A provider builds the objects of a desired
 // route, reads live objects, and reports whether a gateway accepted them. Each provider is a package
 // below this package; docs/how-to/add-a-provider.md shows how to write a provider. The files of this
 // package refer only to files further down in this list:
@@ -245,7 +245,7 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns the hosts that a live route has but no decided route has. Nothing replaces the
+// Undecided returns the hosts that a live route has but no desired route has. Nothing replaces the
 // routes of these hosts, so they stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {

@@ -40,7 +40,7 @@ func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	keep(t, c, w)
 }
 
-// picture returns a text with all objects that a plan writes, and the reported groups.
+// picture returns a string with all objects that a plan writes, and the reported groups.
 func picture(f *traffic.Observed) string {
 	d := traffic.Plan(f)
 	now, _ := traffic.Status(f, d, traffic.Applied{})

@@ -75,7 +75,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 	return out
 }
 
-// replaced reports whether all decided routes for hosts of a live route are accepted, regardless of
+// replaced reports whether all desired routes for hosts of a live route are accepted, regardless of
 // their paths: when a path is edited, a route with another path replaces the live route.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {

@@ -205,7 +205,7 @@ func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	return all
 }
 
-// probesOf returns the probes that must succeed before a decided route is accepted.
+// probesOf returns the probes that must succeed before a desired route is accepted.
 func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }

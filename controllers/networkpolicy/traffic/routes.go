@@ -122,7 +122,7 @@ func (d *planner) loses(r *RouteDecision) int {
 	return 0
 }
 
-// verdict returns the state of a decided route.
+// verdict returns the state of a desired route.
 func (d *planner) verdict(r *RouteDecision) verdict { return d.View.Verdict(r.Route, r.Objects) }
 
 // concerns reports whether the revision of a group is programmed only if the route is programmed.
@@ -215,7 +215,7 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 }
 
 // WeightsAlone returns the live objects of a route with only the weights and the removed hosts of
-// the decided route, or none if nothing changes. They are written if the API server rejects the
+// the desired route, or none if nothing changes. They are written if the API server rejects the
 // rest of the decision: an error in a filter must not keep traffic on a release that has no pods,
 // or on a canary that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {

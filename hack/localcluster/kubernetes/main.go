@@ -57,7 +57,7 @@ func main() {
 			names = append(names, n)
 		}
 		sort.Strings(names)
-		fmt.Fprintf(os.Stderr, "kube: %q is not a component; usage: kube COMPONENT [flags], COMPONENT is one of %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "kube: %q is not a component; usage: kube COMPONENT [flags], where COMPONENT is one of %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	os.Exit(run())

@@ -366,7 +366,7 @@ func Slow() http.HandlerFunc {
 	}
 }
 
-// Text returns a handler that responds with 200 and a text that is not JSON, such as a maintenance page.
+// Text returns a handler that responds with 200 and text that is not JSON, such as a maintenance page.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }

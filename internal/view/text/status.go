@@ -252,7 +252,7 @@ func newTable(p *page) *table.Table {
 		})
 }
 
-// cut truncates a text to a maximum width.
+// cut truncates a string to a maximum width.
 func cut(text string, width int) string {
 	if lipgloss.Width(text) <= width {
 		return text

@@ -43,7 +43,7 @@ type Options struct {
 	Home string
 }
 
-// nothing returns the message that no objects were found, which includes the searched namespaces.
+// nothing returns a message that no objects were found. The message includes the searched namespaces.
 func (o Options) nothing(what string) string {
 	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
@@ -62,7 +62,7 @@ func (o Options) command(verb string, s *view.Service) string {
 // minTable is the minimum width of tables. If the terminal is narrower, each service is on separate lines.
 const minTable = 60
 
-// minText is the minimum width of a text after its first part. If there is less room, the text begins on the next
+// minText is the minimum width of text after its first part. If there is less room, the text begins on the next
 // line.
 const minText = 12
 
@@ -134,7 +134,7 @@ func (p *page) line(first, indent, text string) {
 // colors are the colors of classes and marks, which come from the palette of the terminal.
 var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
 
-// paint returns a text in the color of a class.
+// paint returns a string in the color of a class.
 func (p *page) paint(class view.Class, text string) string {
 	if c := colors[class]; p.Color && c != "" && text != "" {
 		return lipgloss.NewStyle().Foreground(lipgloss.Color(c)).Render(text)

@@ -160,7 +160,7 @@ var imagePolicyRows = map[string]row{
 	"imgp deny empty":                 {kind: "ImagePolicy", patch: `spec: {deny: [""]}`, refused: "spec.deny[0]"},
 	"imgp deny too long":              {kind: "ImagePolicy", patch: `spec: {deny: [` + long(129) + `]}`, refused: "spec.deny[0]: Too long"},
 	"imgp platforms":                  {kind: "ImagePolicy", patch: `spec: {platforms: [linux/amd64, linux/arm64/v8]}`},
-	"imgp platform without an system": {kind: "ImagePolicy", patch: `spec: {platforms: [amd64]}`, refused: "write system and architecture in lower case"},
+	"imgp platform without a system":  {kind: "ImagePolicy", patch: `spec: {platforms: [amd64]}`, refused: "write the operating system and the architecture in lower case"},
 	"imgp too many platforms":         {kind: "ImagePolicy", patch: `spec: {platforms: ` + numbered("linux/#", 9) + `}`, refused: "spec.platforms: Too many"},
 
 	"imgp limits":             {kind: "ImagePolicy", patch: `spec: {limits: {groups: 256, releasesPerGroup: 2, tags: 100000}}`},

@@ -229,7 +229,7 @@ func (v *view) Secret(host string) string {
 }
 
 // Holds reports whether a live ApisixTls must stay because it contains hosts of live routes that no
-// decided route has.
+// desired route has.
 func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
 	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
@@ -261,7 +261,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{out}
 }
 
-// Carry returns a live ApisixRoute with the Services of a decided route.
+// Carry returns a live ApisixRoute with the Services of a desired route.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {

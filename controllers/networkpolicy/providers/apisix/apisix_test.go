@@ -170,7 +170,7 @@ status: {}
 	}
 }
 
-// TestBuiltObjectsAreRead checks that the view reads the object that Build returns as the decided
+// TestBuiltObjectsAreRead checks that the view reads the object that Build returns as the desired
 // route, for any path.
 func TestBuiltObjectsAreRead(t *testing.T) {
 	for _, path := range []string{"/", "/api", "/api/", "/a/b"} {

@@ -88,7 +88,7 @@ func Shared(s providers.Input, routes []providers.Route, live map[string]*provid
 }
 
 // Holds reports whether a live Certificate must stay because it contains hosts of live routes that
-// no decided route has, or because it serves hosts until another Certificate is ready.
+// no desired route has, or because it serves hosts until another Certificate is ready.
 func Holds(o resources.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
 	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {

@@ -156,7 +156,7 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 	return set
 }
 
-// Holds reports whether a live route refers to a ListenerSet, regardless of the decided routes. A
+// Holds reports whether a live route refers to a ListenerSet, regardless of the desired routes. A
 // ListenerSet is deleted after its routes.
 func (v *view) Holds(o resources.Object, _ []providers.Route) bool {
 	if listenerSet(o) == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry returns a live route with the Services of a decided route. The parents stay. All rules get
+// Carry returns a live route with the Services of a desired route. The parents stay. All rules get
 // the filters, timeouts and session affinity of the rule that splits by weight.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]

@@ -17,8 +17,8 @@ var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
 }
 
-// Verdict reports whether a decided route is written as decided, accepted by every parent, and,
-// with spec.provider.gateway.confirm Probe, served at all addresses.
+// Verdict reports whether a desired route exists unchanged, is accepted by every parent, and, with
+// spec.provider.gateway.confirm Probe, is served at all addresses.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]

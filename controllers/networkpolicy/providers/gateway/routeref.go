@@ -292,7 +292,7 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[
 	return take(u, v.Policy.Name, held, wanted, backends, t, v.Input)
 }
 
-// Carry returns the route with the backends of a decided route in the rules that the policy
+// Carry returns the route with the backends of a desired route in the rules that the policy
 // manages.
 func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	u := v.users[live.Name].object

@@ -426,7 +426,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Accepted: true}
 }
 
-// Carry returns the live Ingresses of a route with the Services of a decided route. The class, the
+// Carry returns the live Ingresses of a route with the Services of a desired route. The class, the
 // TLS settings and the annotations of other owners stay.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)

@@ -159,7 +159,7 @@ status:
 	}
 }
 
-// TestSharesOfARoute checks that the view reads the objects that Build returns as the decided route
+// TestSharesOfARoute checks that the view reads the objects that Build returns as the desired route
 // and accepts them, and that it rejects splits that an Ingress cannot have.
 func TestSharesOfARoute(t *testing.T) {
 	a, b, c := "shop-a", "shop-b", "shop-c"
