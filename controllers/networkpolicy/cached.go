@@ -34,10 +34,8 @@ func trimEndpoints(s *discoveryv1.EndpointSlice) {
 	s.Annotations, s.GenerateName, s.OwnerReferences, s.Ports = nil, "", nil, nil
 	for i, e := range s.Endpoints {
 		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: e.Conditions}
-		if id := identity(e); e.TargetRef != nil && string(e.TargetRef.UID) == id {
-			s.Endpoints[i].TargetRef = &corev1.ObjectReference{UID: e.TargetRef.UID}
-		} else if id != "" {
-			s.Endpoints[i].Addresses = []string{id}
+		if id := identity(e); id != "" {
+			s.Endpoints[i].Addresses = []string{id} // Without a TargetRef, this is its identity.
 		}
 	}
 }

@@ -3,30 +3,26 @@
 // run twice.
 //
 //	compact.go  the transforms
-//	table.go    strings and maps that share memory
+//	share.go    equal strings, and equal parts of objects, that share memory
+//	hash.go     the hash by which equal parts are found
+//	table.go    the table of recently used values
 package compact
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// metadata contains strings of the metadata of objects, and labels contains their labels. All caches of a process share them.
-var (
-	metadata table
-	labels   maps
-)
-
-// shared returns a string with the same content that shares memory with equal strings.
-func shared(s string) string { return metadata.shared(s) }
-
-// Transform compacts an object: it drops the managed fields, and shares equal strings of the metadata, and equal labels, with other objects.
-// Like all content of a cache, the labels must not be changed. Transform returns values that are not objects, such as those that the cache uses
-// for deleted objects, as they are.
+// Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in
+// their metadata or status, equal labels, or equal parts in their specs, such as a probe or the environment of a container. Like all content of a
+// cache, an object must not be changed. Transform returns values that are not objects, such as those that the cache uses for deleted objects, as
+// they are.
 //
-// The names of a Microservice and of a release occur in the metadata of about thirty objects of each service.
+// The names of a Microservice and of a release occur in the metadata of about thirty objects of each service, and the pod template of a
+// Microservice in each of its releases.
 func Transform(obj any) (any, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -34,11 +30,24 @@ func Transform(obj any) (any, error) {
 	}
 	o.SetManagedFields(nil)
 	shareMetadata(o)
+	fields := reflect.ValueOf(o).Elem()
+	if spec := fields.FieldByName("Spec"); spec.IsValid() {
+		parts := sharer{left: maxAdded}
+		parts.share(spec)
+	}
+	// The status of most pods in the cache consists of parts that already share memory. Most parts of other statuses occur only once, and trims change them.
+	if _, isPod := obj.(*corev1.Pod); isPod {
+		return o, nil
+	}
+	if status := fields.FieldByName("Status"); status.IsValid() {
+		parts := sharer{stringsOnly: true}
+		parts.share(status)
+	}
 	return o, nil
 }
 
-// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument. It
-// must have no effect on an object that is already trimmed.
+// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument, but not what its spec
+// and labels refer to: other objects may refer to it too. It must have no effect on an object that is already trimmed.
 func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
@@ -48,53 +57,33 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	}
 }
 
-// shareMetadata replaces those strings of an object's metadata that are likely to occur in other objects.
+// shareMetadata replaces those parts of an object's metadata that are likely to occur in other objects.
 func shareMetadata(o client.Object) {
 	o.SetNamespace(shared(o.GetNamespace()))
-	own := labels.shared(sharedStrings(o.GetLabels(), shared))
-	o.SetLabels(own)
-	for _, value := range own {
+	parts := sharer{left: maxAdded}
+	labels := o.GetLabels()
+	parts.share(reflect.ValueOf(&labels).Elem())
+	o.SetLabels(labels)
+	for _, value := range labels {
 		if value == o.GetName() {
 			o.SetName(value)
 		}
 	}
-	// Most values of annotations, such as hashes and times, occur only once.
-	o.SetAnnotations(sharedStrings(o.GetAnnotations(), func(value string) string { return value }))
+	o.SetAnnotations(sharedKeys(o.GetAnnotations()))
 	owners := o.GetOwnerReferences()
-	for i := range owners {
-		shareOwner(&owners[i])
-	}
+	parts.share(reflect.ValueOf(&owners).Elem())
 	o.SetOwnerReferences(owners)
 }
 
-// isTrue and isFalse are the values of the pointers in all owner references.
-var isTrue, isFalse = true, false
-
-func sharedBool(b *bool) *bool {
-	switch {
-	case b == nil:
-		return nil
-	case *b:
-		return &isTrue
+// sharedKeys returns a copy of annotations with shared keys. Most values, such as hashes and times, occur only once. It does not change
+// the map, because an assignment to a key that exists would keep the previous string.
+func sharedKeys(annotations map[string]string) map[string]string {
+	if len(annotations) == 0 {
+		return annotations
 	}
-	return &isFalse
-}
-
-func shareOwner(owner *metav1.OwnerReference) {
-	owner.Controller, owner.BlockOwnerDeletion = sharedBool(owner.Controller), sharedBool(owner.BlockOwnerDeletion)
-	owner.APIVersion, owner.Kind, owner.Name = shared(owner.APIVersion), shared(owner.Kind), shared(owner.Name)
-	owner.UID = types.UID(shared(string(owner.UID)))
-}
-
-// sharedStrings returns a copy of a map with shared keys. It does not change the map, because an assignment to a key that
-// exists would keep the previous string.
-func sharedStrings(m map[string]string, value func(string) string) map[string]string {
-	if len(m) == 0 {
-		return m
-	}
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[shared(k)] = value(v)
+	out := make(map[string]string, len(annotations))
+	for k, v := range annotations {
+		out[shared(k)] = v
 	}
 	return out
 }

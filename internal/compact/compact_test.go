@@ -1,10 +1,8 @@
 package compact
 
 import (
-	"fmt"
 	"reflect"
 	"runtime"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -139,26 +137,6 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// TestTableIsBounded checks that a table forgets strings that are not used, and keeps those that are used.
-func TestTableIsBounded(t *testing.T) {
-	t.Parallel()
-	var table table
-	used := table.shared(strings.Clone("used"))
-	for i := range 5 * tableSize {
-		table.shared(fmt.Sprint(i))
-		if again := table.shared(strings.Clone("used")); unsafe.StringData(again) != unsafe.StringData(used) {
-			t.Fatalf("after %d strings, a string that is used does not share memory", i)
-		}
-	}
-	long := strings.Repeat("a", maxString+1)
-	if table.shared(long); table.recent[long] != "" {
-		t.Error("a long string is kept")
-	}
-	if n := len(table.recent) + len(table.earlier); n > 2*tableSize {
-		t.Errorf("the table contains %d strings, at most %d", n, 2*tableSize)
-	}
-}
-
 // TestLabelsShareMemory checks that objects with equal labels have the same map, also after a second transform, and that objects with
 // other labels do not.
 func TestLabelsShareMemory(t *testing.T) {
@@ -176,38 +154,5 @@ func TestLabelsShareMemory(t *testing.T) {
 	}
 	if address(a) == address(other) || len(a.Labels) != 2 || len(other.Labels) != 3 {
 		t.Errorf("different labels share memory: %v and %v", a.Labels, other.Labels)
-	}
-}
-
-// TestMapsAreBounded checks that only recently used maps are kept, and that a map with the hash of another map is returned unchanged.
-func TestMapsAreBounded(t *testing.T) {
-	t.Parallel()
-	var known maps
-	of := func(value string) map[string]string { return map[string]string{"hlnr.io/release": value} }
-	used := known.shared(of("used"))
-	for i := range 5 * mapsSize {
-		known.shared(of(fmt.Sprint(i)))
-		if again := known.shared(of("used")); reflect.ValueOf(again).Pointer() != reflect.ValueOf(used).Pointer() {
-			t.Fatalf("after %d maps, a map that is used does not share memory", i)
-		}
-	}
-	if n := len(known.recent) + len(known.earlier); n > 2*mapsSize {
-		t.Errorf("%d maps, at most %d", n, 2*mapsSize)
-	}
-	many := map[string]string{}
-	for i := range maxKeys + 1 {
-		many[fmt.Sprint(i)] = ""
-	}
-	for _, large := range []map[string]string{of(strings.Repeat("a", maxMap)), many} {
-		if known.shared(large); known.recent[hashOf(large)] != nil {
-			t.Errorf("a map with %d keys and %d bytes is kept", len(large), length(large))
-		}
-	}
-	for i, all := range []map[uint64]map[string]string{known.recent, known.earlier} {
-		want := of(fmt.Sprint("same hash ", i))
-		all[hashOf(want)] = of("another")
-		if got := known.shared(want); !cmp.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
 	}
 }

@@ -1,0 +1,109 @@
+package compact
+
+import "reflect"
+
+// maxAdded is the maximum number of values that one object adds to the table. Without this limit, one large object could replace all others.
+const maxAdded = 256
+
+// The tables are shared by all caches of a process.
+var (
+	stringTable = table[string, string]{size: stringsSize, equal: func(a, b string) bool { return a == b }}
+	valueTable  = table[uint64, reflect.Value]{size: valuesSize, equal: equal}
+)
+
+func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+
+// shared returns a string with the same content that shares memory with equal strings. A string that is longer than maxString is not shared.
+func shared(s string) string {
+	if s == "" || len(s) > maxString {
+		return s
+	}
+	known, ok := stringTable.known(s, s)
+	if !ok {
+		return stringTable.add(s, s, len(s))
+	}
+	return known
+}
+
+// sharer lets the parts of one object share memory with equal parts of other objects.
+type sharer struct {
+	// left is the number of values that may still be added to the table.
+	left int
+	// stringsOnly defines that only strings share memory.
+	stringsOnly bool
+}
+
+// share lets the content of v share memory with equal content. It changes only v itself, and copies what v refers to
+// before it changes it, because other objects, which have readers, may refer to it too.
+func (s *sharer) share(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(shared(v.String()))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				s.share(v.Field(i))
+			}
+		}
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if v.IsNil() || v.Kind() != reflect.Pointer && v.Len() == 0 {
+			return
+		}
+		s.shareReferenced(v)
+	}
+}
+
+// shareReferenced replaces a pointer, slice, or map.
+func (s *sharer) shareReferenced(v reflect.Value) {
+	if s.stringsOnly {
+		v.Set(s.copied(v))
+		return
+	}
+	key, size, small := hashOf(v)
+	if !small {
+		v.Set(s.copied(v))
+		return
+	}
+	if known, ok := valueTable.known(key, v); ok {
+		v.Set(known)
+		return
+	}
+	v.Set(s.copied(v))
+	if s.left > 0 {
+		s.left--
+		// The table must not contain v itself, which is a field of the object and may change.
+		v.Set(valueTable.add(key, reflect.ValueOf(v.Interface()), size))
+	}
+}
+
+// copied returns a copy of a pointer, slice, or map whose content shares memory with equal content. It returns v itself if its elements are
+// numbers, which share nothing.
+func (s *sharer) copied(v reflect.Value) reflect.Value {
+	if kind := v.Type().Elem().Kind(); kind <= reflect.Complex128 && v.Kind() != reflect.Map {
+		return v
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		out := reflect.New(v.Type().Elem())
+		out.Elem().Set(v.Elem())
+		s.share(out.Elem())
+		return out
+	case reflect.Slice:
+		out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(out, v)
+		for i := range out.Len() {
+			s.share(out.Index(i))
+		}
+		return out
+	}
+	out := reflect.MakeMapWithSize(v.Type(), v.Len())
+	for all := v.MapRange(); all.Next(); {
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		key.Set(all.Key())
+		value.Set(all.Value())
+		s.share(key)
+		s.share(value)
+		out.SetMapIndex(key, value)
+	}
+	return out
+}
