@@ -142,8 +142,9 @@ type ClusterAnalysisTemplateSpec struct {
 	AnalysisTemplateSpec `json:",inline"`
 }
 
-// ClusterAnalysisTemplate is an analysis that an operator offers to the Microservices of
-// namespaces. The Secrets that it refers to are read from the namespace of the Microservice.
+// ClusterAnalysisTemplate is an analysis that an operator offers to the Microservices of all or
+// selected namespaces. The Secrets that it refers to are read from the namespace of the
+// Microservice.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=catpl,categories=hlnr
 // +kubebuilder:printcolumn:name="Interval",type=string,JSONPath=`.spec.interval`

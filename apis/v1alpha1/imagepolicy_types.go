@@ -224,8 +224,8 @@ const (
 // Versioning reads, admits and groups versions.
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit it; with Tuple set versioning.parts"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime, which have no pre-releases"
-// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple or PushTime, which have no pre-releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp or PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. SemVer means that the tag is read as a

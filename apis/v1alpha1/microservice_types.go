@@ -239,7 +239,7 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained means the newest release of the version that was ever active, including its
+	// PinRetained means the version's newest release that was ever active, including its
 	// template. If there is no such release, it means a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
 	// PinCurrent means a release that runs the version with the current template.
@@ -263,7 +263,7 @@ type ManualUpdateStrategy struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the newest release of the version that was ever active, or the current template
+	// template of the version's newest release that was ever active, or the current template
 	// if there is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
@@ -341,7 +341,7 @@ type GroupPin struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the newest release of the version that was ever active, or the current template
+	// template of the version's newest release that was ever active, or the current template
 	// if there is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`

@@ -53,8 +53,8 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress deadline began to count: the start of the rollout or of the
-	// step, or the time of the last progress.
+	// startedTime is the time from which the progress deadline is measured: the start of the rollout
+	// or of the step, or the time of the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
@@ -102,8 +102,8 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
 
-	// waitsFor is the problem outside the release that blocks the rollout. The progress deadline does
-	// not count while it is set.
+	// waitsFor is the problem outside the release that blocks the rollout. The time during which it
+	// is set does not count against the progress deadline.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -204,7 +204,7 @@ type Release struct {
 	Config string `json:"config,omitempty"`
 
 	// status of the release. A pending release is not available yet. A canary is available and
-	// receives at most part of the traffic. The active release serves its group. A release in error
+	// may receive traffic, but is not active yet. The active release serves its group. A release in error
 	// did not become available in time, failed, or was aborted. A deprecated release was active
 	// before, or was superseded before it was active.
 	Status ReleaseStatus `json:"status"`

@@ -894,7 +894,7 @@ type GroupTraffic struct {
 	// revision is the accepted traffic revision that all objects of the group contain.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// confirmedTime is when revision was confirmed, with the releases in references.
+	// confirmedTime is when revision, or the last change to references, was confirmed.
 	// +optional
 	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
 	// references lists every release that any written object refers to, whether by weight, by a

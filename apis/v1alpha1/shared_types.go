@@ -70,7 +70,7 @@ type ReleaseStatus string
 const (
 	// ReleasePending means that the release exists, but is not available yet.
 	ReleasePending ReleaseStatus = "pending"
-	// ReleaseCanary means that the release is available and receives at most part of the traffic.
+	// ReleaseCanary means that the release is available and may receive traffic, but is not active yet.
 	ReleaseCanary ReleaseStatus = "canary"
 	// ReleaseActive means that the release serves its group. After the first promotion, a live
 	// group has exactly one active release.

@@ -163,7 +163,7 @@ type VersionedMicroserviceStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// release is the status of the release in the Microservice. A pending release is not available
-	// yet. A canary is available and receives at most part of the traffic. The active release
+	// yet. A canary is available and may receive traffic, but is not active yet. The active release
 	// serves its group. A release in error did not become available in time, failed, or was
 	// aborted. A deprecated release was active before, or was superseded before it was active.
 	// +optional

@@ -71,7 +71,8 @@ type options struct {
 	workers         int
 	prometheus      string
 	registryRate    float64
-	// identityClouds and identityNamespaces configure the workload identity, which reads images without pull Secrets.
+	// identityClouds and identityNamespaces configure for which clouds and namespaces ImagePolicies
+	// without pull Secrets use the workload identity of the manager.
 	identityClouds, identityNamespaces []string
 	serviceMetrics                     int
 	outbound                           outbound.Config

@@ -16,9 +16,9 @@ var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/me
 const (
 	// gcPercent is how much the heap grows, in percent of the objects in use, before the garbage collector runs. With
 	// Go's default, the manager would use less processor time during rollouts, but more memory all the time, because
-	// most of its memory is its cache. docs/explanation/scale.md has the measurements of several percentages.
+	// most of its memory is its cache. docs/explanation/scale.md contains measurements for several percentages.
 	gcPercent = 25
-	// goDefault is Go's default for the same.
+	// goDefault is Go's default for this percentage.
 	goDefault = 100
 )
 

@@ -21,8 +21,8 @@ func configMap(job *batchv1.CronJob) string {
 	return podSpec(job).Containers[0].EnvFrom[0].ConfigMapRef.Name
 }
 
-// startable creates the user's ConfigMap, and checks that Jobs of the CronJob can start, that is, that the
-// ConfigMap to which the CronJob refers exists.
+// startable checks that Jobs of the CronJob can start, that is, that the ConfigMap to which the CronJob
+// refers exists.
 func (s *managed) startable(when string) {
 	s.t.Helper()
 	name := configMap(s.live())

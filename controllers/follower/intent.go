@@ -37,7 +37,7 @@ func stateOf(job *batchv1.CronJob) state {
 }
 
 // image returns the image to apply to a container, and the image of the manifest if it is known. wanted is
-// the image of the release, or "". users reports whether another field manager has set the image since then.
+// the image of the release, or "". users reports whether another field manager owns the image.
 // The API server requires an image, so an applied image cannot be removed. Instead, the image of the manifest
 // replaces it until another manager sets one.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {

@@ -20,7 +20,7 @@ import (
 )
 
 // TestRejectedWithOtherWords checks that a denial whose text differs each time, for example by a request ID,
-// is written and reported once.
+// is written to the CronJob and reported in an event only once.
 func TestRejectedWithOtherWords(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)

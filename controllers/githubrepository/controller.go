@@ -70,10 +70,11 @@ type Options struct {
 	// WebhookAddress is the address at which every replica accepts deliveries of webhooks, over
 	// plain HTTP. If it is "" or "0", no deliveries are accepted.
 	WebhookAddress string
-	// Packages is called for each delivery about a package, with the GitHubRepository and the name of the
+	// Packages is called after deliveries about a package, with the GitHubRepository and the name of the
 	// package, so that ImagePolicies that use an image in this repository can scan it immediately. Packages
-	// is called only on the leader, possibly from several goroutines: for each pair at most six times in a
-	// row, and then every ten seconds. It must not block. It may be nil.
+	// is called only on the leader, possibly from several goroutines. For each package of a
+	// GitHubRepository, it is called at most six times in a row, and then at most once every ten seconds.
+	// It must not block. It may be nil.
 	Packages func(repository types.NamespacedName, name string)
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards

@@ -70,8 +70,8 @@ type poll struct {
 	// postponed contains the times until which pull requests and commits are not requested
 	// again, because the last answer was not conclusive.
 	postponed map[string]time.Time
-	// announced contains the notices of deliveries about pull requests, by number, and missing
-	// the notices that GitHub's answers do not contain yet.
+	// announced contains the notices of deliveries about pull requests, by number. missing contains those
+	// notices whose changes are not in GitHub's answers yet.
 	announced, missing map[int64]notice
 
 	repository *github.Repository

@@ -44,7 +44,7 @@ type Progress struct {
 	// Timed is the number of tags with a known build time, and Times is the number of all tags, if the policy
 	// orders tags by build time.
 	Timed, Times int
-	// Images is the number of other images that were requested.
+	// Images is the number of images that were requested, not counting requests for build times.
 	Images int
 }
 

@@ -55,7 +55,7 @@ func newShelf(n int, at time.Time) *shelf {
 	return &shelf{registry.Scan{Tags: tags, Checksum: "a", Time: at}}
 }
 
-// rulesOfScans are the specifications of the policies that share a shelf.
+// rulesOfScans are the specifications of the policies that use the same repository.
 var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{},
 	{Versioning: v1alpha1.Versioning{Level: v1alpha1.LevelCandidate, GroupBy: v1alpha1.GroupByMinor, Range: ">=1.0.0 <5.0.0"}, Deny: []string{"2.3.x", "4.0.0"}},
@@ -63,7 +63,7 @@ var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{Versioning: v1alpha1.Versioning{Scheme: v1alpha1.SchemeTuple, GroupBy: v1alpha1.GroupByMajor}},
 }
 
-// observedShelf returns a policy for a shelf with at most n tags.
+// observedShelf returns the observed state of a policy that accepts at most n tags.
 func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed {
 	o := &observed{policy: &v1alpha1.ImagePolicy{Spec: spec}, platforms: []string{"linux/amd64"}}
 	o.policy.Spec.Image = "registry.example.com/shop"

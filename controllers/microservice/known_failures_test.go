@@ -129,8 +129,8 @@ func TestReadsOfAReconcile(t *testing.T) {
 	}
 }
 
-// TestObjectsHaveOnlyOwnLabels tests rows 47 and 69: created objects have only Heighliner's labels, so that a
-// GitOps tool does not manage them, and no finalizers.
+// TestObjectsHaveOnlyOwnLabels tests rows 47 and 69: created objects have no finalizers, and no labels or
+// annotations other than Heighliner's, so that a GitOps tool does not manage them.
 func TestObjectsHaveOnlyOwnLabels(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {

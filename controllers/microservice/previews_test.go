@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pull returns an open pull request of branch feature, with an image of its head commit.
+// pull returns the offer for an open pull request from the branch feature, with an image of its head commit.
 func (s *story) pull(number int, sha string) v1alpha1.OfferedRelease {
 	return v1alpha1.OfferedRelease{
 		SemVer: v1alpha1.SemVer{Name: "feature", Version: sha}, Group: fmt.Sprintf("feature-%d", number), Level: v1alpha1.LevelPreview,

@@ -233,8 +233,8 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveReads checks that, without an exclusive release, nothing is read from the API server, and no
-// release waits.
+// TestExclusiveReads checks that only a release of an exclusive group that is about to get its first pods lists other
+// releases.
 func TestExclusiveReads(t *testing.T) {
 	release := exclusiveRelease("shop", 0, 1)
 	scaled, kept := int32(0), int32(1)

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestBudgetOfANewRelease checks that the budget of a new release is created when its last pod is available,
-// and no later than its first traffic.
+// TestBudgetOfANewRelease checks that the PodDisruptionBudget of a new release is created when all pods of the release are
+// available, and no later than when the release first receives traffic.
 func TestBudgetOfANewRelease(t *testing.T) {
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "shop-1"}}
 	release.Spec.Replicas = 2

@@ -32,7 +32,7 @@ func (f *flagger) definitions() []string { return withGatewayAPI(f.peerCRDs) }
 
 func (f *flagger) list() client.ObjectList { return unstructuredList(canaryKind) }
 
-// withGatewayAPI adds the definitions for the gateway, which always runs.
+// withGatewayAPI adds the CRDs of the Gateway API, because the gateway stand-in always runs.
 func withGatewayAPI(path string) []string {
 	gateway, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "standard")
 	if err != nil {

@@ -337,7 +337,7 @@ func failedAt(version string) func(client.Object) bool {
 // validateCheckout returns an error unless the program runs in the root of a checkout. The program installs the manifests of the checkout.
 func validateCheckout() error {
 	if _, err := os.Stat(filepath.Join("config", "crd")); err != nil {
-		return errors.New("find config/crd: it is not in the working folder: run benchscale in the root of a checkout")
+		return errors.New("find config/crd: it is not in the working directory: run benchscale in the root of a checkout")
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func TestFinish(t *testing.T) {
 
 func TestFinishRefuses(t *testing.T) {
 	for name, in := range map[string]string{
-		"no YAML":     "\t",
+		"not YAML":    "\t",
 		"no versions": "spec: {}",
 		"empty":       "",
 	} {

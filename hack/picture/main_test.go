@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDraw tests that the picture is well-formed, that its legend contains each version once in ascending order, and
-// that each panel is full at each point in time.
+// TestDraw tests that the picture is well-formed, that its legend lists the versions in ascending order, that text is
+// escaped, that steps have no marks, and that shares are fractions of the total.
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	var r record

@@ -116,7 +116,7 @@ func (a *App) echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveTCP responds to each line with a line that contains the application and its version.
+// serveTCP responds to each line with a line that contains the application's name and version.
 func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	stopping, under := make(chan struct{}), sync.WaitGroup{}
 	go func() {
@@ -168,7 +168,7 @@ func awaited(ctx context.Context, group *sync.WaitGroup, what string) error {
 	}
 }
 
-// serveUDP responds to each datagram with a datagram that contains the application and its version.
+// serveUDP responds to each datagram with a datagram that contains the application's name and version.
 func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 	go func() {
 		answer, question := fmt.Appendf(nil, "%s %s\n", a.config.App, a.config.Version), make([]byte, maxLine)

@@ -135,8 +135,8 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	return errorf(ClientError, "the provider responded with %s (%s)", r.Status, code)
 }
 
-// awsCode returns the code of a response in the AWS JSON and REST JSON protocols. The code is in a header or in a
-// field of the body. It is empty if there is none.
+// awsCode returns the error code of a response in the AWS JSON and REST JSON protocols. The error code is in a header or
+// in a field of the body. The result is empty if there is none.
 func awsCode(r *http.Response) string {
 	code := r.Header.Get("X-Amzn-Errortype")
 	if code == "" {

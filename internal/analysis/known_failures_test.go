@@ -33,7 +33,7 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 		"error with a body": {answers(500, `{"status":"error","errorType":"internal","error":"x"}`), false},
 		"too many":          {answers(429, "later"), false},
 		"not allowed":       {answers(401, "who?"), false},
-		"no JSON":           {answers(200, "<html>"), false},
+		"not JSON":          {answers(200, "<html>"), false},
 		"too large":         {answers(200, vector("1")+string(make([]byte, outbound.DefaultMaxBody))), false},
 		"own authority":     {answers(200, vector("1")), true},
 	} {

@@ -39,8 +39,8 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// measurerOf returns a Measurer that uses the Prometheus at an address, and sends
-// each round to requeued.
+// measurerOf returns a Measurer that queries the Prometheus server at an address, and a channel that
+// receives the key of the release at the end of each round.
 func measurerOf(t *testing.T, address string, change func(*Config)) (*Measurer, chan types.NamespacedName) {
 	t.Helper()
 	requeued := make(chan types.NamespacedName, 1000)

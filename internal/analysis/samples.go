@@ -108,8 +108,8 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 	return out
 }
 
-// probability returns the p-value of a one-sided Mann-Whitney U test. It is the probability that samples of equal releases differ at least as much,
-// with the samples of the canary above or below those of the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random
+// probability returns the p-value of a one-sided Mann-Whitney U test. It is the probability that samples of equal releases differ at least as much
+// as these samples, in the same direction: the canary above or below the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random
 // Variables is Stochastically Larger than the Other", 1947.
 func probability(canary, active []float64, above bool) (float64, error) {
 	if above { // With LocationGreater, the library omits the halves that equal values add to U.

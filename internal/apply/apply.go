@@ -70,7 +70,7 @@ type TerminatingError struct {
 
 // Error describes the object.
 func (e *TerminatingError) Error() string {
-	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion", e.Kind, e.Name)
+	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion to complete", e.Kind, e.Name)
 }
 
 // Writer writes child objects by server-side apply with one field owner.

@@ -26,7 +26,7 @@ type Monitor struct {
 	since   time.Time
 }
 
-// NewMonitor returns a monitor that calls changed at the beginning of each outage, and with nil at its end.
+// NewMonitor returns a monitor that calls changed with each outage when it begins, and with nil when it ends.
 func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }

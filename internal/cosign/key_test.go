@@ -59,7 +59,7 @@ func TestParseKeys(t *testing.T) {
 		"another Secret key":    {data: map[string][]byte{"key.pub": p256}, want: `does not have the key "cosign.pub"`},
 		"no data":               {want: `does not have the key "cosign.pub"`},
 		"empty":                 {data: map[string][]byte{SecretKey: nil}, want: "contains no public key in PEM"},
-		"no PEM":                {data: map[string][]byte{SecretKey: []byte("hunter2")}, want: "contains no public key in PEM"},
+		"not PEM":               {data: map[string][]byte{SecretKey: []byte("hunter2")}, want: "contains no public key in PEM"},
 		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, want: "contains a private key: store the public key instead, and generate a new key pair"},
 		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, want: "contains a private key"},
 		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, want: "contains a private key"},

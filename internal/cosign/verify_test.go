@@ -404,7 +404,7 @@ func TestVerifyNeedsADigestAndKeys(t *testing.T) {
 		digest  string
 		keys    Keys
 	}{
-		"no digest":     {r, "1.0.0", keysOf(t, key)},
+		"not a digest":  {r, "1.0.0", keysOf(t, key)},
 		"no keys":       {r, digest, Keys{}},
 		"no repository": {registry.Request{Repository: "https://a/b"}, digest, keysOf(t, key)},
 	} {

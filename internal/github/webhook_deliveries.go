@@ -21,7 +21,7 @@ import (
 // MaxPayload is the maximum size of a GitHub webhook payload, in bytes.
 const MaxPayload = 25 << 20
 
-// keptPayload is the number of bytes of a payload that are kept in memory. A pull request with the longest possible text is smaller. For a push of
+// keptPayload is the number of bytes of a payload that are kept in memory. The payload of a pull request with the longest possible text is smaller. For a push of
 // thousands of commits, the beginning is sufficient to identify the repository.
 const keptPayload = 1 << 20
 

@@ -65,7 +65,7 @@ func TestWebhookIsRefused(t *testing.T) {
 		"SHA-1 in SHA-256":    {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
 		"another secret":      {func(*http.Request) {}, []byte("other"), 401},
 		"empty signature":     {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=") }, secret, 401},
-		"no hexadecimal":      {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=xyz") }, secret, 401},
+		"not hexadecimal":     {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=xyz") }, secret, 401},
 		"empty secret":        {func(*http.Request) {}, nil, 403},
 		"signed with nothing": {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", githubtest.Sign(delivery.Payload, nil)) }, []byte{}, 403},
 		"changed body":        {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"action":"closed"}`)) }, secret, 401},
@@ -73,7 +73,7 @@ func TestWebhookIsRefused(t *testing.T) {
 		"GET":                 {func(r *http.Request) { r.Method = http.MethodGet }, secret, 405},
 		"no event":            {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, secret, 400},
 		"no delivery":         {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, secret, 400},
-		"no JSON": {func(r *http.Request) {
+		"not JSON": {func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader("hello"))
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign([]byte("hello"), secret))
 		}, secret, 400},

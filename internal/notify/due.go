@@ -31,7 +31,7 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due returns the newest fact of a release that a receiver wants and does not know, or nil. known is the last report to
+// Due returns the newest fact of a release that a receiver wants and that was not reported to it yet, or nil. known is the last report to
 // the receiver. If known is nil, ends of rollouts before since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
@@ -42,7 +42,7 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// isNew reports whether a receiver does not know a fact.
+// isNew reports whether a fact was not reported to a receiver yet.
 func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool {
 	switch {
 	case Ended(f.Event) && known == nil:

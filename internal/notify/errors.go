@@ -22,7 +22,7 @@ const (
 type Error struct {
 	// Rejected reports whether the receiver does not accept this message. It may accept other messages.
 	Rejected bool
-	// Final reports whether no other attempt can succeed, although the receiver does not fail.
+	// Final reports whether this message can never be sent. Such an error does not count as a failure of the receiver.
 	Final bool
 	// After is the wait that the receiver requests. 0 means none.
 	After time.Duration

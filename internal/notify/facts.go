@@ -2,7 +2,7 @@
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
 //	facts.go        which transitions of a release can be reported now. Pure
-//	due.go          which transition a receiver does not know yet, and the record after a message. Pure; controllers/notification/send_and_retry.go retries
+//	due.go          which transition to report to a receiver next, and the record of reported transitions. Pure; controllers/notification/send_and_retry.go retries
 //	message.go      messages and their texts. Pure
 //	template.go     bodies from users' templates. Pure
 //	cloudevents.go  CloudEvents that contain CDEvents. Pure

@@ -49,7 +49,7 @@ func TestSlots(t *testing.T) {
 		"all of the namespace":           {bounds, hosts("a", 4), ask{"a", "http://x"}, false},
 		"all of another namespace":       {bounds, hosts("a", 4), ask{"b", "http://a-0.example"}, true},
 		"all":                            {bounds, append(hosts("a", 4), hosts("b", 4)...), ask{"c", "http://x"}, false},
-		"no URL":                         {bounds, []ask{{"a", "::"}, {"a", "::"}}, ask{"a", "::"}, false},
+		"not a URL":                      {bounds, []ask{{"a", "::"}, {"a", "::"}}, ask{"a", "::"}, false},
 		"bounds of 0 are 1, none taken":  {Bounds{}, nil, ask{"a", "http://x"}, true},
 		"bounds of 0 are 1, one taken":   {Bounds{}, []ask{{"a", "http://x"}}, ask{"b", "http://y"}, false},
 		"no namespace, share used":       {bounds, hosts("", 4), ask{"", "http://x"}, false},

@@ -87,7 +87,8 @@ func (c Credential) GoString() string { return c.String() }
 // MarshalJSON returns JSON that does not contain the secret.
 func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
-// authenticator returns the authenticator of a credential for a registry. identity provides the credential if the workload identity is used.
+// authenticator returns the authenticator of a credential for a registry. identity provides the credential if c refers
+// to the workload identity of the manager.
 func (c Credential) authenticator(identity Identity, host string) authn.Authenticator {
 	switch {
 	case c.WorkloadIdentity:

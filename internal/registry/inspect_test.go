@@ -163,9 +163,9 @@ func TestInspectErrors(t *testing.T) {
 		digest string
 		want   Kind
 	}{
-		"no digest": {"1.0.0", BadName},
-		"nothing":   {"", BadName},
-		"missing":   {missing, NotFound},
+		"not a digest": {"1.0.0", BadName},
+		"nothing":      {"", BadName},
+		"missing":      {missing, NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,8 +28,8 @@ import (
 type Request struct {
 	// Repository is the name of the repository without a tag or digest, such as "ghcr.io/acme/web".
 	Repository string
-	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect with the workload identity,
-	// whose credential is sent only over HTTPS.
+	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect with the workload identity
+	// of the manager, whose credential is sent only over HTTPS.
 	Insecure bool
 	// Auth is the credential. The zero value is anonymous.
 	Auth Credential

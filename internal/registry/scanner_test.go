@@ -796,7 +796,7 @@ func TestResolveErrors(t *testing.T) {
 		want  Kind
 	}{
 		"missing tag":               {tag: "2.0.0", want: NotFound},
-		"no tag":                    {tag: "a/b", want: BadName},
+		"not a tag":                 {tag: "a/b", want: BadName},
 		"empty tag":                 {tag: "", want: BadName},
 		"server failure":            {tag: "1.0.0", setup: func(s *registrytest.Server) { s.Fail(registrytest.Get, -1, registrytest.Status(502, "X")) }, want: Unreachable},
 		"server failure, known tag": {tag: "1.0.0", known: true, setup: func(s *registrytest.Server) { s.Fail(registrytest.Head, -1, registrytest.Status(502, "X")) }, want: Unreachable},

@@ -436,7 +436,7 @@ func may(st Step, d Decision) bool {
 	return len(st.ApproversFrom) == 0 || slices.ContainsFunc(d.Groups, func(g string) bool { return slices.Contains(st.ApproversFrom, g) })
 }
 
-// checkRollout checks the creation or enlargement of an object against the gate of ConfirmRollout. While
+// checkRollout checks the creation or enlargement of an object against the ConfirmRollout gate. While
 // hooks are called for a release, it has no pods.
 func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {

@@ -69,7 +69,7 @@ func (l load) equal(m load) bool {
 // the settled revision.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
-// confirmed reports whether the routes have a revision. At least one policy must confirm the revision. Every
+// confirmed reports whether the policies have confirmed a revision. At least one policy must confirm the revision. Every
 // policy that ever confirmed the group must also confirm the revision, except policies that lagged for longer
 // than the deadline while the group was stable. If there are no policies, there is nothing to confirm
 // (rule 10).
@@ -82,9 +82,9 @@ func (s *scope) confirmed(revision int64) bool {
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are programmed now, as far as possible. If the active
-// release is dead, and every policy that counts is behind only for that reason, only the canary responds,
-// and there is no traffic to take from the canary.
+// programmed reports whether the routes of a step are programmed now, as far as possible. If no pod of
+// the active release can respond, and every policy that counts is behind only for that reason, only the canary
+// responds, and there is no traffic to take from the canary.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {

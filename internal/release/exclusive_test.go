@@ -92,7 +92,7 @@ var exclusives = []scene{
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.replicas("step", 5, 5)
-		h.object("1.1.0").ActiveJobs = true // a Job of ConfirmTrafficIncrease
+		h.object("1.1.0").ActiveJobs = true // a Job of a ConfirmTrafficIncrease hook
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
 		h.replicas("an hour after it was denied", 10, 0)
@@ -123,7 +123,7 @@ var exclusives = []scene{
 	}},
 	{"a group that a user ends has no pods while a Job of its hooks runs", func(h tale) {
 		h.worker(10)
-		h.object("1.0.0").ActiveJobs = true // a cleanup Job of PostRollout
+		h.object("1.0.0").ActiveJobs = true // a cleanup Job of a PostRollout hook
 		h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		if o := h.object("1.0.0"); o.Replicas > 0 || o.ready > 0 {

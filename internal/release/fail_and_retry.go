@@ -63,7 +63,7 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 }
 
 // stable reports whether no change of traffic is in progress. A change that cannot be confirmed
-// because the active release is dead does not count, because the canary may be the fix.
+// because no pod of the active release can respond does not count, because the canary may be the fix.
 func (s *scope) stable() bool {
 	from, active := s.rival()
 	if active == nil || from.dead(active) {

@@ -1094,7 +1094,7 @@ var histories = []scene{
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(time.Hour)
-		h.want("the day at the gate is not part of the deadline", map[string]string{"1.1.0": "canary 10"})
+		h.want("the day at the gate does not count against the deadline", map[string]string{"1.1.0": "canary 10"})
 		h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "", "no"
 		h.run(24 * time.Hour)
 		h.want("before the promotion", map[string]string{"1.1.0": "canary 50"})

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// hasGate reports whether hooks must approve at a point in a release's rollout. The hooks of ConfirmRollout
-// and PreRollout are called for every version that was never active. The first release of a group gets
+// hasGate reports whether hooks must approve at a point in a release's rollout. The ConfirmRollout
+// and PreRollout hooks are called for every version that was never active. The first release of a group gets
 // all traffic immediately, so no later point could protect the group. All other points apply only to
 // canaries.
 func (s *scope) hasGate(p Point, r *Row) bool {

@@ -32,7 +32,7 @@ var gated = []scene{
 		h.startup = 20 * time.Second
 		h.push("1.1.0", "1.2.0")
 		h.run(30 * time.Second)
-		h.object("1.2.0").ActiveJobs = true // Jobs of PostRollout are active from the moment of the failure
+		h.object("1.2.0").ActiveJobs = true // Jobs of PostRollout hooks are active from the moment of the failure
 		h.decideOn("1.2.0", Deprecate, "")
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
@@ -778,7 +778,7 @@ func TestFirstCallInAFreeze(t *testing.T) {
 		h.object("1.1.0").ActiveJobs = false
 		h.run(time.Hour)
 		if run = h.rolloutState.group("1-x").Rollout; !run.GateTime.IsZero() {
-			t.Errorf("%s: the hooks of %s are called at %s, gates %+v", what, run.Gate, run.GateTime.Sub(t0), h.object("1.2.0").Gates)
+			t.Errorf("%s: the %s hooks are called at %s, gates %+v", what, run.Gate, run.GateTime.Sub(t0), h.object("1.2.0").Gates)
 		}
 	}
 }

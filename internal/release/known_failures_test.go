@@ -104,7 +104,7 @@ var knownFailures = []scene{
 		}
 		h.run(2 * time.Minute)
 		if n := h.object("1.0.0").Replicas; n != 1 {
-			h.fail("after half of the deadline: the dead active release has %d replicas, want 1", n)
+			h.fail("after half of the deadline: the active release without ready pods has %d replicas, want 1", n)
 		}
 		h.broken = map[string]string{}
 		h.object("1.1.0").why = ""
@@ -128,7 +128,7 @@ var knownFailures = []scene{
 		h.run(15 * time.Second)
 		h.ready("drained", "1.0.0", 1)
 	}},
-	{"19 a rollback waits for the size of the release that it replaces", func(h tale) {
+	{"19 a rollback waits until its release has as many pods as the release that it replaces", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")

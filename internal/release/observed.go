@@ -145,7 +145,7 @@ type Step struct {
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
-	// Confirm calls the hooks of ConfirmTrafficIncrease before this step if the step gives
+	// Confirm calls the ConfirmTrafficIncrease hooks before this step if the step gives
 	// the canary more traffic than it has.
 	Confirm bool
 	// Window is the time window in which the step may begin. For the last step, it is also the window in which

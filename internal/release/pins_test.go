@@ -361,7 +361,7 @@ var pins = []scene{
 		h.want("the active release responds again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the active release responds again", "OnlyServing", false)
 	}},
-	{"a canary next to a dead active release takes its steps although no policy confirms", func(h tale) {
+	{"a canary next to an active release without ready pods takes its steps although no policy confirms", func(h tale) {
 		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 50, Approval: true})
 		h.policy("odd").never = true
 		h.push("1.0.0")
@@ -377,7 +377,7 @@ var pins = []scene{
 		h.run(time.Minute)
 		h.want("no other release responds", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a canary next to a dead active release waits for a policy that has confirmed before", func(h tale) {
+	{"a canary next to an active release without ready pods waits for a policy that has confirmed before", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.nets["web"].never = true
@@ -404,7 +404,7 @@ var pins = []scene{
 		h.run(30 * time.Minute)
 		h.want("programmed again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"a canary without pods fails even next to a dead active release", func(h tale) {
+	{"a canary without pods fails even next to an active release without ready pods", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -412,7 +412,7 @@ var pins = []scene{
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("both are dead", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("no release responds", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"rule 04: a pin does not restore a denied version", func(h tale) {
 		h.live()

@@ -10,7 +10,7 @@ import (
 
 // causes contains histories of problems that a review of the planner found.
 var causes = []scene{
-	{"a policy that never confirmed does not make the active release dead", func(h tale) {
+	{"a policy that never confirmed does not make the active release count as unavailable", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -147,7 +147,7 @@ var causes = []scene{
 			h.fail("the traffic revision changed")
 		}
 	}},
-	{"a canary that serves instead of a dead active release finishes before a newer version starts", func(h tale) {
+	{"a canary that serves instead of an active release without ready pods finishes before a newer version starts", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute}, Step{Weight: 50, Pause: 10 * time.Minute})
 		h.push("1.1.0")
@@ -355,7 +355,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("the next step", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"weights withheld by a policy whose Gateway is deleted do not make the active release dead", func(h tale) {
+	{"weights withheld by a policy whose Gateway is deleted do not make the active release count as unavailable", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")

@@ -400,7 +400,7 @@ func (s *scope) markNamed(r *Row) {
 	}
 }
 
-// forgetFailures drops failures that cannot be chosen again (rule 3). A failure cannot be chosen again if its
+// forgetFailures drops failed releases that cannot be chosen again (rule 3). A failed release cannot be chosen again if its
 // version is withdrawn, is below the active version, or is not the head commit of its pull request, or if its
 // template or the image of its tag has changed. A retained release stays in the list even if a rollback to it
 // failed.
@@ -437,7 +437,7 @@ func forgetFailures(s *scope) {
 	}
 }
 
-// onlyFailures reports whether a closing group contains only failures. Failures are dropped last, so that they are not
+// onlyFailures reports whether a closing group contains only failed releases. They are dropped last, so that they are not
 // tried again if the group is reopened before its end.
 func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })

@@ -253,7 +253,7 @@ var happenings = []happening{
 		if w.hooks[p] = []string{"no", "fail"}[b%2]; b%4 > 0 {
 			delete(w.hooks, p)
 		}
-		w.say("hooks of %s answer %q", p, w.hooks[p])
+		w.say("%s hooks answer %q", p, w.hooks[p])
 	}},
 	{"hook requests a rollback", 1, func(w *world, a, b int) {
 		if v := versions[a%len(versions)]; b%3 == 0 {
@@ -376,7 +376,7 @@ var happenings = []happening{
 	{"no one answers hooks", 1, func(w *world, a, b int) {
 		p := []Point{ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion}[a%4]
 		w.hooks[p] = "away"
-		w.say("no one answers the hooks of %s", p)
+		w.say("no one answers the %s hooks", p)
 	}},
 	{"Gateway is deleted or restored", 1, func(w *world, a, b int) {
 		if n, ok := pick(w.nets, a); ok {

@@ -66,7 +66,7 @@ type Group struct {
 	SettledRevision int64
 	// Superseded is the number of releases that were superseded since the last promotion (rule 28).
 	Superseded int
-	// Failed marks failures that were dropped because the group was full.
+	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed
 	Rollout *Rollout
 	// End is the wait for the hooks that are called when a preview ends and its pods are gone.
@@ -193,7 +193,7 @@ type Handled struct {
 	Outcome string
 }
 
-// Failed marks failures that a full group has dropped.
+// Failed marks failed releases that were dropped because the group was full.
 type Failed struct {
 	// Version is the highest version that is not tried automatically without a row.
 	Version string

@@ -225,7 +225,7 @@ func promoteFirst(s *scope) {
 }
 
 // promoteRetained makes a previously active release active again. It skips the steps, but needs as many replicas as the
-// release that it replaces, unless that release is dead (rule 27).
+// release that it replaces, unless no pod of that release can respond (rule 27).
 func promoteRetained(s *scope) {
 	run, r, c := s.rollout()
 	active := s.g.ActiveRow()

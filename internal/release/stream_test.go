@@ -90,7 +90,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that confirms late block the next step", func(h tale) {
+	{"a policy with domains of the newest group blocks the next step until it confirms", func(h tale) {
 		h.steps(held...)
 		h.live()
 		odd := h.policy("odd")

@@ -76,7 +76,7 @@ type world struct {
 	// denied are the releases for which the API server rejects changes to their objects.
 	denied map[string]bool
 	load   int // how many pods the full traffic of a group needs if releases have autoscalers
-	// jobs reports whether the hooks of ConfirmRollout run migrations in Jobs, and whether Jobs revert the migrations of failed releases.
+	// jobs reports whether the ConfirmRollout hooks run migrations in Jobs, and whether Jobs revert the migrations of failed releases.
 	jobs bool
 
 	quick  bool // plans are not computed several times to compare them

@@ -76,7 +76,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.Reports != nil && !c.Reports() {
 		return
 	}
-	// Unlike in a reconcile, panics here are not recovered, so a panic would end the manager.
+	// Prometheus does not recover from panics, unlike controller-runtime in a reconcile. Without this
+	// function, a panic would end the manager.
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))

@@ -459,7 +459,7 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestGateBehindOtherJobs checks that a release whose hooks of ConfirmRollout are not called yet shows which
+// TestGateBehindOtherJobs checks that a release whose ConfirmRollout hooks are not called yet shows which
 // release's Jobs it waits for.
 func TestGateBehindOtherJobs(t *testing.T) {
 	t.Parallel()
@@ -478,7 +478,7 @@ func TestGateBehindOtherJobs(t *testing.T) {
 		other.Name, other.Spec.SemVer.Version, other.Status = "shop-1-0-9-0a1b2c3d", "1.0.9", status
 		s.Input.Releases = append(slices.Clone(s.Input.Releases), *other)
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
-		if got, want := svc.State.Sentence, "waits for the hook Jobs of 1.0.9, before the hooks of ConfirmRollout are called"; !strings.HasPrefix(got, want) {
+		if got, want := svc.State.Sentence, "waits for the hook Jobs of 1.0.9, before the ConfirmRollout hooks are called"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

@@ -469,9 +469,9 @@ func (r *rollout) gated() *State {
 	case v1alpha1.GateTogether:
 		return r.peers()
 	}
-	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the hooks of " + string(r.gate)}
+	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the " + string(r.gate) + " hooks"}
 	if of := r.otherJobs(); of != "" {
-		s.Detail = fmt.Sprintf("the hook Jobs of %s, before the hooks of %s are called", of, r.gate)
+		s.Detail = fmt.Sprintf("the hook Jobs of %s, before the %s hooks are called", of, r.gate)
 	}
 	if hooks := r.waitingHooks(); len(hooks) > 0 {
 		names := make([]string, len(hooks))
@@ -485,7 +485,7 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// otherJobs returns the version of another release of the group whose hook Jobs must end before the hooks of ConfirmRollout are
+// otherJobs returns the version of another release of the group whose hook Jobs must end before the ConfirmRollout hooks are
 // called. It returns "" if there is none. The release may no longer be in the rollout state.
 func (r *rollout) otherJobs() (version string) {
 	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {

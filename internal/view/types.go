@@ -29,8 +29,8 @@ type Board struct {
 	Freezes []Freeze `json:"freezes,omitempty"`
 	// Notifications are the NotificationPolicies that do not deliver all messages.
 	Notifications []NotificationProblem `json:"notifications,omitempty"`
-	// Services lists the services that wait for a user first, then failed services, then services with a rollout in
-	// progress, and then all others. Each class is sorted by name and namespace.
+	// Services lists the services in this order: services that wait for a user, failed services, services with a
+	// rollout in progress, and all others. Each class is sorted by name and namespace.
 	Services []Service `json:"services"`
 }
 
@@ -252,7 +252,8 @@ type Release struct {
 type Share struct {
 	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`
-	// Programmed is the weight at all hosts of the group, as accepted by their parents.
+	// Programmed is the weight with which all hosts that split the traffic of the group are programmed. It is nil if the
+	// weights differ, or if not all of these hosts are programmed.
 	Programmed *int32 `json:"programmed,omitempty"`
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`

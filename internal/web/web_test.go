@@ -590,7 +590,7 @@ func TestRefusedActs(t *testing.T) {
 			t.Errorf("%s: %d", verb, w.Code)
 		}
 	}
-	// The reader may abort, but may neither approve nor change the service.
+	// The reader may perform all actions except continue, adopt and retry.
 	b.acts.may, b.acts.not = true, []string{"continue", "adopt", "retry"}
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
 		t.Error("buttons of one verb")

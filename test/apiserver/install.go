@@ -49,7 +49,7 @@ func Objects(in io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Root returns the folder of the project's go.mod. The working folder must be below it.
+// Root returns the directory that contains the project's go.mod. The working directory must be in or below it.
 func Root(t testing.TB) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -152,7 +152,7 @@ func module(path, version string) (string, error) {
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("read working folder: %w", err)
+		return "", fmt.Errorf("read working directory: %w", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
@@ -160,7 +160,7 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("find go.mod: no go.mod above the working folder")
+			return "", errors.New("find go.mod: no go.mod in or above the working directory")
 		}
 		dir = parent
 	}

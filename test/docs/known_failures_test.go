@@ -72,7 +72,7 @@ func TestKnownFailures(t *testing.T) {
 	}
 }
 
-// findings is the list of findings of a review.
+// findings is the page that lists the findings of reviews.
 const findings = "docs/design/findings.md"
 
 // TestFindings checks that each test in the list of findings exists.

@@ -89,7 +89,7 @@ func TestLint(t *testing.T) {
 		"namespace":      {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, namespace: a.b}\nspec", 1), cli.ExitNo, `metadata.namespace: Invalid value: "a.b"`},
 		"generated name": {strings.Replace(policy, "{name: shop}", "{generateName: shop-}", 1), cli.ExitYes, "1 object: valid"},
 		"other kinds":    {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no object of hlnr.io found"},
-		"no YAML":        {"a: b: c", cli.ExitUsage, "standard input: read YAML"},
+		"not YAML":       {"a: b: c", cli.ExitUsage, "standard input: read YAML"},
 	} {
 		code, stdout, stderr := call(t, c.stdin, "lint", "-f", "-")
 		if code != c.code || !strings.Contains(stdout+stderr, c.want) {

@@ -253,7 +253,7 @@ func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCo
 	return called.Err() // The error is nil if the user quit.
 }
 
-// inner runs a command of hlnr in the terminal of the live tree, and waits for a key.
+// inner runs a command of hlnr in the terminal of the live tree, and waits for Enter.
 type inner struct {
 	ctx         context.Context
 	factory     *cli.Factory
@@ -272,7 +272,7 @@ func (i *inner) SetStdout(out io.Writer) { i.out = out }
 // SetStderr implements [tea.ExecCommand].
 func (i *inner) SetStderr(out io.Writer) { i.errOut = out }
 
-// Run runs the command, and writes errors to the standard error of the command.
+// Run runs the command, writes its errors to the standard error of hlnr, and waits until the user presses Enter.
 func (i *inner) Run() error {
 	words := i.words[1:]
 	if strings.HasPrefix(i.factory.Program(), "kubectl ") {

@@ -111,7 +111,7 @@ func TestCauseAtTheTimeout(t *testing.T) {
 		"return crashes":      {"1.0.0", "it is deprecated; starts, 3m: container shop: exit 1: out of licenses"},
 		"withheld weight":     {"1.1.0", "it is canary, step tenth, 10% (1 of 2), pause 600s; interrupted: container shop: exit 1: out of licenses"},
 		"routes withheld":     {"1.1.0", "gateway infra/public has no listener for the host"},
-		"gate pre":            {"1.1.0", "it is pending; waits for the hooks of PreRollout since 10:00"},
+		"gate pre":            {"1.1.0", "it is pending; waits for the PreRollout hooks since 10:00"},
 		"pause":               {"1.1.0", "it is canary, step tenth, 10% (1 of 2), pause 600s"},
 	} {
 		a, late := judged(t, story, c.version)

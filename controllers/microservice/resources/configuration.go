@@ -82,8 +82,8 @@ func compareSources(a, b Source) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// CopyName returns the name of a release's copy of a source. The source's name and content are part of the
-// release's name, so the name of a copy identifies its content.
+// CopyName returns the name of a release's copy of a source. The release's name ends
+// in a hash that includes the source's name and content, so the name of a copy identifies its content.
 func CopyName(release string, s Source) string {
 	return release + "-" + digest(s.Kind, s.Name)[:8]
 }

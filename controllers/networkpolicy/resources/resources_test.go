@@ -83,7 +83,7 @@ func TestStampRoundTrip(t *testing.T) {
 		t.Errorf("got %v %v, want %v", got, ok, want)
 	}
 	for name, annotations := range map[string]map[string]string{
-		"none": nil, "no revision": {v1alpha1.AnnotationRevision: "1-x"}, "no number": {v1alpha1.AnnotationRevision: "1-x=y"},
+		"none": nil, "no revision": {v1alpha1.AnnotationRevision: "1-x"}, "not a number": {v1alpha1.AnnotationRevision: "1-x=y"},
 	} {
 		if s, ok := StampOf(&metav1.ObjectMeta{Annotations: annotations}); ok {
 			t.Errorf("%s: got %v", name, s)

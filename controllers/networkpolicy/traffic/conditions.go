@@ -294,7 +294,7 @@ func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	return "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain"
 }
 
-// canaryUnmatched reports that a step requires matched requests, but no domain has canaryMatches.
+// canaryUnmatched reports that a step has match: true, but no domain has canaryMatches.
 func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return

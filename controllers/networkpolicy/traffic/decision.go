@@ -118,7 +118,7 @@ type groupDecision struct {
 	weights map[string]int
 	// matched is the canary if it receives the requests that canaryMatches select, and mirrored is
 	// the canary if it receives a copy of mirrorPercent of all requests. Each is set only if the
-	// canary step requires these requests and the canary has a ready endpoint.
+	// current step has match: true or mirrorPercent, respectively, and the canary has a ready endpoint.
 	matched, mirrored string
 	mirrorPercent     int32
 	withheld          []string

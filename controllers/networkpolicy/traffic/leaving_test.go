@@ -124,8 +124,8 @@ func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	}
 }
 
-// TestGroupWithoutTheReleaseThatItsRouteNames deletes the only release of a group that was ever
-// active, while the next release does not exist or its pods are pending. The route and the Service
+// TestGroupWithoutTheReleaseThatItsRouteNames deletes the only release that was ever active
+// in a group, while the next release does not exist or its pods are pending. The route and the Service
 // of the deleted release are deleted, and the next release continues with its steps.
 func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	p := newPair()

@@ -174,7 +174,7 @@ func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 }
 
 // TestRouteWithFieldsOfTheServerIsConfirmed checks that a route is confirmed although the API
-// server adds fields to its rules after each write (row 15).
+// server adds fields to its rules after each write (row 15 of the known failures).
 func TestRouteWithFieldsOfTheServerIsConfirmed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1

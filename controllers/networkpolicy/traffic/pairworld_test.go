@@ -761,8 +761,8 @@ func (p *pair) accept(name string) bool {
 	return n.took.snapshot != before.snapshot
 }
 
-// names returns the releases to which the written objects and the served content refer, except
-// those of domains with a version.
+// names returns the releases to which the written objects and the served content refer, each with
+// a description of the reference. It ignores the routes of domains with a version.
 func (n *front) names() map[string]string {
 	now := n.state()
 	if now == n.namedIn {

@@ -19,8 +19,8 @@ type verdict = providers.Verdict
 
 // followVerdict reports whether a Service that follows a group routes to its active release (rule
 // 36): the Service's EndpointSlices contain only endpoints of the release, at least one of which is
-// ready. If the release itself has no ready endpoint, the release is withheld: waiting for an
-// endpoint would block the release that fixes it.
+// ready. If the release itself has no ready endpoint, the result does not wait for one: the release
+// is withheld, and a wait would block the release that fixes the problem.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestFirstStatusIsDelayed checks that the status of a new policy is not written while it would only
-// report progress, so that a policy that is applied with its Microservice gets the status of the
-// result.
+// report progress, so that the first status of a policy that is applied together with its
+// Microservice shows the result.
 func TestFirstStatusIsDelayed(t *testing.T) {
 	group := func(revision int64, references ...string) []v1alpha1.GroupTraffic {
 		return []v1alpha1.GroupTraffic{{Slug: "1-x", Revision: revision, References: references}}

@@ -125,9 +125,9 @@ func TestJobOfAForkIsConfined(t *testing.T) {
 	}
 }
 
-// TestLabelsInVariablesOfAJob checks that variables that refer to labels of the release's pods, such as the
-// schema of a preview, have the same values in a Job, whose pod does not have these labels. Other references
-// do not change.
+// TestLabelsInVariablesOfAJob checks that, in a Job, variables that refer to labels of the release's pods have
+// the same values as in these pods, although the Job's pod does not have these labels. An example is the schema of a
+// preview. Other references do not change.
 func TestLabelsInVariablesOfAJob(t *testing.T) {
 	t.Parallel()
 	field := func(name, path string) corev1.EnvVar {

@@ -222,8 +222,8 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 	return digest.String()
 }
 
-// PushReferrer pushes a manifest whose subject is the digest, without a tag, and returns the digest of the manifest. If there is no referrers API, the
-// index under the tag of the subject contains the manifest.
+// PushReferrer pushes an image without a tag, with a manifest whose subject has the digest subject, and returns the digest of that manifest. If the
+// registry has no referrers API, the index at the referrers tag of the subject contains the manifest.
 func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
 	t.Helper()
 	backend := strings.TrimPrefix(s.back.URL, "http://") + "/" + path + "@"

@@ -215,7 +215,7 @@ func TestRefusedByAWS(t *testing.T) {
 		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 responds with AccessDeniedException"},
 		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 returned no credential"},
 		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 returned no credential"},
-		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 returned no credential"},
+		{"not JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 returned no credential"},
 		{"without end", text(200, "text/xml", stsAnswer), func(w http.ResponseWriter, _ *recorded) {
 			io.WriteString(w, `{"authorizationData":[`)
 			for w.Header().Set("X", "y"); ; {

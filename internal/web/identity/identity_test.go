@@ -130,7 +130,7 @@ func TestSeal(t *testing.T) {
 		"another key":  func() error { return b.open("session", text, &s) },
 		"changed":      func() error { return a.open("session", text[:len(text)-2]+"AA", &s) },
 		"short":        func() error { return a.open("session", "AAAA", &s) },
-		"no base64":    func() error { return a.open("session", "<>", &s) },
+		"not base64":   func() error { return a.open("session", "<>", &s) },
 		"empty":        func() error { return a.open("session", "", &s) },
 	} {
 		if open() == nil {
