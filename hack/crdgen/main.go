@@ -8,6 +8,9 @@
 // release's identity. The defaults of list-map keys remain, because a key must have a value. Descriptions of
 // fields of hlnr.io remain.
 //
+// Quantities, such as "500m", get a maximum length, and at most two digits in their exponents. Otherwise, an object of a few bytes, such as a CPU limit of
+// 1.00000000000000000000001e20000000, would need seconds and megabytes in each program that parses it.
+//
 // The containers of a Microservice's template get limits. Otherwise the API server would reject a CEL rule about their
 // names because of its estimated cost.
 package main
@@ -36,6 +39,14 @@ var embedded = [][]string{
 const (
 	maxContainers    = 64
 	maxContainerName = 63
+)
+
+// anyQuantity is the pattern that controller-gen writes for a quantity, and quantity replaces it. The number of digits in an exponent is the only difference, because
+// a quantity with a fraction in its exponent cannot be parsed. maxQuantity is the maximum length in characters.
+const (
+	anyQuantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	quantity    = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
+	maxQuantity = 32
 )
 
 func main() {
@@ -76,7 +87,7 @@ func finishAll(dir string) error {
 	return nil
 }
 
-// finish strips the schemas of all versions in one definition. It is idempotent.
+// finish strips and bounds the schemas of all versions in one definition. It is idempotent.
 func finish(in []byte) ([]byte, error) {
 	var definition map[string]any
 	if err := yaml.Unmarshal(in, &definition); err != nil {
@@ -99,6 +110,7 @@ func finish(in []byte) ([]byte, error) {
 		if names, _ := spec["names"].(map[string]any); names["kind"] == "Microservice" {
 			boundContainers(root)
 		}
+		boundQuantities(root)
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {
@@ -127,6 +139,24 @@ func boundContainers(root map[string]any) {
 	if name := property(items, []string{"name"}); name != nil {
 		name["maxLength"] = maxContainerName
 	}
+}
+
+// boundQuantities limits all quantities of a schema.
+func boundQuantities(value any) {
+	schema, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	if schema["pattern"] == anyQuantity {
+		schema["pattern"], schema["maxLength"] = quantity, maxQuantity
+	}
+	if properties, ok := schema["properties"].(map[string]any); ok {
+		for _, property := range properties {
+			boundQuantities(property)
+		}
+	}
+	boundQuantities(schema["items"])
+	boundQuantities(schema["additionalProperties"])
 }
 
 // stripBelow strips the schemas below a schema, and keeps its own description.
