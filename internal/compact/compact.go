@@ -17,7 +17,7 @@ import (
 )
 
 // Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in
-// their metadata or status, equal labels, or equal parts in their specs, such as a probe or the environment of a container. Like all content of a
+// their metadata or status, equal labels or owner references, or equal parts in their specs, such as a probe or the environment of a container. Like all content of a
 // cache, an object must not be changed. Transform returns values that are not objects, such as those that the cache uses for deleted objects, as
 // they are.
 //
@@ -29,10 +29,10 @@ func Transform(obj any) (any, error) {
 		return obj, nil
 	}
 	o.SetManagedFields(nil)
-	shareMetadata(o)
+	parts := sharer{left: maxAdded}
+	parts.shareMetadata(o)
 	fields := reflect.ValueOf(o).Elem()
 	if spec := fields.FieldByName("Spec"); spec.IsValid() {
-		parts := sharer{left: maxAdded}
 		parts.share(spec)
 	}
 	// The status of most pods in the cache consists of parts that already share memory. Most parts of other statuses occur only once, and trims change them.
@@ -40,14 +40,14 @@ func Transform(obj any) (any, error) {
 		return o, nil
 	}
 	if status := fields.FieldByName("Status"); status.IsValid() {
-		parts := sharer{stringsOnly: true}
+		parts.stringsOnly = true
 		parts.share(status)
 	}
 	return o, nil
 }
 
-// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument, but not what its spec
-// and labels refer to: other objects may refer to it too. It must have no effect on an object that is already trimmed.
+// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument, but not what its spec,
+// its labels, and its owner references refer to: other objects may refer to it too. It must have no effect on an object that is already trimmed.
 func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
@@ -58,32 +58,31 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 }
 
 // shareMetadata replaces those parts of an object's metadata that are likely to occur in other objects.
-func shareMetadata(o client.Object) {
-	o.SetNamespace(shared(o.GetNamespace()))
-	parts := sharer{left: maxAdded}
+func (s *sharer) shareMetadata(o client.Object) {
+	o.SetNamespace(s.text(o.GetNamespace()))
 	labels := o.GetLabels()
-	parts.share(reflect.ValueOf(&labels).Elem())
+	s.share(reflect.ValueOf(&labels).Elem())
 	o.SetLabels(labels)
 	for _, value := range labels {
 		if value == o.GetName() {
 			o.SetName(value)
 		}
 	}
-	o.SetAnnotations(sharedKeys(o.GetAnnotations()))
+	o.SetAnnotations(s.sharedKeys(o.GetAnnotations()))
 	owners := o.GetOwnerReferences()
-	parts.share(reflect.ValueOf(&owners).Elem())
+	s.share(reflect.ValueOf(&owners).Elem())
 	o.SetOwnerReferences(owners)
 }
 
 // sharedKeys returns a copy of annotations with shared keys. Most values, such as hashes and times, occur only once. It does not change
 // the map, because an assignment to a key that exists would keep the previous string.
-func sharedKeys(annotations map[string]string) map[string]string {
+func (s *sharer) sharedKeys(annotations map[string]string) map[string]string {
 	if len(annotations) == 0 {
 		return annotations
 	}
 	out := make(map[string]string, len(annotations))
 	for k, v := range annotations {
-		out[shared(k)] = v
+		out[s.text(k)] = v
 	}
 	return out
 }

@@ -18,12 +18,17 @@ func hashOf(v reflect.Value) (hash uint64, size int, ok bool) {
 	return h.Sum64(), maxValue - h.left, h.left >= 0
 }
 
-const (
-	// scalarSize is the approximate size of a number, pointer, or string without its content, in bytes.
-	scalarSize = 8
-	// mapEntrySize is the approximate size of an entry of a map without its key and value, in bytes. A map has up to two free slots for each entry.
-	mapEntrySize = 80
-)
+// mapSize is the size of an empty map, in bytes.
+const mapSize = 48
+
+// slotsOf returns the number of slots for entries in a map with n entries: a power of two, of which at most seven eighths are in use.
+func slotsOf(n int) int {
+	slots := 8
+	for slots*7 < n*8 {
+		slots *= 2
+	}
+	return slots
+}
 
 // hasher calculates the hash of a value.
 type hasher struct {
@@ -32,14 +37,17 @@ type hasher struct {
 	left int
 }
 
-// write adds a value to the hash.
+// fits subtracts the size of a value, and reports whether the value may be added to the hash.
+func (h *hasher) fits(size int) bool {
+	h.left -= size
+	return h.left >= 0
+}
+
+// write adds a value to the hash. The size of the value itself belongs to the slice, map, or pointer that contains it.
 func (h *hasher) write(v reflect.Value) {
-	if h.left -= scalarSize; h.left < 0 {
-		return
-	}
 	switch v.Kind() {
 	case reflect.String:
-		if h.left -= v.Len(); h.left < 0 {
+		if !h.fits(v.Len()) {
 			return
 		}
 		maphash.WriteComparable(&h.Hash, v.Len())
@@ -60,12 +68,16 @@ func (h *hasher) write(v reflect.Value) {
 		}
 	case reflect.Pointer:
 		maphash.WriteComparable(&h.Hash, v.IsNil())
-		if !v.IsNil() {
+		if !v.IsNil() && h.fits(int(v.Type().Elem().Size())) {
 			h.write(v.Elem())
 		}
 	case reflect.Slice:
 		maphash.WriteComparable(&h.Hash, v.Len())
-		for i := 0; i < v.Len() && h.left >= 0; i++ {
+		// The capacity that is not used takes memory too. Each element counts, because structs can be empty.
+		if !h.fits(v.Cap()*int(v.Type().Elem().Size()) + v.Len()) {
+			return
+		}
+		for i := range v.Len() {
 			h.write(v.Index(i))
 		}
 	case reflect.Map:
@@ -77,9 +89,12 @@ func (h *hasher) write(v reflect.Value) {
 
 // writeMap adds the sum of the hashes of all entries to the hash, which does not depend on their order.
 func (h *hasher) writeMap(m reflect.Value) {
+	if !h.fits(mapSize + slotsOf(m.Len())*int(m.Type().Key().Size()+m.Type().Elem().Size()+1)) {
+		return
+	}
 	var sum uint64
 	for all := m.MapRange(); all.Next() && h.left >= 0; {
-		entry := hasher{left: h.left - mapEntrySize}
+		entry := hasher{left: h.left}
 		entry.SetSeed(seed)
 		entry.write(all.Key())
 		entry.write(all.Value())

@@ -2,8 +2,9 @@ package compact
 
 import "reflect"
 
-// maxAdded is the maximum number of values that one object adds to the table. Without this limit, one large object could replace all others.
-const maxAdded = 256
+// maxAdded is the maximum size of the values and strings that one object adds to the tables, in bytes. Without this limit, one large object could
+// replace all others.
+const maxAdded = valuesSize / 8
 
 // The tables are shared by all caches of a process.
 var (
@@ -13,24 +14,33 @@ var (
 
 func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
 
-// shared returns a string with the same content that shares memory with equal strings. A string that is longer than maxString is not shared.
-func shared(s string) string {
-	if s == "" || len(s) > maxString {
-		return s
-	}
-	known, ok := stringTable.known(s, s)
-	if !ok {
-		return stringTable.add(s, s, len(s))
-	}
-	return known
-}
-
 // sharer lets the parts of one object share memory with equal parts of other objects.
 type sharer struct {
-	// left is the number of values that may still be added to the table.
+	// left is the size of the values and strings that may still be added to the tables, in bytes.
 	left int
 	// stringsOnly defines that only strings share memory.
 	stringsOnly bool
+}
+
+// mayAdd reports whether a value of a size may be added to the tables, and counts it.
+func (s *sharer) mayAdd(size int) bool {
+	if s.left < entrySize+size {
+		return false
+	}
+	s.left -= entrySize + size
+	return true
+}
+
+// text returns a string with the same content that shares memory with equal strings. A string that is longer than maxString is not shared.
+func (s *sharer) text(in string) string {
+	if in == "" || len(in) > maxString {
+		return in
+	}
+	known, ok := stringTable.known(in, in)
+	if !ok && s.mayAdd(len(in)) {
+		return stringTable.add(in, in, len(in))
+	}
+	return known
 }
 
 // share lets the content of v share memory with equal content. It changes only v itself, and copies what v refers to
@@ -38,7 +48,7 @@ type sharer struct {
 func (s *sharer) share(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(shared(v.String()))
+		v.SetString(s.text(v.String()))
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
@@ -69,21 +79,20 @@ func (s *sharer) shareReferenced(v reflect.Value) {
 		return
 	}
 	v.Set(s.copied(v))
-	if s.left > 0 {
-		s.left--
+	if s.mayAdd(size) {
 		// The table must not contain v itself, which is a field of the object and may change.
 		v.Set(valueTable.add(key, reflect.ValueOf(v.Interface()), size))
 	}
 }
 
-// copied returns a copy of a pointer, slice, or map whose content shares memory with equal content. It returns v itself if its elements are
-// numbers, which share nothing.
+// copied returns a copy of a pointer, slice, or map whose content shares memory with equal content. The copy of a slice has no unused capacity, so that an
+// append cannot change it. A pointer to a number is returned as it is.
 func (s *sharer) copied(v reflect.Value) reflect.Value {
-	if kind := v.Type().Elem().Kind(); kind <= reflect.Complex128 && v.Kind() != reflect.Map {
-		return v
-	}
 	switch v.Kind() {
 	case reflect.Pointer:
+		if v.Type().Elem().Kind() <= reflect.Complex128 {
+			return v
+		}
 		out := reflect.New(v.Type().Elem())
 		out.Elem().Set(v.Elem())
 		s.share(out.Elem())
@@ -91,7 +100,7 @@ func (s *sharer) copied(v reflect.Value) reflect.Value {
 	case reflect.Slice:
 		out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(out, v)
-		for i := range out.Len() {
+		for i := 0; v.Type().Elem().Kind() > reflect.Complex128 && i < out.Len(); i++ {
 			s.share(out.Index(i))
 		}
 		return out

@@ -128,7 +128,8 @@ func TestStringsOfDifferentPartsAreShared(t *testing.T) {
 	}}
 	transform(t, a)
 	transform(t, b)
-	want := unsafe.StringData(shared(text))
+	parts := sharer{left: maxAdded}
+	want := unsafe.StringData(parts.text(text))
 	for name, got := range map[string]*byte{
 		"slice": unsafe.StringData(a.Spec.Ports[0].Name), "key of a map": key(a.Spec.Selector), "value of a map": unsafe.StringData(a.Spec.Selector["other"]),
 		"pointer": unsafe.StringData(b.Spec.MaxUnavailable.StrVal), "map in a pointer": key(b.Spec.Selector.MatchLabels),
@@ -211,21 +212,88 @@ func TestStatusesShareStrings(t *testing.T) {
 	}
 }
 
-// TestOneObjectAddsFewValues checks that an object with very many parts does not replace the other values in the table.
-func TestOneObjectAddsFewValues(t *testing.T) {
-	count := func() int {
-		valueTable.mu.Lock()
-		defer valueTable.mu.Unlock()
-		return len(valueTable.recent) + len(valueTable.earlier)
+// TestOneObjectDoesNotReplaceOthers checks that objects with very many or very large parts do not replace the other values in the tables.
+func TestOneObjectDoesNotReplaceOthers(t *testing.T) {
+	const others = 1000
+	parts := sharer{left: 1 << 30}
+	for i := range others {
+		parts.text(fmt.Sprint("other-", i))
+		v := []string{fmt.Sprint("other-", i)}
+		parts.share(reflect.ValueOf(&v).Elem())
 	}
-	large := &corev1.Service{}
-	for i := range 10_000 {
-		large.Spec.Ports = append(large.Spec.Ports, corev1.ServicePort{AppProtocol: new(fmt.Sprint("protocol-", i))})
+	names, large, empty := &corev1.Service{}, &corev1.Pod{}, &corev1.Pod{}
+	for i := range 40_000 {
+		names.Spec.Ports = append(names.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("port-", i), AppProtocol: new(fmt.Sprint("protocol-", i))})
+		names.Status.Conditions = append(names.Status.Conditions, metav1.Condition{Message: fmt.Sprint("message-", i)})
 	}
-	before := count()
-	transform(t, large)
-	if added := count() - before; added < 1 || added > 300 {
-		t.Errorf("the object added %d values", added)
+	for i := range 400 {
+		large.Spec.Containers = append(large.Spec.Containers, corev1.Container{Args: []string{fmt.Sprint(i, strings.Repeat("a", 10<<10))}})
+		empty.Spec.Containers = append(empty.Spec.Containers, corev1.Container{Args: append(make([]string, 900), fmt.Sprint(i))})
+	}
+	for _, o := range []client.Object{names, large, empty} {
+		transform(t, o)
+	}
+	for i := range others {
+		text := fmt.Sprint("other-", i)
+		v := reflect.ValueOf([]string{text})
+		key, _, _ := hashOf(v)
+		if _, ok := stringTable.known(text, text); !ok {
+			t.Fatalf("string %d was replaced", i)
+		}
+		if _, ok := valueTable.known(key, v); !ok {
+			t.Fatalf("value %d was replaced", i)
+		}
+	}
+}
+
+// TestTablesAreBounded checks the size of the tables after very many objects with large parts.
+func TestTablesAreBounded(t *testing.T) {
+	for i := range 1000 {
+		transform(t, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{fmt.Sprint(i), strings.Repeat("a", 10<<10)}}}, Hostname: fmt.Sprint(i, strings.Repeat("a", 200))}})
+	}
+	size := 0
+	for _, all := range []map[uint64]entry[reflect.Value]{valueTable.recent, valueTable.earlier} {
+		for _, e := range all {
+			if v, ok := e.value.Interface().([]string); ok && len(v) == 2 && e.size < 10<<10 {
+				t.Fatalf("a value of 10 KiB counts as %d bytes", e.size)
+			}
+			size += e.size + entrySize
+		}
+	}
+	if size > 2<<20+64<<10 {
+		t.Errorf("the values have %d bytes", size)
+	}
+	parts := sharer{left: 1 << 30}
+	for i := range 30_000 {
+		parts.text(fmt.Sprint(i, strings.Repeat("a", 200)))
+	}
+	size = 0
+	for _, all := range []map[string]entry[string]{stringTable.recent, stringTable.earlier} {
+		for s := range all {
+			size += len(s) + entrySize
+		}
+	}
+	if size > 2<<20+64<<10 {
+		t.Errorf("the strings have %d bytes", size)
+	}
+}
+
+// TestSharedSlicesHaveNoUnusedCapacity checks that an append to a slice of one object does not change another object.
+func TestSharedSlicesHaveNoUnusedCapacity(t *testing.T) {
+	t.Parallel()
+	of := func() *corev1.Pod {
+		out := &corev1.Pod{Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: append(make([]int64, 0, 9), 1, 2)}, Containers: []corev1.Container{{Args: append(make([]string, 0, 9), "a")}},
+		}}
+		transform(t, out)
+		return out
+	}
+	p := of()
+	if groups := p.Spec.SecurityContext.SupplementalGroups; cap(groups) != len(groups) {
+		t.Errorf("numbers: length %d, capacity %d", len(groups), cap(groups))
+	}
+	if args := p.Spec.Containers[0].Args; cap(args) != len(args) {
+		t.Errorf("strings: length %d, capacity %d", len(args), cap(args))
 	}
 }
 

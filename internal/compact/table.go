@@ -3,11 +3,9 @@ package compact
 import "sync"
 
 const (
-	// maxString is the maximum length of a string that is shared, in bytes. Kubernetes does not limit the names in owner references, so without
-	// this limit, the tables could use all memory.
+	// maxString is the maximum length of a string that is shared, in bytes. Longer strings, such as messages, rarely occur twice.
 	maxString = 256
-	// maxValue is the maximum size of a value that is shared, in bytes as hasher counts them. Kubernetes does not limit the number of labels of an
-	// object, so without this limit, a few objects with many labels could use all memory.
+	// maxValue is the maximum size of a value that is shared, in bytes, as hasher calculates it.
 	maxValue = 16 << 10
 
 	// stringsSize and valuesSize are the sizes, in bytes, after which a table forgets the values that were not used recently. The objects of a release,

@@ -6,26 +6,30 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestTableIsBounded checks that a table forgets values that are not used, keeps those that are used, and is limited by the size of its values.
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
-	const size, values = 36, 100
-	all := table[string, string]{size: values * (entrySize + size), equal: func(a, b string) bool { return a == b }}
-	used := all.add("used", "used", size)
-	for i := range 5 * values {
-		value := fmt.Sprint(i)
-		all.add(value, value, size)
-		if again, ok := all.known("used", strings.Clone("used")); !ok || unsafe.StringData(again) != unsafe.StringData(used) {
-			t.Fatalf("after %d values, a value that is used is forgotten", i)
+	for _, size := range []int{0, 36, 1000} {
+		const values = 100
+		all := table[string, string]{size: values * (entrySize + size), equal: func(a, b string) bool { return a == b }}
+		used := all.add("used", "used", size)
+		for i := range 5 * values {
+			value := fmt.Sprint(i)
+			all.add(value, value, size)
+			if again, ok := all.known("used", strings.Clone("used")); !ok || unsafe.StringData(again) != unsafe.StringData(used) {
+				t.Fatalf("size %d: after %d values, a value that is used is forgotten", size, i)
+			}
 		}
-	}
-	if n := len(all.recent) + len(all.earlier); n > 2*values || n < values {
-		t.Errorf("the table contains %d values, want between %d and %d", n, values, 2*values)
-	}
-	if _, ok := all.known("0", "0"); ok {
-		t.Error("a value that was not used is kept")
+		if n := len(all.recent) + len(all.earlier); n > 2*values || n < values {
+			t.Errorf("size %d: the table contains %d values, want between %d and %d", size, n, values, 2*values)
+		}
+		if _, ok := all.known("0", "0"); ok {
+			t.Errorf("size %d: a value that was not used is kept", size)
+		}
 	}
 }
 
@@ -49,31 +53,56 @@ func TestTableWithEqualKeys(t *testing.T) {
 // is limited to 2 MiB.
 func TestLargeValuesAreNotShared(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("a", 257)
-	shared(long)
-	if _, ok := stringTable.known(long, long); ok {
-		t.Error("a long string is kept")
+	parts := sharer{left: 1 << 20}
+	for _, length := range []int{256, 257} {
+		text := strings.Repeat("a", length)
+		parts.text(text)
+		if _, ok := stringTable.known(text, text); ok != (length == 256) {
+			t.Errorf("a string of %d bytes is shared: %t", length, ok)
+		}
 	}
 	many := map[string]string{}
-	for i := range 200 {
+	for i := range 600 {
 		many[fmt.Sprint(i)] = ""
 	}
 	for name, large := range map[string]any{
-		"map with a long value":    map[string]string{"a": strings.Repeat("a", 16<<10)},
-		"map with a long key":      map[string]string{strings.Repeat("a", 16<<10): "a"},
-		"map with many keys":       many,
-		"slice with many elements": make([]string, 2<<10),
-		"slice with a long string": []string{strings.Repeat("a", 16<<10)},
-		"slice of bytes":           make([]byte, 2048),
+		"map with a long value":       map[string]string{"a": strings.Repeat("a", 16<<10)},
+		"map with a long key":         map[string]string{strings.Repeat("a", 16<<10): "a"},
+		"map with many keys":          many,
+		"slice with many elements":    make([]string, 1<<10),
+		"slice with a long string":    []string{strings.Repeat("a", 16<<10)},
+		"slice of bytes":              make([]byte, 16<<10),
+		"slice with unused capacity":  make([]int64, 1, 2<<10),
+		"slice of empty structs":      make([]struct{}, 17<<10),
+		"number with unused capacity": []*resource.Quantity{new(resource.MustParse("1." + strings.Repeat("0", 50_000) + "1"))},
 	} {
 		if _, _, small := hashOf(reflect.ValueOf(large)); small {
 			t.Errorf("a %s is shared", name)
 		}
 	}
-	if _, size, small := hashOf(reflect.ValueOf(map[string]string{"a": strings.Repeat("a", 1024)})); !small || size < 1024 || size > 1200 {
-		t.Errorf("a map with 1 KiB has %d bytes, shared %t", size, small)
+	for name, x := range map[string]struct {
+		value any
+		size  int
+	}{
+		"map with one entry": {map[string]string{"a": strings.Repeat("a", 8<<10)}, 48 + 8*33 + 1 + 8<<10},
+		"slice of strings":   {[]string{"a", strings.Repeat("a", 15<<10)}, 2*17 + 1 + 15<<10},
+		"pointer":            {new(int64(1)), 8},
+		"slice of pointers":  {[]*int64{nil, new(int64(1))}, 2*9 + 8},
+	} {
+		if _, size, small := hashOf(reflect.ValueOf(x.value)); !small || size != x.size {
+			t.Errorf("%s: %d bytes, shared %t, want %d bytes", name, size, small, x.size)
+		}
 	}
 	if stringTable.size > 1<<20 || valueTable.size > 1<<20 {
 		t.Errorf("the tables contain up to %d and %d bytes", 2*stringTable.size, 2*valueTable.size)
+	}
+}
+
+// TestSlotsOfMaps checks the number of slots of maps of the Go runtime.
+func TestSlotsOfMaps(t *testing.T) {
+	for n, want := range map[int]int{0: 8, 1: 8, 7: 8, 8: 16, 14: 16, 15: 32, 113: 256} {
+		if got := slotsOf(n); got != want {
+			t.Errorf("a map with %d entries has %d slots, want %d", n, got, want)
+		}
 	}
 }
