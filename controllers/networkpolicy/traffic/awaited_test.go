@@ -53,10 +53,13 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w := start(t)
 		f := w.facts()
 		_, requeue := Status(f, Plan(f), Applied{})
-		if requeue <= 0 || requeue > endpointDelay {
-			t.Errorf("reconciled again after %v, want within %v", requeue, endpointDelay)
+		if requeue <= 0 || requeue > 30*time.Second {
+			t.Errorf("reconciled again after %v, want within 30 s", requeue)
 		}
-		w.now = w.now.Add(endpointDelay)
+		w.now = w.now.Add(29 * time.Second)
+		w.settle()
+		want(t, "route revision before the end of the delay", stamp(w), 1)
+		w.now = w.now.Add(time.Second)
 		w.settle()
 		want(t, "route revision", stamp(w), 2)
 		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
@@ -64,6 +67,18 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		step(w, 3, "b 1.1.0 canary 50", "a 1.0.0 active 50")
 		w.settle()
 		want(t, "revision while the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
+	})
+	t.Run("another release than the canary has no endpoints", func(t *testing.T) {
+		w := newWorld(t)
+		step(w, 1, "a 1.0.0 active 100")
+		w.ready = map[string]int{"a": 2}
+		w.settle()
+		step(w, 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0") // A rollback to b, whose pods do not run.
+		w.settle()
+		want(t, "route revision while the release has no endpoints", stamp(w), 1)
+		w.now = w.now.Add(5 * time.Second)
+		w.settle()
+		want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	})
 	t.Run("weights change in the meantime", func(t *testing.T) {
 		w := start(t)

@@ -98,9 +98,24 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
 // endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
-// which a Deployment becomes available, or somewhat later under load. Routes that were written without the
-// release would be written again moments later.
-const endpointDelay = 5 * time.Second
+// which a Deployment becomes available. Routes that were written without the release would be written
+// again moments later. canaryEndpointDelay is the same time if only a canary has no endpoints: while many
+// services are rolled out, its EndpointSlice may be created more than ten seconds later, and until then,
+// its share remains with the active release.
+const (
+	endpointDelay       = 5 * time.Second
+	canaryEndpointDelay = 30 * time.Second
+)
+
+// delayOf returns the delay for releases without endpoints.
+func delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Status != v1alpha1.ReleaseCanary && slices.Contains(withheld, r.VersionedMicroservice) {
+			return endpointDelay
+		}
+	}
+	return canaryEndpointDelay
+}
 
 // awaited returns the time until which a group's routes are not written, because the withheld
 // releases may get endpoints; zero if they are written. The delay applies only if nothing but the
@@ -115,7 +130,7 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 		return time.Time{}
 	}
 	began := g.group.TrafficTime.Time
-	if end := began.Add(endpointDelay); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
+	if end := began.Add(delayOf(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
 		return end
 	}
 	return time.Time{}
