@@ -69,7 +69,7 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 
 // sourceSilence is how long an ImagePolicy's scan with its current specification may take before condition
 // Ready shows that the scan is not complete.
-const sourceSilence = 5 * time.Second
+const sourceSilence = 30 * time.Second
 
 // noteSource records whether the ImagePolicy's specification has just changed. If a Microservice is not
 // Ready, its condition Ready shows the missing scan immediately.

@@ -331,11 +331,18 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// Maximum delays for writing a status that differs only in fields copied from the Microservice. While the
-// rollout continues without an approval, the next write includes these fields.
+// Maximum delays for writing a status without a transition. The next write includes all changes.
 const (
-	repeatsWait     = 2 * time.Second
-	repeatsWaitLong = 30 * time.Second
+	// repeatsWait is the delay if the service is stable or waits for an approval.
+	repeatsWait = 2 * time.Second
+	// terminatingWait is the delay while pods of a replaced release are being deleted.
+	terminatingWait = 10 * time.Second
+	// rolloutWait is the delay in a rollout that continues without an approval: for the first status of a release, while its pods start, and for a step
+	// with a longer pause. For a release that was replaced, the drain is added: after it, the release is usually resized.
+	rolloutWait = 30 * time.Second
+	// stepsWait is the delay in a rollout whose step does not pause for longer than rolloutWait. If many services are rolled out, a step takes more
+	// than half a minute.
+	stepsWait = 2 * time.Minute
 )
 
 // waitToWrite returns the delay before a changed status is written, or 0.
@@ -347,7 +354,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with the first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure && !answered(before, next):
-		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
+		return max(0, first.Add(terminatingWait).Sub(now))
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
@@ -356,10 +363,12 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		}
 		limit := repeatsWait
 		switch {
+		case state.continues() && (before.ObservedGeneration == 0 || state.pause > rolloutWait):
+			limit = rolloutWait
 		case state.continues():
-			limit = repeatsWaitLong
+			limit = stepsWait
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
-			limit = repeatsWaitLong + drainOf(o.microservice) // After the drain, the release is resized.
+			limit = rolloutWait + drainOf(o.microservice)
 		}
 		return max(0, first.Add(limit).Sub(now))
 	}

@@ -3,6 +3,7 @@ package versionedmicroservice
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ type rolloutState struct {
 	generation int64
 	// approval reports whether the step waits for an approval.
 	approval bool
+	// pause is the duration of the step's pause; 0 if there is none.
+	pause time.Duration
 	// end is the time from which the release calls the hooks for the end of its preview; nil if it does not
 	// call them.
 	end *metav1.MicroTime
@@ -52,6 +55,7 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 				if group.Rollout != nil && group.Rollout.Release == name {
 					m.run, m.generation = group.Rollout, ms.Generation
 					m.approval = needsApproval(ms, group.Rollout)
+					m.pause = pauseOf(ms, group.Rollout)
 				}
 				return m
 			}
@@ -64,6 +68,15 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
+}
+
+// pauseOf returns the duration of the pause in the step of a rollout.
+func pauseOf(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) time.Duration {
+	c := ms.Spec.UpdateStrategy.Canary
+	if c == nil || run.Step < 1 || int(run.Step) > len(c.Steps) || c.Steps[run.Step-1].Pause == nil {
+		return 0
+	}
+	return c.Steps[run.Step-1].Pause.Duration.Std(0)
 }
 
 // stepText describes the step of a rollout, for example "2/3 Paused", or the gate before the step.

@@ -217,6 +217,9 @@ func TestMirror(t *testing.T) {
 			if test.run != nil && test.run.Release == releaseName {
 				want.run, want.generation = test.run, 9
 				want.approval = strings.Contains(test.want, "Approval")
+				if test.run.Step == 2 {
+					want.pause = time.Minute
+				}
 			}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(rolloutState{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

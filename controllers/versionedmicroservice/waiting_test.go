@@ -23,9 +23,10 @@ func TestWaitToWrite(t *testing.T) {
 		edit edit
 		want time.Duration
 	}{
-		"its copied status, when stable":      {canary, repeatsWait},
-		"its copied status, during a rollout": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
-		"a step waits for a user":             {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
+		"its copied status, when stable":      {canary, 2 * time.Second},
+		"its copied status, during a rollout": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, 2 * time.Minute},
+		"a step pauses for a minute":          {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 2) }, 30 * time.Second},
+		"a step waits for a user":             {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, 2 * time.Second},
 		"it failed":                           {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
 		"the cause of a failure":              {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
 		"its generation is observed":          {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
@@ -37,11 +38,21 @@ func TestWaitToWrite(t *testing.T) {
 		"its first status, while pods start": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			o.release.Status = v1alpha1.VersionedMicroserviceStatus{}
 			*next = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 1, Release: v1alpha1.ReleasePending}
-		}, repeatsWait},
+		}, 2 * time.Second},
+		"its first status, while pods start in a rollout": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			running(o, 1)
+			o.release.Status = v1alpha1.VersionedMicroserviceStatus{}
+			*next = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 1, Release: v1alpha1.ReleasePending}
+		}, 30 * time.Second},
+		"it is replaced": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			o.microservice = inRollout(v1alpha1.Release{VersionedMicroservice: releaseName, Status: v1alpha1.ReleaseDeprecated}, nil)
+			o.microservice.Spec.UpdateStrategy.DrainDelay = "15s"
+			next.Release = v1alpha1.ReleaseDeprecated
+		}, 45 * time.Second},
 		"its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.ObservedGeneration++
-		}, repeatsWait},
+		}, 10 * time.Second},
 		"a hook responds while its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.Hooks = []v1alpha1.HookStatus{{Name: "a", Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookDelivered}}
@@ -58,7 +69,7 @@ func TestWaitToWrite(t *testing.T) {
 			if got := r.waitToWrite(o, next); got != test.want {
 				t.Fatalf("it waits for %s, want %s", got, test.want)
 			}
-			clock.Step(repeatsWaitLong + time.Second)
+			clock.Step(test.want + time.Second)
 			if got := r.waitToWrite(o, next); got != 0 {
 				t.Errorf("the check waits for another %s", got)
 			}
