@@ -131,7 +131,12 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 // appliesSuspend reports whether the manifest that kubectl last applied suspends the CronJob. kubectl does
 // not become an owner of the field while this controller sets the same value.
 func appliesSuspend(job *batchv1.CronJob) bool {
-	var applied batchv1.CronJob
+	// The manifest is not decoded as a CronJob: the API server does not validate annotations, and a quantity of a few bytes can need seconds to parse.
+	var applied struct {
+		Spec struct {
+			Suspend *bool `json:"suspend"`
+		} `json:"spec"`
+	}
 	err := json.Unmarshal([]byte(job.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
 	return err == nil && applied.Spec.Suspend != nil && *applied.Spec.Suspend
 }
