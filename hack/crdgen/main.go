@@ -41,12 +41,22 @@ const (
 	maxContainerName = 63
 )
 
-// anyQuantity is the pattern that controller-gen writes for a quantity, and quantity replaces it. The number of digits in an exponent is the only difference, because
-// a quantity with a fraction in its exponent cannot be parsed. maxQuantity is the maximum length in characters.
-const (
-	anyQuantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
-	quantity    = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
-	maxQuantity = 32
+// anyQuantity is the pattern that controller-gen writes for a quantity. The number of digits in an exponent is the only difference to its replacements, because
+// a quantity with a fraction in its exponent cannot be parsed.
+const anyQuantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+
+// bound limits quantities.
+type bound struct {
+	pattern string
+	// length is the maximum length in characters.
+	length int
+}
+
+// users is the bound for quantities that users write, and canonical the bound in VersionedMicroservices, into which the manager writes the canonical forms of
+// these quantities: they can be longer by a suffix and by a digit in the exponent.
+var (
+	users     = bound{`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?0*[0-9]{1,2}))?$`, 32}
+	canonical = bound{`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,3}))?$`, 40}
 )
 
 func main() {
@@ -107,10 +117,16 @@ func finish(in []byte) ([]byte, error) {
 				stripBelow(schema)
 			}
 		}
-		if names, _ := spec["names"].(map[string]any); names["kind"] == "Microservice" {
+		names, _ := spec["names"].(map[string]any)
+		switch names["kind"] {
+		case "Microservice":
 			boundContainers(root)
+			boundQuantities(root, users)
+		case "VersionedMicroservice":
+			boundQuantities(root, canonical)
+		default:
+			boundQuantities(root, users)
 		}
-		boundQuantities(root)
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {
@@ -142,21 +158,21 @@ func boundContainers(root map[string]any) {
 }
 
 // boundQuantities limits all quantities of a schema.
-func boundQuantities(value any) {
+func boundQuantities(value any, by bound) {
 	schema, ok := value.(map[string]any)
 	if !ok {
 		return
 	}
 	if schema["pattern"] == anyQuantity {
-		schema["pattern"], schema["maxLength"] = quantity, maxQuantity
+		schema["pattern"], schema["maxLength"] = by.pattern, by.length
 	}
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		for _, property := range properties {
-			boundQuantities(property)
+			boundQuantities(property, by)
 		}
 	}
-	boundQuantities(schema["items"])
-	boundQuantities(schema["additionalProperties"])
+	boundQuantities(schema["items"], by)
+	boundQuantities(schema["additionalProperties"], by)
 }
 
 // stripBelow strips the schemas below a schema, and keeps its own description.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/rand/v2"
 	"regexp"
 	"testing"
 
@@ -57,7 +58,7 @@ spec:
                 description: template of the pods.
                 properties:
                   description: {type: string}
-                  limits: {type: object, additionalProperties: {maxLength: 32, pattern: '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$', x-kubernetes-int-or-string: true}}
+                  limits: {type: object, additionalProperties: {maxLength: 32, pattern: '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?0*[0-9]{1,2}))?$', x-kubernetes-int-or-string: true}}
                   metadata: {type: object, additionalProperties: {type: string}}
                   ports:
                     items:
@@ -117,22 +118,57 @@ func parse(t *testing.T, in []byte) map[string]any {
 	return out
 }
 
-// TestQuantities checks which quantities the definitions accept, and that these can be parsed quickly: their exact value has at most 140 digits.
+// accepts reports whether a bound accepts a quantity.
+func (b bound) accepts(q string) bool {
+	return len(q) <= b.length && regexp.MustCompile(b.pattern).MatchString(q)
+}
+
+// TestQuantities checks which quantities the definitions accept, and that a release accepts their canonical forms.
 func TestQuantities(t *testing.T) {
-	pattern := regexp.MustCompile(quantity)
-	accepts := func(s string) bool { return len(s) <= maxQuantity && pattern.MatchString(s) }
-	for _, valid := range []string{"1", "500m", "0.5", ".5", "1.", "-1", "+2", "128Mi", "1.5Gi", "1e3", "1E-3", "10n", "9e99", "100000000000000000000000000000m"} {
-		q, err := resource.ParseQuantity(valid)
-		if err != nil || !accepts(valid) || !regexp.MustCompile(anyQuantity).MatchString(valid) {
-			t.Errorf("%s: parse error %v, accepted %t", valid, err, accepts(valid))
+	valid := []string{"1", "500m", "0.5", ".5", "1.", "-1", "+2", "128Mi", "1.5Gi", "1e3", "1E-3", "1e003", "10n", "9e99", "1000e99", "100000000000000000000000000000m",
+		"96499999993199099990009099999.90", "080905960009507809000989.07909e1"}
+	for range 20_000 {
+		valid = append(valid, drawQuantity())
+	}
+	for _, q := range valid {
+		parsed, err := resource.ParseQuantity(q)
+		if err != nil || !users.accepts(q) || !regexp.MustCompile(anyQuantity).MatchString(q) {
+			t.Fatalf("%s: parse error %v, accepted %t", q, err, users.accepts(q))
 		}
-		if digits := len(q.AsDec().String()); digits > 140 {
-			t.Errorf("%s has %d digits", valid, digits)
+		if written := parsed.String(); !canonical.accepts(written) {
+			t.Errorf("%s, the canonical form of %s, is rejected", written, q)
+		}
+		if digits := len(parsed.AsDec().String()); digits > 200 {
+			t.Errorf("%s has %d digits", q, digits)
 		}
 	}
 	for _, invalid := range []string{"", "1x", "1e100", "1.00000000000000000000001e20000000", "1e1.5", "1000000000000000000000000000000000"} {
-		if accepts(invalid) {
+		if users.accepts(invalid) {
 			t.Errorf("%q is accepted", invalid)
+		}
+	}
+	if canonical.accepts("1e1000") {
+		t.Error("a release accepts 1e1000")
+	}
+}
+
+// drawQuantity draws a quantity of up to 32 characters.
+func drawQuantity() string {
+	digits := func(n int) (out string) {
+		for range n {
+			out += string("0099123456789"[rand.IntN(13)])
+		}
+		return out
+	}
+	suffixes := []string{"", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e0", "e1", "e-1", "e9", "e-9", "e18", "e99", "e-99", "E+3"}
+	for {
+		q := []string{"", "-", "+"}[rand.IntN(3)] + digits(rand.IntN(30))
+		if rand.IntN(2) == 0 {
+			q += "." + digits(rand.IntN(25))
+		}
+		q += suffixes[rand.IntN(len(suffixes))]
+		if users.accepts(q) {
+			return q
 		}
 	}
 }
