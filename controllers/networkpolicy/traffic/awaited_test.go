@@ -11,10 +11,12 @@ import (
 // TestRoutesWaitForFirstEndpoints checks that routes are written only once, with the canary, if the
 // canary's first endpoints appear moments after the rollout state changes, as usual.
 func TestRoutesWaitForFirstEndpoints(t *testing.T) {
+	deadline := int32(600)
 	step := func(w *world, revision int64, releases ...string) {
 		g := group("1-x", revision, releases...)
 		g.TrafficTime = &metav1.MicroTime{Time: w.now}
 		w.rollout(g)
+		w.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = deadline
 	}
 	stamp := func(w *world) int64 {
 		t.Helper()
@@ -77,6 +79,41 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "route revision while the release has no endpoints", stamp(w), 1)
 		w.now = w.now.Add(5 * time.Second)
+		w.settle()
+		want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
+	})
+	t.Run("the progress deadline is short", func(t *testing.T) {
+		for seconds, want := range map[int32]time.Duration{10: 5 * time.Second, 40: 10 * time.Second} {
+			deadline = seconds
+			w := start(t)
+			w.now = w.now.Add(want - time.Millisecond)
+			w.settle()
+			if got := stamp(w); got != 1 {
+				t.Errorf("deadline %d s: revision %d before %s", seconds, got, want)
+			}
+			w.now = w.now.Add(time.Millisecond)
+			w.settle()
+			if diff := cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld); diff != "" {
+				t.Errorf("deadline %d s: withheld after %s (-want +got):\n%s", seconds, want, diff)
+			}
+		}
+		deadline = 600
+	})
+	t.Run("a canary in a match step loses its endpoints", func(t *testing.T) {
+		w := newWorld(t)
+		step(w, 1, "a 1.0.0 active 100")
+		w.ready = map[string]int{"a": 2}
+		w.settle()
+		w.ready["b"] = 2
+		g := group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100")
+		g.TrafficTime = &metav1.MicroTime{Time: w.now}
+		g.Releases[0].Match = true
+		w.rollout(g)
+		w.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = deadline
+		w.settle()
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
+		w.now = w.now.Add(time.Second)
+		w.ready["b"] = 0
 		w.settle()
 		want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	})

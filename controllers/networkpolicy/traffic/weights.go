@@ -99,22 +99,27 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
 // endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
 // which a Deployment becomes available. Routes that were written without the release would be written
-// again moments later. canaryEndpointDelay is the same time if only a canary has no endpoints: while many
-// services are rolled out, its EndpointSlice may be created more than ten seconds later, and until then,
-// its share remains with the active release.
+// again moments later. canaryEndpointDelay is the maximum of the same time if only a canary has no
+// endpoints: while many services are rolled out, its EndpointSlice may be created more than ten seconds
+// later, and until then, its share remains with the active release.
 const (
 	endpointDelay       = 5 * time.Second
 	canaryEndpointDelay = 30 * time.Second
 )
 
-// delayOf returns the delay for releases without endpoints.
-func delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
+// endpointDelay returns the delay for releases of a group without endpoints. It ends long before the
+// progress deadline, because the canary fails at the deadline only if its missing endpoints are reported.
+func (d *planner) endpointDelay(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Status != v1alpha1.ReleaseCanary && slices.Contains(withheld, r.VersionedMicroservice) {
 			return endpointDelay
 		}
 	}
-	return canaryEndpointDelay
+	deadline := time.Duration(0)
+	if d.Microservice != nil {
+		deadline = time.Duration(d.Microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds) * time.Second
+	}
+	return max(endpointDelay, min(canaryEndpointDelay, deadline/4))
 }
 
 // awaited returns the time until which a group's routes are not written, because the withheld
@@ -125,12 +130,16 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
 		return time.Time{}
 	}
-	reported := d.report(g.slug).Withheld
+	report := d.report(g.slug)
+	if report.Revision >= g.group.TrafficRevision {
+		return time.Time{} // The routes already have this revision: the releases have lost their endpoints.
+	}
+	reported := report.Withheld
 	if slices.ContainsFunc(g.withheld, func(release string) bool { return slices.Contains(reported, release) }) {
 		return time.Time{}
 	}
 	began := g.group.TrafficTime.Time
-	if end := began.Add(delayOf(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
+	if end := began.Add(d.endpointDelay(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
 		return end
 	}
 	return time.Time{}
