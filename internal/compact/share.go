@@ -2,7 +2,7 @@ package compact
 
 import "reflect"
 
-// maxAdded is the maximum size of the values and strings that one object adds to the tables, in bytes. Without this limit, one large object could
+// maxAdded is the maximum size of the values and strings that one transform adds to the tables, in bytes. Without this limit, one large object could
 // replace all others.
 const maxAdded = valuesSize / 8
 

@@ -12,12 +12,12 @@ const (
 	// which have equal parts, are usually written shortly after one another, so larger tables find few more equal parts, and keep more parts that no object
 	// refers to: with 3,000 services, tables of 4 MiB save less memory than they use.
 	stringsSize, valuesSize = 1 << 20, 1 << 20
-	// entrySize is the size of an entry of a table without its value, in bytes.
-	entrySize = 64
+	// entrySize is the approximate size of an entry of a table without its value, in bytes.
+	entrySize = 112
 )
 
-// table returns the same value for equal values, so that they share memory. It contains values of at most twice size bytes: those that were
-// used most recently. It is safe for concurrent use.
+// table returns the same value for equal values, so that they share memory. It contains values of approximately twice size bytes at most: those
+// that were used most recently. It is safe for concurrent use.
 //
 // Package unique is not used: it forgets a value when nothing refers to its Handle, even if the value is in use.
 type table[K comparable, V any] struct {
