@@ -335,13 +335,11 @@ func dryRunUnsupported(err error) bool {
 const (
 	// repeatsWait is the delay if the service is stable or waits for an approval.
 	repeatsWait = 2 * time.Second
-	// terminatingWait is the delay while pods of a replaced release are being deleted.
-	terminatingWait = 10 * time.Second
-	// rolloutWait is the delay in a rollout that continues without an approval: for the first status of a release, while its pods start, and for a step
-	// with a longer pause. For a release that was replaced, the drain is added: after it, the release is usually resized.
+	// rolloutWait is the delay in a rollout that continues without an approval. For a release that was replaced, the drain is added: after it, the release
+	// is usually resized.
 	rolloutWait = 30 * time.Second
-	// stepsWait is the delay in a rollout whose step does not pause for longer than rolloutWait. If many services are rolled out, a step takes more
-	// than half a minute.
+	// stepsWait is the delay in a step that ends without a wait for users, hooks, or a long pause. If many services are rolled out, such a step takes
+	// more than half a minute.
 	stepsWait = 2 * time.Minute
 )
 
@@ -354,7 +352,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with the first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure && !answered(before, next):
-		return max(0, first.Add(terminatingWait).Sub(now))
+		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
@@ -363,10 +361,12 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		}
 		limit := repeatsWait
 		switch {
-		case state.continues() && (before.ObservedGeneration == 0 || state.pause > rolloutWait):
-			limit = rolloutWait
-		case state.continues():
+		case !equality.Semantic.DeepEqual(before.LastHandledDecision, next.LastHandledDecision):
+			limit = repeatsWait // The user who made the decision reads the result here.
+		case state.passes() && before.ObservedGeneration > 0:
 			limit = stepsWait
+		case state.continues():
+			limit = rolloutWait
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
 			limit = rolloutWait + drainOf(o.microservice)
 		}

@@ -35,6 +35,11 @@ type rolloutState struct {
 // continues reports whether the release is in a rollout that continues without an approval.
 func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
+// passes reports whether the release is in a step that ends soon: it has no gate, no approval, no pause of more than rolloutWait, and is not interrupted.
+func (m rolloutState) passes() bool {
+	return m.continues() && m.run.Step > 0 && m.run.Gate == "" && !m.run.Interrupted && m.pause <= rolloutWait
+}
+
 // rolloutStateOf returns the state of the named release, or the zero state if the
 // Microservice does not list it.
 func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {

@@ -52,7 +52,22 @@ func TestWaitToWrite(t *testing.T) {
 		"its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.ObservedGeneration++
-		}, 10 * time.Second},
+		}, 2 * time.Second},
+		"a step has a gate": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			canary(o, next)
+			running(o, 1)
+			o.microservice.Status.ReleaseGroups[1].Rollout.Gate = v1alpha1.GateConfirmTrafficIncrease
+		}, 30 * time.Second},
+		"a step is interrupted": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			canary(o, next)
+			running(o, 1)
+			o.microservice.Status.ReleaseGroups[1].Rollout.Interrupted = true
+		}, 30 * time.Second},
+		"before the first step": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 0) }, 30 * time.Second},
+		"the outcome of a decision": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			running(o, 1)
+			next.Step, next.LastHandledDecision = "2/3 Programming", &v1alpha1.HandledDecision{ID: "a", Action: v1alpha1.DecisionContinue}
+		}, 2 * time.Second},
 		"a hook responds while its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.Hooks = []v1alpha1.HookStatus{{Name: "a", Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookDelivered}}
