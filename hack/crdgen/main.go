@@ -8,7 +8,7 @@
 // release's identity. The defaults of list-map keys remain, because a key must have a value. Descriptions of
 // fields of hlnr.io remain.
 //
-// Quantities, such as "500m", get a maximum length, and at most two digits in their exponents. Otherwise, an object of a few bytes, such as a CPU limit of
+// Quantities, such as "500m", get a maximum length, and a maximum number of digits in their exponents. Otherwise, an object of a few bytes, such as a CPU limit of
 // 1.00000000000000000000001e20000000, would need seconds and megabytes in each program that parses it.
 //
 // The containers of a Microservice's template get limits. Otherwise the API server would reject a CEL rule about their
@@ -118,15 +118,14 @@ func finish(in []byte) ([]byte, error) {
 			}
 		}
 		names, _ := spec["names"].(map[string]any)
-		switch names["kind"] {
-		case "Microservice":
+		if names["kind"] == "Microservice" {
 			boundContainers(root)
-			boundQuantities(root, users)
-		case "VersionedMicroservice":
-			boundQuantities(root, canonical)
-		default:
-			boundQuantities(root, users)
 		}
+		by := users
+		if names["kind"] == "VersionedMicroservice" {
+			by = canonical
+		}
+		boundQuantities(root, by)
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {

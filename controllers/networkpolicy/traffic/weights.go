@@ -107,9 +107,9 @@ const (
 	canaryEndpointDelay = 30 * time.Second
 )
 
-// endpointDelay returns the delay for releases of a group without endpoints. It ends long before the
+// delayOf returns the delay for releases of a group without endpoints. It ends long before the
 // progress deadline, because the canary fails at the deadline only if its missing endpoints are reported.
-func (d *planner) endpointDelay(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
+func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Status != v1alpha1.ReleaseCanary && slices.Contains(withheld, r.VersionedMicroservice) {
 			return endpointDelay
@@ -139,7 +139,7 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 		return time.Time{}
 	}
 	began := g.group.TrafficTime.Time
-	if end := began.Add(d.endpointDelay(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
+	if end := began.Add(d.delayOf(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
 		return end
 	}
 	return time.Time{}
