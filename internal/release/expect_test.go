@@ -134,7 +134,7 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 	for i := range h.Releases {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
-		if was == nil || !hasObject(o, r.Release) || objectOf(o, r.Release).Terminating || was.Status != Error || !was.RetryTime.IsZero() || r.Status == Error {
+		if was == nil || !hasObject(o, r.Release) || objectOf(o, r.Release).Terminating || was.Status != Error || r.Status == Error {
 			continue
 		}
 		if r.Decision != nil && r.Decision.Action == Retry && r.Decision.Time.Equal(w.now) || r.Reason == Retried {

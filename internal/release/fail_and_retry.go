@@ -176,7 +176,11 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	r.Attempt++
 	s.g.Rollout = s.newRollout(r.Release)
 	s.g.Rollout.Floor = run.Floor
-	s.event(r, true, TrafficGivenBack, message+"; it restarts at the first step when this is resolved")
+	again := "; it restarts at the first step when this is resolved"
+	if !r.RetryTime.IsZero() {
+		again += ", but not before " + r.RetryTime.Format(time.RFC3339)
+	}
+	s.event(r, true, TrafficGivenBack, message+again)
 }
 
 // retryWait returns why a release whose traffic was removed must not get traffic again yet, or nil.
@@ -184,7 +188,7 @@ func (s *scope) retryWait(r *Row) *wait {
 	if !s.now.Before(r.RetryTime) {
 		return nil
 	}
-	w := newWait(r, true, Blocked, "%s is blocked at %d%% until %s: its traffic was removed %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
+	w := newWait(r, true, Blocked, "%s is blocked at %d%% until %s: %d attempts failed or lost their traffic (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
 	w.Until = r.RetryTime
 	return w
 }
@@ -249,6 +253,7 @@ func (s *scope) failRow(r *Row, reason Reason) {
 		s.endRollout()
 	}
 	r.leave()
+	r.RetryTime = noTime // A release with a retry time would not count as failed.
 	s.turn(r, Error, reason)
 }
 

@@ -48,6 +48,14 @@ func (s *scope) haltWait(r *Row, clause string) *wait {
 	return w
 }
 
+// noteFreeze reports that a freeze keeps a canary from getting more traffic although the canary also waits
+// for something else. During a freeze, policies do not route a domain to such a canary (rule 33).
+func (s *scope) noteFreeze(run *Rollout, r *Row) {
+	if f := s.o.Spec.Freeze; f != nil && !s.exchanged(run) {
+		s.state(r, false, Frozen, f.wait(frozen.AtWeight(r.Version, r.Weight)).String())
+	}
+}
+
 // freezeWait reports that a freeze prevents a release from becoming active, or returns nil. While the
 // release is healthy, its clock is stopped.
 func (s *scope) freezeWait() *wait {
@@ -166,7 +174,11 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	if !window.Next.IsZero() {
 		opens = ", which opens at " + window.Next.UTC().Format(time.RFC3339)
 	}
-	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window of its next step%s", r.Version, r.Weight, opens)
+	of := "of its next step"
+	if run.Step >= len(steps) {
+		of = "of its last step, in which it may become active"
+	}
+	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window %s%s", r.Version, r.Weight, of, opens)
 	w.Until = window.Next
 	return w
 }
@@ -181,8 +193,8 @@ var outside = map[Reason]string{
 	"AdmissionUnavailable": "an admission webhook does not respond",
 	"NameConflict":         "a Deployment with its name is not managed by Heighliner",
 	otherRunning:           "pods of another release of its exclusive group are still running",
-	notProgrammed:          "its routes are not programmed",
-	notCreated:             "the API server rejects its VersionedMicroservice",
+	notProgrammed:          "the previous change of traffic is not confirmed",
+	notCreated:             "its VersionedMicroservice cannot be created or changed",
 	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
 	noAnswer:               "a hook does not respond",
 }

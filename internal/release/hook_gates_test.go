@@ -582,6 +582,14 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	if p := plan(&newer, t0.Add(49*time.Hour)); p.State.Groups[0].Rollout == nil || p.State.Groups[0].Rollout.Release != "newer" {
 		t.Errorf("the newer version does not start: %+v", p.State.Groups[0].Rollout)
 	}
+	newer.State.Groups = []Group{o.State.Groups[0].copied()}
+	newer.State.Groups[0].Superseded = maxSuperseded
+	waiting := newer.State.Groups[0].Row(newer.State.Groups[0].Rollout.Release)
+	newer.State.Groups[0].Rollout.WaitsFor, waiting.RetryTime = "", t0.Add(50*time.Hour)
+	newer.Policies[0].Groups[0].Canary, newer.Policies[0].Groups[0].Message = "new", ""
+	if p := plan(&newer, t0.Add(49*time.Hour)); p.State.Groups[0].Rollout == nil || p.State.Groups[0].Rollout.Release != "newer" {
+		t.Errorf("the newer version does not start while the release waits for its next attempt: %+v", p.State.Groups[0].Rollout)
+	}
 
 	o.Policies[0].Groups[0].Canary, o.Policies[0].Groups[0].Message = "new", ""
 	p = plan(&o, t0.Add(50*time.Hour))

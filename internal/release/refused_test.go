@@ -81,7 +81,7 @@ var refused = []scene{
 		delete(h.hooks, ConfirmRollout)
 		h.run(time.Hour)
 		h.want("the hooks approve", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.message("the hooks approve", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
+		h.message("the hooks approve", Blocked, "1.1.0 is blocked at 0%: its VersionedMicroservice cannot be created or changed (NotCreated)")
 		clear(h.denied)
 		h.run(time.Minute)
 		h.want("changed", map[string]string{"1.1.0": "active 100"})

@@ -116,13 +116,16 @@ func (s *scope) opensAgain() bool {
 // resume makes a release of a closing group active again: the last active release that can still serve. A
 // release can serve if an object still refers to it, if it has an available pod, or if its pods ended because
 // the group is exclusive. A newer version goes through its steps afterwards, or while this release is active.
+// A preview that was excluded resumes only an offered commit, because the approval of another commit may have
+// been removed.
 func (s *scope) resume() {
 	var next *Row
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		c, there := s.object(r.Release)
 		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release) || s.o.Spec.Exclusive)
-		if serves && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
+		offered := s.g.Level != preview || r.Reason != Reason(Excluded) || slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version })
+		if serves && offered && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
 			next = r
 		}
 	}

@@ -58,3 +58,73 @@ func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
 		}
 	}
 }
+
+// TestExcludedPreviewResumesOnlyAnOfferedCommit checks that a preview that was excluded and is offered again does not
+// serve a commit that is no longer offered: its approval may have been removed.
+func TestExcludedPreviewResumesOnlyAnOfferedCommit(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, b := "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"
+	for version, want := range map[string]string{a: "a", b: ""} {
+		o := Observed{
+			Spec:         Spec{Replicas: 2, MinimumAvailable: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 2}},
+			Config:       "c1",
+			PullRequests: true,
+			Candidates:   []Candidate{{Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: version, Release: map[string]string{a: "a", b: "b"}[version], Time: now}},
+			Objects:      []Object{{Release: "a", Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: a, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: 2}},
+			Policies:     []Policy{{Name: "shop", Groups: []Report{{Slug: "pr-7", Revision: 1, References: []string{"a"}, Active: "a", Confirmed: now.Add(-time.Minute)}}}},
+			State: State{Sequence: 1, Groups: []Group{{
+				Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Head: a, HeadTime: now, Phase: Live, Target: Target{Release: "a", Reason: Latest}, TrafficRevision: 1, TrafficTime: now,
+				Releases: []Row{{Release: "a", Name: "pr-7", Version: a, Config: "c1", Status: Active, Promoted: 1, Weight: 100, Routed: true, Since: now}},
+			}}},
+		}
+		excluded := o
+		excluded.Candidates, excluded.Withdrawn = nil, []Withdrawal{{Slug: "pr-7", Reason: Excluded}}
+		p := Plan(excluded, now)
+		if g := p.State.Groups[0]; g.Phase != Closing || g.ActiveRow() != nil {
+			t.Fatalf("the group is %+v", g)
+		}
+		o.State = p.State
+		g, active := Plan(o, now.Add(time.Second)).State.Groups[0], ""
+		if row := g.ActiveRow(); row != nil {
+			active = row.Release
+		}
+		if active != want || g.Phase != Live {
+			t.Errorf("with %s offered, %q serves in phase %s, want %q", version, active, g.Phase, want)
+		}
+	}
+}
+
+// TestAbortWhileWaitingForTheNextAttempt checks that a release fails if a user aborts it while it waits for its next
+// attempt, and that it does not start again.
+func TestAbortWhileWaitingForTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	object := func(release, version string) Object {
+		return Object{Release: release, Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: 2}
+	}
+	o := Observed{
+		Spec:       Spec{Replicas: 2, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Steps: []Step{{Weight: 10}, {Weight: 50}}},
+		Config:     "c1",
+		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Release: "new"}, {Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.0.0", Release: "old"}},
+		Objects:    []Object{object("old", "1.0.0"), object("new", "1.1.0")},
+		Policies:   []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 2, References: []string{"old"}, Active: "old", Confirmed: now.Add(-time.Minute)}}}},
+		State: State{Sequence: 3, Groups: []Group{{
+			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Target: Target{Release: "new", Reason: Latest}, TrafficRevision: 2, TrafficTime: now.Add(-time.Minute),
+			Rollout: &Rollout{Release: "new", Sequence: 3, Started: now.Add(-time.Minute)},
+			Releases: []Row{
+				{Release: "new", Name: "1.x", Version: "1.1.0", Config: "c1", Status: Pending, Reason: notProgrammed, Attempt: 2, RetryTime: now.Add(10 * time.Minute), Since: now.Add(-time.Minute)},
+				{Release: "old", Name: "1.x", Version: "1.0.0", Config: "c1", Status: Active, Promoted: 1, Weight: 100, Routed: true, Available: true, Since: now.Add(-time.Hour)},
+			},
+		}}},
+	}
+	o.Objects[1].Decision = &Decision{Action: Deprecate, ID: "1"}
+	for i := range 3 {
+		p := Plan(o, now.Add(time.Duration(i)*20*time.Minute))
+		g := p.State.Groups[0]
+		if r := g.Row("new"); r == nil || r.Status != Error || r.Reason != Aborted || g.Rollout != nil {
+			t.Fatalf("plan %d: %+v, rollout %+v", i, r, g.Rollout)
+		}
+		o.State = p.State
+	}
+}

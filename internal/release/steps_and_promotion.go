@@ -127,7 +127,11 @@ func editedSteps(s *scope) {
 	if next < 0 {
 		next = max(0, len(steps)-1)
 	}
-	s.event(r, false, StepsEdited, fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	edited := fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps))
+	if len(steps) == 0 {
+		edited = fmt.Sprintf("%s has no steps left: it becomes active when all its pods are available", r.Version)
+	}
+	s.event(r, false, StepsEdited, edited)
 	if next < len(steps) && !steps[next].more(*r) {
 		s.enter(run, r, next+1)
 		return
@@ -145,6 +149,9 @@ func step(s *scope) {
 		return
 	}
 	healthy, _, since := s.health(run, r, c)
+	if !healthy || s.o.Spec.Paused {
+		s.noteFreeze(run, r)
+	}
 	if !healthy {
 		return
 	}

@@ -171,6 +171,9 @@ func (s *scope) finishes(target Target) bool {
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == target.Release {
 		return false // The active commit was pushed again.
 	}
+	if s.now.Before(r.RetryTime) {
+		return false // Its traffic was removed, and it gets no traffic before then.
+	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }

@@ -91,3 +91,32 @@ func TestEditedStepsOfAFrozenCanary(t *testing.T) {
 		})
 	}
 }
+
+// TestDomainOfAFrozenCanaryThatAlsoWaits checks that, during a freeze, a domain does not start routing to a
+// canary that was never active while the canary also waits for a pod or for the end of a pause.
+func TestDomainOfAFrozenCanaryThatAlsoWaits(t *testing.T) {
+	for name, wait := range map[string]func(*pair){
+		"a pod restarts": func(p *pair) {
+			for _, o := range p.objects {
+				if o.Version == "1.1.0" {
+					o.ready, o.up = 1, p.now.Add(time.Hour)
+				}
+			}
+		},
+		"paused": func(p *pair) { p.spec.Paused = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, n := frozenCanary(t)
+			wait(p)
+			p.run(time.Minute)
+			n.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Domains[0].Release = &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}
+			})
+			p.run(2 * time.Minute)
+			if p.err != nil {
+				t.Fatal(p.err)
+			}
+			want(t, "split while frozen", n.split(frozenHost), "1.0.0=90 1.1.0=10")
+		})
+	}
+}
