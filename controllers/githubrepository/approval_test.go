@@ -86,14 +86,14 @@ func TestApprovalByCommit(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	judge("approved before it was known", preview.Choice{})
+	judge("approved before it was known", preview.Choice{Approved: []string{read}})
 	s.restart()
-	judge("after a restart", preview.Choice{})
+	judge("after a restart", preview.Choice{Approved: []string{read}})
 	next := s.repo.Push(n)
 	judge("after a push", preview.Choice{Verdict: preview.VerdictFork, Approved: []string{read}})
 	s.restart() // a later commit is approved during the restart
 	s.repo.Label(n, append(labels, "preview:"+read, "preview:"+next)...)
-	judge("approved while the manager was down", preview.Choice{})
+	judge("approved while the manager was down", preview.Choice{Approved: []string{read, next}})
 	s.repo.Label(n, labels...)
 	judge("removed", preview.Choice{Verdict: preview.VerdictFork})
 }

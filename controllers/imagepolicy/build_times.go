@@ -115,12 +115,26 @@ func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, befor
 		return o.selector.RankTimed(slices.Collect(maps.Keys(before)), times)
 	}
 	for tag, rel := range before {
-		if times[tag].Version != rel.SemVer.Version {
-			s.firstSeen = s.firstSeen.withMoved(tag, times[tag].Version, a.time)
+		switch {
+		case times[tag].Version == rel.SemVer.Version:
+		case s.isMoveDelayed(o, a, tag, rel):
+			times[tag] = version.Timed{Version: rel.SemVer.Version}
+		default:
 			delete(before, tag)
 		}
 	}
 	return o.selector.RankTimed(tags, times)
+}
+
+// isMoveDelayed reports whether an offered version remains offered although its tag refers to another
+// image, because that image is younger than spec.minAge.
+func (s *selection) isMoveDelayed(o *observed, a *recordReader, tag string, rel v1alpha1.OfferedRelease) bool {
+	if o.minAge == 0 || !isTime(rel.SemVer.Version) {
+		return false
+	}
+	named := version.Release{Name: tag, Tag: tag}
+	images, refusal := s.findImages(o, a, tag, o.vars(named))
+	return refusal == nil && s.isDelayed(o, a, named, rel.Images, images)
 }
 
 // sameImage reports whether a tag still has the offered image in at least one repository, or whether its

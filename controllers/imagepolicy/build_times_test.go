@@ -184,6 +184,28 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	}
 }
 
+// TestByTimeOfAMovedTagWithMinAge checks that the version that was offered for a tag remains offered, with its
+// image, until the tag's new image is older than spec.minAge.
+func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
+	s := begin(t)
+	old := s.built("main", 3*time.Hour)
+	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
+	p, _ := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.0.4.5 main"})
+	young := s.built("main", time.Hour)
+	version := atTime(s.clock.Now().Add(-time.Hour))
+	for range 3 {
+		p = s.scan("shop")
+		same(t, "offered while the new image is too young", tagged(p), []string{"2026.1.2.0.4.5 main"})
+		same(t, "digest", p.Status.Releases[0].Images[0].Digest, old)
+	}
+	s.clock.Step(time.Hour)
+	p = s.scan("shop")
+	same(t, "offered when it is old enough", tagged(p), []string{version + " main"})
+	same(t, "digest", p.Status.Releases[0].Images[0].Digest, young)
+	same(t, "withdrawn", taken(p), []string(nil))
+}
+
 // TestByTimeWithFailures checks that a registry that answers only some or no requests withdraws nothing, and
 // does not change the order of versions.
 func TestByTimeWithFailures(t *testing.T) {

@@ -128,9 +128,6 @@ func earlier(a, b time.Time) time.Time {
 
 // of returns the time at which a version was first seen; zero before the first scan.
 func (seen *firstSeen) of(rel version.Release) time.Time {
-	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
-		return m.first
-	}
 	if t, ok := seen.first[rel.Tag]; ok {
 		return t
 	}

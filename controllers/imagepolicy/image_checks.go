@@ -57,7 +57,7 @@ func (s *selection) findImages(o *observed, a *recordReader, tag string, vars pr
 // unreachable rejects an image if the registry cannot be reached, and otherwise returns nil.
 func (s *selection) unreachable() *version.Refusal {
 	if !s.scanned || s.failures >= maxFailures {
-		return rejectf(version.VerdictExists, "the registry could not be reached")
+		return rejectf(version.VerdictExists, "not requested, because requests to the registry failed")
 	}
 	return nil
 }

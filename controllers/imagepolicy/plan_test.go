@@ -136,7 +136,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{`False Unreachable: list tags of "r": :`, `True Unreachable: list tags of "r": :`, "", `False Unreachable: list tags of "r": :`, quiet, ""}},
 		"no tags": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{scanned: true}, plan{decided: true}
-		}, conditions{"False NoVersions: the repository has no tags yet", "", "True NoVersions: the repository has no tags yet", answers, quiet, complete}},
+		}, conditions{"False NoVersions: the source has no tags or releases yet", "", "True NoVersions: the source has no tags or releases yet", answers, quiet, complete}},
 		"nothing admitted": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{scanned: true, tags: 2}, plan{decided: true, rejected: []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 2}}, candidates: []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}}}
 		}, conditions{`False NoVersions: none of 2 tags is offered: Parse rejected 2; for example "latest": no version`, "", `True NoVersions: none of 2 tags is offered: Parse rejected 2; for example "latest": no version`, answers, quiet, complete}},
@@ -150,7 +150,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones"}},
 		"too many groups": {func(_ *observed, s *selection, _ *plan) {
 			s.result.Truncated = []string{"2.x", "1.x"}
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: groups beyond spec.limits.groups: 2.x, 1.x; narrow spec.versioning.range, or increase the limit"}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: groups beyond spec.limits.groups: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

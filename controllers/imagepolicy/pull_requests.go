@@ -232,13 +232,18 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 		s.reject(st.pr, version.VerdictExists, "its head commit is unknown")
 		return previous(), false
 	}
-	if choice := o.chooser.Choose(st.pr); !choice.Taken() {
+	choice := o.chooser.Choose(st.pr)
+	if !choice.Taken() {
 		s.reject(st.pr, choice.Verdict, choice.Reason)
 		if !o.github.current || st.offered != nil && slices.Contains(choice.Approved, st.offered.Revision) {
 			return previous(), false
 		}
 		s.pulled.excluded[st.pr.Number] = true
 		return nil, false
+	}
+	if o.github.current && choice.Approved != nil && st.offered != nil && !slices.Contains(choice.Approved, st.offered.Revision) {
+		st.offered = nil // The approval of the earlier commit was removed.
+		s.pulled.excluded[st.pr.Number] = true
 	}
 	h := a.heads[st.pr.Number]
 	known := h.knows(st.pr)

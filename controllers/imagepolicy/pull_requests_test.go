@@ -731,6 +731,39 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 	same(t, "offered when the label is removed", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
+// TestApprovalReplaced checks that a commit is withdrawn when its approval is removed and another commit
+// without an image is approved at the same time, and that the other commit is offered when it has an image.
+func TestApprovalReplaced(t *testing.T) {
+	s := begin(t)
+	names := func(commits ...string) func(*v1alpha1.PullRequest) {
+		return func(pr *v1alpha1.PullRequest) {
+			pr.Fork, pr.Labels = true, nil
+			for _, commit := range commits {
+				pr.Labels = append(pr.Labels, v1alpha1.PullRequestLabel{Name: "preview:" + commit})
+			}
+		}
+	}
+	s.push(sha("a"))
+	s.opens(pull(1, "patch", sha("a"), names(sha("a"))))
+	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
+		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
+	}))
+	p, _ := s.pass("shop")
+	same(t, "offered", previews(p), []string{"patch-1 aaaa " + sha("a")})
+	s.microservice("shop", "shop", "patch-1 "+sha("a"))
+	push := func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b") }
+	s.changes(0, func(pr *v1alpha1.PullRequest) { push(pr); names(sha("a"), sha("b"))(pr) })
+	same(t, "offered while both are approved", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
+	s.changes(0, names(sha("b")))
+	for range 2 {
+		p = s.scan("shop")
+		same(t, "offered after the approval was removed", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
+	}
+	s.push(sha("b"))
+	p = s.scan("shop")
+	same(t, "offered with an image", append(previews(p), taken(p)...), []string{"patch-1 bbbb " + sha("b")})
+}
+
 // TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head
 // commit, and that an image of an earlier head commit that was offered by its trial merge is not offered
 // again.

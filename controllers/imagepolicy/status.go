@@ -87,7 +87,7 @@ func noVersions(s selection, out plan) string {
 			return "no pull request is open"
 		}
 	case s.tags == 0:
-		return "the repository has no tags yet"
+		return "the source has no tags or releases yet"
 	}
 	var parts []string
 	for _, c := range out.rejected {
@@ -145,7 +145,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; narrow spec.versioning.range, or increase the limit", strings.Join(s.result.Truncated, ", ")))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
 	default:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "no tags or groups are omitted")
 	}

@@ -52,7 +52,7 @@ func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 		}
 	}
 	if slices.Contains(approved, pr.HeadSHA) {
-		return Choice{}
+		return Choice{Approved: approved}
 	}
 	return Choice{Verdict: VerdictFork, Approved: approved,
 		Reason: fmt.Sprintf("it is from a fork, and does not have the label that approves its commit: review commit %s, and add the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}

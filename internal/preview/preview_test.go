@@ -79,7 +79,7 @@ func TestChoose(t *testing.T) {
 		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Check:" + strings.ToUpper(commit)}}
-			}), Choice{}},
+			}), Choice{Approved: []string{commit}}},
 		"fork approved by a label that names earlier commits": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "check:" + older, SHA: commit}, {Name: "check:" + strings.Repeat("1", 40)}, {Name: "a check:" + commit}}
