@@ -6,7 +6,8 @@ import (
 
 // CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
 // evaluates the queries of all metrics at the same time. The first round takes place one interval
-// after the weight of the step is programmed, so that it covers only traffic of this step.
+// after the weight of the step is programmed, or eight times the longest samples.interval after it if
+// that is longer, so that it covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
@@ -41,8 +42,9 @@ type CanaryAnalysis struct {
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
 	// noTraffic defines what happens when there are no requests to measure. Wait means that the step
-	// is blocked until there are requests. Fail means that the round fails. Ignore means that the
-	// metric is ignored in this round. Defaults to Wait.
+	// is blocked until there are requests. Fail means that the round fails; if only the active release
+	// lacks requests, the step is blocked instead. Ignore means that the metric is ignored in this
+	// round. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
@@ -219,7 +221,7 @@ type MetricSamples struct {
 	Interval Duration `json:"interval"`
 
 	// count is the maximum number of values of each release. Each round measures the preceding
-	// period of count times interval. Defaults to 20.
+	// period of count times interval, but no time before the current step. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=100
@@ -489,7 +491,7 @@ type ReleaseAnalysis struct {
 	Since metav1.MicroTime `json:"since"`
 
 	// specHash is the hash of the metrics with their thresholds, and of count, interval, source,
-	// provider and noTraffic. When one of these changes, rounds is reset to 0, and failures is kept.
+	// provider.prometheus and noTraffic. When one of these changes, rounds is reset to 0, and failures is kept.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`

@@ -44,8 +44,9 @@ type GitHubRepositorySpec struct {
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
-	// interval between two polls. It must be at least 5s, and is jittered by up to 10%. A poll that
-	// finds no change does not count against the hourly rate limit. Defaults to 1m.
+	// interval between two polls. It must be at least 5s, and is jittered by up to 10%. With
+	// a personal access token, a poll that finds no change does not count against the hourly rate
+	// limit. Defaults to 1m.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
@@ -193,8 +194,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels of the pull request: the labels that ImagePolicies refer to, and others, sorted by
-	// name, up to a total of twenty.
+	// labels of the pull request, sorted by name: all labels that ImagePolicies refer to, and others up
+	// to a total of twenty.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -257,9 +258,10 @@ type GitHubTag struct {
 // +kubebuilder:validation:Enum=queued;in_progress;success;failure;inactive
 type DeploymentState string
 
-// The states that are written to GitHub: queued while there is no image, in_progress while pods
+// The states that are written to GitHub: queued until the rollout starts, in_progress while pods
 // start, success once the release is available and routed, failure if the release failed, and
-// inactive once the pull request is closed or a newer commit replaces this commit.
+// inactive once the pull request is closed, a newer commit replaces this commit, or the preview
+// expired or cannot start.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -289,9 +291,10 @@ type FeedbackRecord struct {
 	// deploymentID is the ID of the Deployment on GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
-	// state that was last written: queued while there is no image, in_progress while pods start,
+	// state that was last written: queued until the rollout starts, in_progress while pods start,
 	// success when the release is available and routed, failure if the release failed, and inactive
-	// when the pull request is closed or a newer commit replaces this commit.
+	// when the pull request is closed, a newer commit replaces this commit, or the preview expired or
+	// cannot start.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
 	// checksum of the last written content, including URL and description.
@@ -366,7 +369,7 @@ type GitHubRepositoryStatus struct {
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
 	// pullRequests are the open pull requests, and the closed pull requests that an ImagePolicy
-	// still offers, in descending order of their number.
+	// still offers or that were closed in the last 24 hours, in descending order of their number.
 	// +optional
 	// +listType=map
 	// +listMapKey=number

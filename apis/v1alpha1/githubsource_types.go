@@ -228,7 +228,8 @@ type LabelMatch struct {
 	Name string `json:"name"`
 
 	// value of the label. The supported variables are {{.Tag}} (the name in the source, or the tag of
-	// the image), {{.SHA}} (the commit), and for pull requests {{.Number}}, {{.SHA7}} and {{.Branch}}.
+	// the image), for GitHub sources {{.SHA}} (the commit), and for pull requests also {{.Number}},
+	// {{.SHA7}} and {{.Branch}}.
 	// Defaults to any value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

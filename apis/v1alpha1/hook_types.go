@@ -41,16 +41,17 @@ const (
 
 // Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
 // instead of the call. A response with a status code from 200 to 204 means yes. The status codes
-// 429, 502, 503 and 504, and a timeout, count as no response, and the call is repeated. All other
-// responses mean no. Gates are called again after a no. However, 412 is a final no, and the release
-// fails. A Job runs once: its success means yes, and its failure is a final no.
+// 429, 502, 503 and 504, a timeout, and a failed connection count as no response, and the call is
+// repeated. All other responses mean no. Gates are called again after a no. However, 412 is a final no,
+// and the release fails. A Job runs once for each call: its success means yes, and its failure means no.
+// For a gate and for PreRollout, the failure of a Job is final, and the release fails.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'PostPreview', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event; other hooks are called again at each interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout: other types are for releases with steps, and PostPreview is always for previews"
+// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout: PostPreview and Event hooks are always called for previews, and hooks of the other types never"
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
 	// +required
@@ -88,8 +89,8 @@ type Hook struct {
 
 	// retries is the number of times that a call is repeated if the response is not yes, with
 	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
-	// PostPreview and Event. A PreRollout or Rollout call without a response does not count as a
-	// retry: it is repeated after 1, 2, 4, 8 and 16 seconds, and so on.
+	// PostPreview and Event. A PreRollout call that has no response after
+	// these retries is repeated after 1, 2, 4, 8 and 16 seconds, and then about every 16 seconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
@@ -143,8 +144,9 @@ const AnnotationHookCall = "hlnr.io/hook-call"
 const AnnotationHookType = "hlnr.io/hook-type"
 
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
-// with the same image, configuration, volumes and ServiceAccount. There are two exceptions: only
-// the release's container runs, with another command, and no Service selects the pod. The Job
+// with the same image, configuration, volumes and ServiceAccount. There are two exceptions: of the
+// containers, only the init containers and the release's container run, the latter with the command
+// of the Job, and no Service selects the pod. The Job
 // therefore has no access that the release does not have; Jobs for pull requests from forks are
 // confined in the same way as the pods of these pull requests. Success of the Job means yes, and
 // failure means no. A pod that is evicted or preempted does not count as failed, and runs again.
@@ -187,7 +189,7 @@ type HookJob struct {
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
 	// pod that has not finished by then is stopped, and counts as failed. If a Job of a Rollout hook
-	// has no ready pod by then, the hook counts as not having responded. Defaults to 10m.
+	// has no scheduled pod by then, the hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -199,8 +201,9 @@ type HookJob struct {
 	// +kubebuilder:validation:Maximum=10
 	BackoffLimit int32 `json:"backoffLimit,omitempty"`
 
-	// ttlAfterFinished is how long a finished Job is kept after its result is recorded in the status
-	// of the hook. In any case, the Job is deleted with its release. Defaults to 24h.
+	// ttlAfterFinished is how long a finished Job is kept, counted from its end. It is not deleted before
+	// its result is recorded in the status of the hook. Of a Rollout hook, at most the last three
+	// finished Jobs are kept. In any case, the Job is deleted with its release. Defaults to 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="job.ttlAfterFinished must be between 1m and 720h"
 	TTLAfterFinished Duration `json:"ttlAfterFinished,omitempty"`
@@ -247,10 +250,10 @@ const (
 	// HookWaiting means that the hook is being called, or will be called again because it responded
 	// with a no or not at all.
 	HookWaiting HookPhase = "Waiting"
-	// HookOpen means that a gate responded with a yes, or that a Rollback hook requested a
-	// rollback.
+	// HookOpen means that a gate responded with a yes, that a PreRollout hook passed, or that a
+	// Rollback hook requested a rollback.
 	HookOpen HookPhase = "Open"
-	// HookDelivered means that a check passed, or that a notification was delivered.
+	// HookDelivered means that a Rollout hook passed, or that a notification was delivered.
 	HookDelivered HookPhase = "Delivered"
 	// HookFailed means that, after all retries, a check responded with a no or a notification could
 	// not be delivered, or that a gate responded with 412.
@@ -275,7 +278,8 @@ type HookStatus struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// since is the gateTime of the rollout to which the call belongs.
+	// since is the gateTime of the rollout to which the call belongs. For PostPreview, it is the time
+	// in end of the group.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 
@@ -284,8 +288,9 @@ type HookStatus struct {
 	ID string `json:"id"`
 
 	// phase of the hook. Waiting means that the hook is being called, or will be called again. Open
-	// means that a gate responded with a yes, or that a Rollback hook requested a rollback.
-	// Delivered means that a check passed, or that a notification was delivered. Failed means that
+	// means that a gate responded with a yes, that a PreRollout hook passed, or that a Rollback hook
+	// requested a rollback. Delivered means that a Rollout hook passed, or that a notification was
+	// delivered. Failed means that
 	// a check responded with a no, that a gate responded with 412, or that a notification could not
 	// be delivered.
 	Phase HookPhase `json:"phase"`

@@ -83,8 +83,8 @@ type ImagePolicySpec struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// minAge is the time that must pass after a version is first seen before the version is offered,
-	// from 1s to 720h. If a tag moves, the time starts again with the new image. Versions found by the
-	// first scan are offered immediately. By default all versions are offered immediately.
+	// from 1s to 720h. If the tag of an offered version moves, the time starts again with the new image.
+	// Versions found by the first scan are offered immediately. By default all versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
@@ -346,7 +346,7 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=64
 	Revision string `json:"revision,omitempty"`
 
-	// url of the release or pull request on GitHub.
+	// url of the release, tag or pull request on GitHub.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
@@ -390,7 +390,8 @@ type Withdrawal struct {
 	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
 
-	// time of the withdrawal.
+	// time of the withdrawal. With reason Closed, it is the time at which the pull request was closed, if
+	// GitHub reports it.
 	Time metav1.Time `json:"time"`
 }
 
@@ -533,7 +534,8 @@ const (
 const ReasonInvalidSpec = "InvalidSpec"
 
 // ImagePolicy discovers the versions of an image, and offers the versions that its rules admit. An
-// offered version is withdrawn only if it is excluded, or if its deletion is confirmed.
+// offered version is withdrawn only if it is denied or excluded, if its pull request is closed, or if
+// its deletion is confirmed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

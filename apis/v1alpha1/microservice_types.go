@@ -37,7 +37,8 @@ type MicroserviceSpec struct {
 
 	// paused stops everything that starts automatically: new releases, steps, promotions and the
 	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain
-	// in progress, a decision, a pin to a retained release, or the rollback from a denied version.
+	// in progress, the decisions Adopt and Deprecate, a pin to a retained release, or the rollback
+	// from a denied version. Continue and Retry take effect when the field is removed.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -144,8 +145,10 @@ type Availability struct {
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
 	// standbyReplicas is the number of pods of a retained release, which was active before and
-	// remains for rollback: a number, or Full for as many pods as the release had while it was
-	// active. Defaults to 1. A release that never had traffic is retained without pods.
+	// remains for rollback: a number, or Full for availability.replicas, or
+	// autoscaling.minReplicas if it is set. Defaults to 1. Retained releases have no pods if work is split
+	// by pods (canary.traffic Pods), if exclusive is true, if they never had traffic, and while a
+	// rollout has waited for capacity for half of progressDeadlineSeconds.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
@@ -171,7 +174,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas is the maximum number of replicas of a release.
+	// maxReplicas is the maximum number of replicas of a release. If the release that it replaces
+	// has more replicas, it can have as many.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -201,7 +205,7 @@ type UpdateStrategy struct {
 	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
 
 	// minimumAvailable is the number of releases of a group that are retained for an immediate
-	// rollback, including the active release. Defaults to 3.
+	// rollback, including the active release. A preview retains only its active release. Defaults to 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
@@ -209,8 +213,11 @@ type UpdateStrategy struct {
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
 	// progressDeadlineSeconds is the maximum time for a release to become available, and for each
-	// step to have available pods and a programmed weight. After this time the rollout fails.
-	// Pauses do not count while the release is healthy. Defaults to 600.
+	// step to have available pods and a programmed weight. After this time the rollout fails, unless a
+	// problem outside the release is the cause: then the release waits, or loses its traffic and
+	// restarts at the first step when the problem is solved. In an exclusive group with an active
+	// release, the rollout fails in these cases too, except while pods of another release are still
+	// running. Pauses do not count while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
@@ -226,7 +233,8 @@ type UpdateStrategy struct {
 	DrainDelay Duration `json:"drainDelay,omitempty"`
 
 	// canary defines the steps in which a new release receives traffic. By default it receives
-	// all traffic as soon as it is available. The first release of a group has no steps.
+	// all traffic as soon as it is available. The first release of a group has no steps, unless
+	// domains or listeners that follow the newest group move to it. Previews have no steps.
 	// +optional
 	Canary *CanaryStrategy `json:"canary,omitempty"`
 }
@@ -239,7 +247,7 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained means the version's newest release that was ever active, including its
+	// PinRetained means the release of the version that was active most recently, including its
 	// template. If there is no such release, it means a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
 	// PinCurrent means a release that runs the version with the current template.
@@ -263,8 +271,9 @@ type ManualUpdateStrategy struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the version's newest release that was ever active, or the current template
-	// if there is no such release. Current means the current template. Defaults to Retained.
+	// template of the release of this version that was active most recently, or the current
+	// template if there is no such release. Current means the current template. Defaults to
+	// Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -277,9 +286,9 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server rejects every name except that of the user
-	// who sets or changes the author. Omit it in manifests that a GitOps tool applies: the history
-	// of the repository shows the author.
+	// author is the user who set the pin. The API server rejects every other name than that of the
+	// user who sets or changes the author, unless this user may impersonate users. Omit it in
+	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
 
@@ -322,7 +331,8 @@ func (a *PinAuthor) Of(pinned string) string {
 // +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: release cannot be combined with configuration: a release already has a configuration"
 type GroupPin struct {
 	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. If the group
-	// does not exist, no release starts in groups without a pin.
+	// does not exist, no release starts in groups without a pin. For an ImagePolicy that offers pull
+	// requests, other groups continue, and the pin applies when the group exists.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -341,8 +351,9 @@ type GroupPin struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the version's newest release that was ever active, or the current template
-	// if there is no such release. Current means the current template. Defaults to Retained.
+	// template of the release of this version that was active most recently, or the current
+	// template if there is no such release. Current means the current template. Defaults to
+	// Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -355,9 +366,9 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server rejects every name except that of the user
-	// who sets or changes the author. Omit it in manifests that a GitOps tool applies: the history
-	// of the repository shows the author.
+	// author is the user who set the pin. The API server rejects every other name than that of the
+	// user who sets or changes the author, unless this user may impersonate users. Omit it in
+	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
 }
@@ -382,7 +393,8 @@ type CanaryStrategy struct {
 	// Routes means that requests are split by the weights of routes. Pods means that the group's
 	// pods, availability.replicas in total, are divided between the two releases. Defaults to Routes
 	// if a NetworkPolicy routes to the group or ever did, if scale is Full, or if
-	// availability.autoscaling is set, and to Pods otherwise.
+	// availability.autoscaling is set, and to Pods otherwise. With availability.exclusive, it is
+	// always Pods.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
@@ -442,7 +454,7 @@ type CanaryStep struct {
 	Weight int32 `json:"weight"`
 
 	// match defines whether requests that the NetworkPolicy's canaryMatches select by header, query
-	// parameter, cookie, path or method are routed to the canary regardless of its weight.
+	// parameter, cookie, path, method or gRPC method are routed to the canary regardless of its weight.
 	// +optional
 	Match bool `json:"match,omitempty"`
 

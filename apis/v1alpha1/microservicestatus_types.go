@@ -16,9 +16,10 @@ const (
 	GroupLive GroupPhase = "Live"
 	// GroupClosing means that the group is being drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired means that the group is a preview whose releases are drained and removed. Either
-	// its last push is older than spec.previews.maxAge, and a new push starts the preview again; or
-	// all spec.previews.maxGroups slots are taken, and the preview starts when a slot becomes free.
+	// GroupExpired means that the group is a preview whose releases are drained and removed: its last push
+	// is older than spec.previews.maxAge, and a new push starts the preview again; or all
+	// spec.previews.maxGroups slots are taken, and the preview starts when a slot becomes free; or it has
+	// no version to start, for example because its version is denied or its pin prevents the start.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -53,12 +54,13 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is the time from which the progress deadline is measured: the start of the rollout
-	// or of the step, or the time of the last progress.
+	// startedTime is the start of the rollout or of the current step, or the time from which the release
+	// had routes again after it had lost all of them. The progress deadline is measured from it, and is
+	// extended by the time that the step has waited.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
-	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
-	// which the weight was confirmed.
+	// waitingSince is when the current wait of a healthy or blocked rollout began. It is often the time at
+	// which the weight was confirmed. It is not set during a short pause without an analysis.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 
@@ -67,7 +69,8 @@ type Rollout struct {
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// continued is the number of the step, counted from 1, that a user approved.
+	// continued is the number of the step, counted from 1, that is complete: a user approved it or ended
+	// its pause, or it waits only for the pods of the next step.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
@@ -91,7 +94,8 @@ type Rollout struct {
 	Gate Gate `json:"gate,omitempty"`
 
 	// gateTime is when the rollout reached the gate. At PreRollout it is not set until all domains
-	// with release.status canary route to the release.
+	// with release.status canary route to the release. At ConfirmRollout it is not set until the hook
+	// Jobs of other releases of the group have ended.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 
@@ -144,8 +148,8 @@ type RolloutInternal struct {
 	// +optional
 	Waited *metav1.Duration `json:"waited,omitempty"`
 
-	// floor is the number of replicas that the active release had when the canary received its
-	// first weight. The active release keeps at least as many until the rollout ends.
+	// floor is the largest number of replicas that the active release had when the rollout started or
+	// before a step began. The active release keeps at least as many until the rollout ends.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
@@ -203,7 +207,8 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config,omitempty"`
 
-	// status of the release. A pending release is not available yet. A canary is available and
+	// status of the release. A pending release has not begun its first step: it is not available yet, or
+	// waits, for example for PreRollout hooks or the end of a freeze. A canary has begun its steps and
 	// may receive traffic, but is not active yet. The active release serves its group. A release in error
 	// did not become available in time, failed, or was aborted. A deprecated release was active
 	// before, or was superseded before it was active.
@@ -225,7 +230,8 @@ type Release struct {
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// available reports whether all replicas of the release are available.
+	// available reports whether all replicas of the release are available. It is set only for active
+	// releases and canaries.
 	// +optional
 	Available bool `json:"available,omitempty"`
 
@@ -239,7 +245,8 @@ type Release struct {
 	FirstActiveTime *metav1.MicroTime `json:"firstActiveTime,omitempty"`
 
 	// attempt is the number of times that this release was restarted after a failure, plus the
-	// number of times that its traffic was removed because of a problem outside the release.
+	// number of times that its traffic was removed because of a problem outside the release. It is
+	// reset to 0 when the release becomes active.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
@@ -326,8 +333,8 @@ type ReleaseGroup struct {
 
 	// phase of the group. Live means that the group has an active release, or is about to have one.
 	// Closing means that the group is being drained and removed. Expired means that the group is a
-	// preview without pods: either its last push is older than spec.previews.maxAge, or it waits for
-	// one of the spec.previews.maxGroups slots.
+	// preview without pods: its last push is older than spec.previews.maxAge, it waits for one of the
+	// spec.previews.maxGroups slots, or it has no version to start.
 	Phase GroupPhase `json:"phase"`
 
 	// pullRequest is the number of the pull request, if this group is a preview.
@@ -479,8 +486,8 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// replicas is the number of pods that the newest release group should have. It is read by
-	// autoscalers of the Microservice.
+	// replicas is spec.availability.replicas, as the manager last observed it. It is read by autoscalers
+	// of the Microservice.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
@@ -522,7 +529,8 @@ type MicroserviceInternal struct {
 // Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All except
 // Progressing are absent if there is nothing to report.
 const (
-	// ConditionProgressing is True while a rollout is in progress or a release is being drained.
+	// ConditionProgressing is True while a rollout is in progress or waits to start, while a group is
+	// being removed, and while a release that was superseded before it was active is being drained.
 	ConditionProgressing = "Progressing"
 	// ConditionPinned is True while all pins are in effect.
 	ConditionPinned = "Pinned"
@@ -534,7 +542,8 @@ const (
 	ConditionBlocked = "Blocked"
 	// ConditionReleaseFailed is True while there are failed versions.
 	ConditionReleaseFailed = "ReleaseFailed"
-	// ConditionAnalysisInconclusive is True while the measurements of a step are inconclusive.
+	// ConditionAnalysisInconclusive is True while the measurements of a step are inconclusive, or while
+	// there are no requests to measure.
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"
 	// ConditionTrafficDegraded is True while the traffic does not match the weights of the
 	// releases, or it is unknown whether it does.

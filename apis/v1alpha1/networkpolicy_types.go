@@ -70,7 +70,8 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []Listener `json:"listeners,omitempty"`
 
-	// timeouts of requests to domains. Defaults to those of the gateway.
+	// timeouts of requests to domains, for HTTPRoutes. They have no effect on other kinds of routes.
+	// Defaults to those of the gateway.
 	// +optional
 	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
 
@@ -165,6 +166,7 @@ type NetworkProvider struct {
 // namespace. The policy owns their backendRefs, and no other field of the route.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.status)",message="spec.provider.routeRef.release.status is only supported in domains and listeners: set release.version"
 type RouteReference struct {
 	// kind of the route: HTTPRoute, GRPCRoute, TLSRoute, TCPRoute or UDPRoute.
 	// +required
@@ -197,7 +199,7 @@ type RouteReference struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release pins the rules to a version.
+	// release pins the rules to a version. Its field status is not supported here.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 }
@@ -212,8 +214,8 @@ type IngressProvider struct {
 	ClassName string `json:"className"`
 
 	// annotationPrefix is the prefix of the canary annotations of ingress-nginx that the class
-	// supports, for example nginx.ingress.kubernetes.io. Without it, no annotations are written, and
-	// the traffic of a group moves as a whole.
+	// supports, for example nginx.ingress.kubernetes.io. Without it, no canary annotations are written,
+	// and the traffic of a group moves as a whole.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -552,7 +554,7 @@ type CanaryMatch struct {
 	// +optional
 	Cookie *MatchCookie `json:"cookie,omitempty"`
 
-	// path that a request must have. It must be below the domain's path.
+	// path that a request must have. It must be the domain's path, or a path below it.
 	// +optional
 	Path *MatchPath `json:"path,omitempty"`
 
@@ -806,7 +808,9 @@ type DomainStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed is true when every parent has accepted the current route.
+	// programmed is true when every parent has accepted the current route, a listener accepts the host,
+	// and, with tls, its certificate and listener are ready. With confirm Probe, the addresses of the
+	// Gateways must also serve the route.
 	Programmed bool `json:"programmed"`
 	// reason why the route is not programmed, as one CamelCase word.
 	// +optional
@@ -951,7 +955,8 @@ type GroupTraffic struct {
 
 // NetworkPolicySummary contains the text of printer columns.
 type NetworkPolicySummary struct {
-	// domains is the number of programmed domains out of all domains, such as "2/3".
+	// domains is the number of programmed domains out of all domains, such as "2/3". Domains with
+	// release.whenAbsent NotFound are not counted while there is no canary with a ready endpoint.
 	// +optional
 	Domains string `json:"domains,omitempty"`
 	// split is the programmed split, such as "1.1.0=90 1.2.0=10". If hosts have different splits,
@@ -1053,8 +1058,8 @@ const (
 	// ConditionCanaryUnmatched is True while a step has match: true, but no domain has
 	// canaryMatches.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
-	// ConditionSettingsNotApplied is True while the API server does not know the route field that a
-	// setting of the specification requires.
+	// ConditionSettingsNotApplied is True while a setting of the specification has no effect on the routes,
+	// because the provider, the kind of the routes or the API server has no field for it.
 	ConditionSettingsNotApplied = "SettingsNotApplied"
 	// ConditionServiceAdopted is True while the adopted Service routes to the active release.
 	ConditionServiceAdopted = "ServiceAdopted"

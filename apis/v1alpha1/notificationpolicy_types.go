@@ -22,7 +22,7 @@ const (
 	NotifyRolledBack NotificationEvent = "RolledBack"
 	// NotifyFailed means that the release failed before it had traffic.
 	NotifyFailed NotificationEvent = "Failed"
-	// NotifyAborted means that a user or a gate aborted the rollout.
+	// NotifyAborted means that a user aborted the rollout.
 	NotifyAborted NotificationEvent = "Aborted"
 	// NotifySuperseded means that another release replaced the rollout in progress.
 	NotifySuperseded NotificationEvent = "Superseded"
@@ -99,7 +99,7 @@ type NotificationReceiver struct {
 	// started. Step means that the release gets more traffic. Waiting means that the rollout waits
 	// for a user. Promoted means that the release became active. Restored means that it became
 	// active again. RolledBack means that it failed after it had traffic. Failed means that it
-	// failed before it had traffic. Aborted means that a user or a gate aborted its rollout.
+	// failed before it had traffic. Aborted means that a user aborted its rollout.
 	// Superseded means that another release superseded it. Removed means that it was removed before
 	// its rollout ended. Deprecated means that it is no longer active. Defaults to all except Step
 	// and Deprecated.

@@ -68,9 +68,11 @@ const (
 type ReleaseStatus string
 
 const (
-	// ReleasePending means that the release exists, but is not available yet.
+	// ReleasePending means that the release has not begun its first step: it is not available yet, or
+	// waits, for example for PreRollout hooks.
 	ReleasePending ReleaseStatus = "pending"
-	// ReleaseCanary means that the release is available and may receive traffic, but is not active yet.
+	// ReleaseCanary means that the release has begun its steps and may receive traffic, but is not active
+	// yet.
 	ReleaseCanary ReleaseStatus = "canary"
 	// ReleaseActive means that the release serves its group. After the first promotion, a live
 	// group has exactly one active release.

@@ -66,7 +66,9 @@ type ReleaseAvailability struct {
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// disruptionBudget is set for a release with traffic and at least two replicas.
+	// disruptionBudget is set for a release with at least two replicas, or with an autoscaler that can
+	// add replicas. The settings of the Microservice apply while the release has traffic. At other
+	// times, and when the release has fewer replicas later, one pod at a time may be evicted.
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 
@@ -162,19 +164,21 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// release is the status of the release in the Microservice. A pending release is not available
-	// yet. A canary is available and may receive traffic, but is not active yet. The active release
+	// release is the status of the release in the Microservice. A pending release has not begun its first
+	// step: it is not available yet, or waits, for example for PreRollout hooks or the end of a freeze. A
+	// canary has begun its steps and may receive traffic, but is not active yet. The active release
 	// serves its group. A release in error did not become available in time, failed, or was
 	// aborted. A deprecated release was active before, or was superseded before it was active.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
 	// replicas is the number of existing replicas, up to the desired number, which autoscaling might
-	// have raised.
+	// have raised. While replicas start, it is usually updated only when all of them are available.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// available is the number of available replicas.
+	// available is the number of available replicas. While replicas start, it is usually updated
+	// only when all of them are available.
 	// +optional
 	Available int32 `json:"available,omitempty"`
 

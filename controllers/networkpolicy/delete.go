@@ -110,7 +110,10 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 		return wait, err
 	}
 	left, err := r.restore(ctx, f)
-	if wait = max(wait, left); failed != nil && wait > 0 {
+	if wait = max(wait, left); wait == 0 && err == nil {
+		wait = r.drainLeft(f)
+	}
+	if failed != nil && wait > 0 {
 		// No back-off, because the previous workload may become ready at any moment.
 		ctrl.LoggerFrom(ctx).Info("the routes of a policy that is being deleted are not up to date", "cause", failed.Error())
 	}
@@ -183,13 +186,12 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 	return nil
 }
 
-// restore restores the adopted Service when the pods that it previously selected are ready again,
-// and then waits for gateways and kube-proxies to observe the change. It returns the time to wait
-// before the next check.
+// restore restores the adopted Service when the pods that it previously selected are ready again.
+// It returns the time to wait before the next check; 0 if there is nothing to restore.
 func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	s := f.Adopted
 	if s == nil || !resources.Marked(s, f.Policy.Name) {
-		return r.drainLeft(f), nil
+		return 0, nil
 	}
 	next, err := resources.Restore(s)
 	if err != nil {
@@ -211,7 +213,8 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	return restoreDrain, nil
 }
 
-// drainLeft returns the remaining part of restoreDrain. A manager that has just started does not
+// drainLeft returns the remaining part of restoreDrain, which begins when the Service has been
+// restored and the parents have accepted the restored routes. A manager that has just started does not
 // know when the Service or the routes were restored, so it waits for the full time.
 func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
@@ -268,8 +271,7 @@ func restoresService(f *traffic.Observed) bool {
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
 // the time to wait before the next check. With Restore, it waits, unless forced, for a ready
-// endpoint of the previous backends, then for the parents of the route, and then for the gateways
-// to observe the route.
+// endpoint of the previous backends, and then for the parents of the route.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
@@ -287,6 +289,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 		}
 		if live.Managed == nil {
 			if !forced && !gatewayapi.Settled(read) {
+				r.restored.forget(key) // restoreDrain begins when the parents have accepted the route.
 				wait = max(wait, podInterval)
 			}
 			continue
@@ -312,10 +315,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 		r.restored.note(key, r.Now())
 		wait = max(wait, restoreDrain)
 	}
-	if f.Policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || len(traffic.UserNames(f.Policy)) == 0 {
-		return 0, nil
-	}
-	return max(wait, r.drainLeft(f)), nil
+	return wait, nil
 }
 
 // previousReady reports whether any Service to which the rules previously routed has a ready

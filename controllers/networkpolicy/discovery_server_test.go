@@ -212,7 +212,10 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		p.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx"}}
 		p.Spec.Domains[0].TLS = &v1alpha1.DomainTLS{SecretName: "tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
 	})
-	a.eventually(encrypts, note("forbidden"))
+	a.eventually(encrypts, func(p *v1alpha1.NetworkPolicy) bool {
+		return note("forbidden")(p) && meta.IsStatusConditionPresentAndEqual(p.Status.Conditions, v1alpha1.ConditionProgrammed, metav1.ConditionUnknown) &&
+			meta.IsStatusConditionPresentAndEqual(p.Status.Conditions, v1alpha1.ConditionResolvedRefs, metav1.ConditionUnknown)
+	})
 	accepted("first")
 	permissions.Rules[0].APIGroups = append(permissions.Rules[0].APIGroups, "cert-manager.io")
 	if err := a.Client.Update(ctx, permissions); err != nil {

@@ -31,6 +31,12 @@ func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
 	w.at[key] = now
 }
 
+func (w *writeTimes) forget(key client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.at, key)
+}
+
 func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,11 @@ import (
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation
+	for _, kind := range []string{v1alpha1.ConditionResolvedRefs, v1alpha1.ConditionProgrammed} {
+		if meta.FindStatusCondition(now.Conditions, kind) == nil {
+			status.Set(&now.Conditions, policy.Generation, kind, metav1.ConditionUnknown, cause.Reason, cause.Message)
+		}
+	}
 	status.Set(&now.Conditions, policy.Generation, v1alpha1.ConditionAccepted, metav1.ConditionFalse, cause.Reason, cause.Message)
 	status.Stalled(&now.Conditions, policy.Generation, cause.Reason, cause.Message)
 	return now

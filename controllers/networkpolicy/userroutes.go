@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// freeReverts is the number of times that the same content is written to a route immediately after
-	// another client reverted it.
-	freeReverts = 3
+	// freeWrites is the number of times that the same content is written to a route without a delay: once,
+	// and again each time that another client has reverted it.
+	freeWrites = 3
 	// firstDelay is the delay before the next write. Each subsequent delay is twice as long, up to
 	// maxDelay.
 	firstDelay = time.Second
@@ -41,11 +41,11 @@ func (s *reverts) wait(route, wanted string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.of[route]
-	if b.wanted != wanted || b.times < freeReverts {
+	if b.wanted != wanted || b.times < freeWrites {
 		return 0
 	}
 	wait := maxDelay
-	if doubled := b.times - freeReverts; doubled < 6 {
+	if doubled := b.times - freeWrites; doubled < 6 {
 		wait = min(firstDelay<<doubled, maxDelay)
 	}
 	return max(0, b.last.Add(wait).Sub(now))

@@ -343,13 +343,13 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 		}
 		now = &v1alpha1.NetworkPolicy{}
 		p.get("shop", now)
-		if n := wrote(); n <= freeReverts || !has("Ready", "RuleConflict")(now) {
+		if n := wrote(); n <= freeWrites || !has("Ready", "RuleConflict")(now) {
 			return fmt.Errorf("%d writes to the route, status %s", n, mustJSON(now.Status))
 		}
 		return nil
 	})
-	// After freeReverts writes, the delays are 1 s, 2 s, 4 s, and so on.
-	if n, took := wrote(), time.Since(began); n > freeReverts+2+bits.Len(uint(took.Seconds())) {
+	// After freeWrites writes, the delays are 1 s, 2 s, 4 s, and so on.
+	if n, took := wrote(), time.Since(began); n > freeWrites+2+bits.Len(uint(took.Seconds())) {
 		t.Errorf("%d writes to the route in %s", n, took)
 	}
 	if c := meta.FindStatusCondition(now.Status.Conditions, "Ready"); !strings.Contains(c.Message, `field manager "kubectl-edit" reverts the rules of HTTPRoute "web"`) {

@@ -200,7 +200,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
-		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: the Service is adopted when the release has at least as many; if that cannot happen, increase spec.availability.replicas of Microservice %q",
+		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints: Service %q is adopted when the release has at least %d; if that cannot happen, increase spec.availability.replicas (or autoscaling.minReplicas) of Microservice %q",
 			active.VersionedMicroservice, have, name, need, d.Policy.MicroserviceName())
 		return false
 	}

@@ -244,7 +244,7 @@ func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	if g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
-	return reasonNoReadyEndpoints, "no release that the domain routes to has a ready endpoint"
+	return reasonNoReadyEndpoints, "no release that it routes to has a ready endpoint"
 }
 
 func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {

@@ -320,6 +320,38 @@ func TestDomainsOfChanges(t *testing.T) {
 	}
 }
 
+// TestDomainsWithInvalidList checks that an invalid list of domains rejects new domains, but not other changes to a
+// policy, such as the removal of its finalizer.
+func TestDomainsWithInvalidList(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	namespace, list := owned(t, nil, &corev1.ConfigMap{Data: map[string]string{"$NS": "www.example.com"}})
+	policy := routes(namespace.Name, "www.example.com")
+	policy.Finalizers = []string{hlnr.FinalizerDeletionPolicy}
+	create(t, policy)
+	list.Data["bad"] = "https://a.example.com"
+	if err := env.Client.Update(ctx, list); err != nil {
+		t.Fatal(err)
+	}
+	change := func(edit func(*hlnr.NetworkPolicy), options ...client.PatchOption) error {
+		next := policy.DeepCopy()
+		edit(next)
+		return env.Client.Patch(ctx, next, client.MergeFrom(policy), options...)
+	}
+	await.Nil(t, func(context.Context) error {
+		err := change(func(p *hlnr.NetworkPolicy) {
+			p.Spec.Domains = append(p.Spec.Domains, hlnr.Domain{Domain: "api.example.com"})
+		}, client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "line 'https://a.example.com' is invalid") {
+			return fmt.Errorf("another domain: %v", err)
+		}
+		return nil
+	})
+	check(t, change(func(p *hlnr.NetworkPolicy) { p.Spec.MicroserviceRef = &hlnr.Reference{Name: "other"} }, client.DryRunAll), "is invalid")
+	check(t, change(func(p *hlnr.NetworkPolicy) { p.Spec.Ports[0].Port = 8080 }, client.DryRunAll), "")
+	check(t, change(func(p *hlnr.NetworkPolicy) { p.Finalizers = nil }), "")
+}
+
 // TestDomainsAtMost checks that the largest policy and the largest lists remain within the server's cost limit.
 func TestDomainsAtMost(t *testing.T) {
 	t.Parallel()

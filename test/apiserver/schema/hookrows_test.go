@@ -120,7 +120,7 @@ var hookRows = map[string]row{
 	"msvc hook's retries negative":           {kind: "Microservice", patch: hook("retries: -1"), refused: hookField + "retries"},
 	"msvc hook's retries too many":           {kind: "Microservice", patch: hook("retries: 6"), refused: hookField + "retries"},
 	"msvc hook of previews":                  {kind: "Microservice", patch: hook("type: PostPreview; retries: 5")},
-	"msvc hook of previews, flag":            {kind: "Microservice", patch: hook("type: PostPreview; previews: true"), refused: "PostPreview is always for previews"},
+	"msvc hook of previews, flag":            {kind: "Microservice", patch: hook("type: PostPreview; previews: true"), refused: "PostPreview and Event hooks are always called for previews"},
 	"msvc hook of previews, poll":            {kind: "Microservice", patch: hook("type: PostPreview; interval: 10s"), refused: "interval is allowed only for the types that are called periodically"},
 	"msvc gate with retries":                 {kind: "Microservice", patch: hook("type: ConfirmPromotion; retries: 1"), refused: "retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event"},
 	"msvc gate's interval, minimum":          {kind: "Microservice", patch: hook("type: ConfirmRollout; interval: 1s")},
